@@ -24,7 +24,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Failure of the machine, not of an argument or a file.
+/// Error about the machine, not about an argument or a file.
 #[derive(Debug)]
 pub(crate) struct Unfit(pub(crate) String);
 

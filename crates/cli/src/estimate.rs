@@ -15,7 +15,8 @@ use crate::signals::{Signals, on_signal};
 use crate::style::Style;
 use crate::text::{print_line, report_line, say};
 
-/// Measures some updates of the training of `config`, and reports its estimated duration.
+/// Measures some updates of the training of `config`, and reports the estimated duration of the
+/// whole training.
 ///
 /// # Errors
 /// When `config` cannot be trained.

@@ -15,7 +15,7 @@ fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) 
 }
 
 /// Makes a workspace with a folder `disk`, on which a test can mount a file system in a separate
-/// name space. `None`, with a message, if the system does not allow this.
+/// name space. If the system does not allow this, prints a message and returns `None`.
 #[cfg(target_os = "linux")]
 fn with_mount_point() -> Option<Workspace> {
     if !std::process::Command::new("unshare")

@@ -200,7 +200,7 @@ fn peak_of(workspace: &Workspace, arguments: &str) -> u64 {
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        // `VmHWM` is the largest value so far.
+        // `VmHWM` is the largest resident memory so far.
         most = kibibytes.unwrap_or(0).max(most);
         std::thread::sleep(std::time::Duration::from_millis(2));
     }

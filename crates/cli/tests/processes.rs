@@ -277,7 +277,7 @@ fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option
     let status = child.wait().expect("the binary ends");
     assert_eq!(status.code(), exit_code, "it finished before the signal: make the run longer");
 
-    // Adds newer lines and an incomplete one, as a crash while writing leaves them.
+    // Adds newer lines and an incomplete line, which a crash during writing may leave.
     let mut text = fs::read_to_string(&metrics_file).expect("metrics");
     text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
     fs::write(&metrics_file, text).expect("write");

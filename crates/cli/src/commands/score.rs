@@ -18,8 +18,8 @@ use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, print_line, read_lines, say};
 
-/// Runs the command: prints one line for each pair, text or question. Without `--json` it begins
-/// with a log-probability.
+/// Runs the command: prints one line for each pair, text or question. Without `--json`, a line
+/// begins with a log-probability.
 pub(crate) fn run(arguments: &Score) -> Result<()> {
     match (&arguments.source, &arguments.target, &arguments.text, &arguments.choices) {
         (Some(source), Some(target), ..) => pairs(arguments, source, target),

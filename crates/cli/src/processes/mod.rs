@@ -42,7 +42,7 @@ pub(crate) struct Processes {
     children: Children,
 }
 
-/// Called in a process that has failed if another process reports the error. If a launcher started
+/// Called if this process has failed and another process reports the error. If a launcher started
 /// both, waits before this process ends, because a launcher such as mpirun ends all processes as
 /// soon as one has failed, and the report must come first.
 pub(crate) fn let_another_speak() {

@@ -31,7 +31,7 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
 }
 
 /// Reports commands to run next. `scored` is true if the test sets have been scored already; `None`
-/// if there are none.
+/// if there are no test sets.
 pub(crate) fn report_next(
     run: &str,
     task: Task,

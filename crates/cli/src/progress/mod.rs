@@ -69,7 +69,7 @@ pub(crate) struct Reporter<'a> {
     signals: &'a Signals,
     /// Bar that is shown while updates are made.
     bar: ProgressBar,
-    /// Parts of the text for the last log event, ranked as [`fitted`] expects.
+    /// Parts of the text for the last log event, ranked as [`fitted()`] expects.
     latest: Vec<(u8, String)>,
     /// Text about the best validation so far.
     best: String,

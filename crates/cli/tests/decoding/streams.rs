@@ -104,7 +104,7 @@ pub(super) fn windows(workspace: &Workspace) {
     );
     assert!(!workspace.path("late.txt").exists());
     assert!(workspace.read("late.txt.part") == finished);
-    // The next attempt does not overwrite them.
+    // The next attempt does not overwrite these translations.
     let again = workspace.run_with_input(format!("{QUICK} --output late.txt"), b"cat\n");
     refused(&again, &["late.txt.part exists already"]);
     // An error in a file is found before the model is loaded.
@@ -213,8 +213,8 @@ fn interrupted(workspace: &Workspace) {
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
     assert!(!workspace.path("stopped.txt").exists());
 
-    // It continues only with the same settings and the same text, and the result is that of an
-    // uninterrupted translation.
+    // A translation continues only with the same settings and the same text. The result is that of
+    // an uninterrupted translation.
     let text = many_lines().join("\n") + "\n";
     let on = format!("{QUICK} --output stopped.txt --continue");
     let other = workspace.run_with_input(format!("{on} --no-repeat-ngram 2"), b"");

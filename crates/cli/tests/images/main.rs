@@ -145,8 +145,8 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     assert!(plain.starts_with("data/pictures/row/0.png\trow\t"), "{plain}");
     let seen = image::open(workspace.path("seen/0.png")).expect("a picture").to_rgb8();
     assert_eq!(seen.dimensions(), (448, 224));
-    // In the drawing on the right, the patch with the most attention is as bright as in the image,
-    // and other patches are darker.
+    // In the right half of the picture, the patch with the most attention is as bright as in the
+    // left half, and other patches are darker.
     let (left, right) = (0..224)
         .flat_map(|y| (0..224).map(move |x| (x, y)))
         .map(|(x, y)| (seen.get_pixel(x, y)[0], seen.get_pixel(x + 224, y)[0]))

@@ -119,7 +119,7 @@ fn ended_soon(child: Child, others: &[u32]) -> Output {
     output
 }
 
-/// Returns true if the last checkpoint of `run` is that of update `step`, the last one.
+/// Returns true if the last checkpoint of `run` is that of its last update, `step`.
 fn is_trained(run: &Path, step: u32) -> bool {
     let last = fs::read_to_string(run.join("checkpoints/last")).unwrap_or_default();
     last.trim() == format!("step-{step:08}")

@@ -1,5 +1,5 @@
-//! Tests of `taper bench attention`: it measures each kind of attention at each length, and the
-//! growth.
+//! Tests of `taper bench attention`: it measures each kind of attention at each length, and fits
+//! the exponents of growth.
 
 use crate::common::{Workspace, mentions};
 use serde_json::Value;

@@ -28,9 +28,9 @@ fn variants_are_scored_beside_the_clean_set() {
     }
     let set = &record["results"][0];
     assert_eq!(set["split"], "test");
-    // The made-up sentences have no full stop, so there is no variant without one. The twelve lines
-    // are joined to six lines of two sentences. "two two big" has no word that is long enough for a
-    // line of one word, so this variant has eleven lines.
+    // The made-up sentences have no full stop, so there is no variant without full stops. The
+    // twelve lines are joined to six lines of two sentences. "two two big" has no word that is long
+    // enough for a line of one word, so this variant has eleven lines.
     let names = ["all capitals", "two sentences", "a doubled word", "one word", "typing errors"];
     let lines = [12, 6, 12, 11, 12];
     assert_eq!(variants(set), names.into_iter().zip(lines).collect::<Vec<_>>());

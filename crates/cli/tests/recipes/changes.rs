@@ -41,7 +41,7 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     ];
     workspace.fail(format!("{resume} {other}"), &fragments);
     workspace.fail(format!("train tiny.toml --run run --resume {other}"), &fragments);
-    // Settings that made the tokenizer cannot be changed.
+    // Settings with which the tokenizer was made cannot be changed.
     for change in ["data.tokenizer.vocabulary_size=280", "data.lowercase=true"] {
         let key = change.split('=').next().expect("key");
         workspace.fail(

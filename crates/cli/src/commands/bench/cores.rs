@@ -78,8 +78,8 @@ impl Row<'_> {
         (self.seconds - parallel).max(0.0)
     }
 
-    /// Returns the predicted seconds on `cores` cores, which is number `index` in the table, if
-    /// threads take `meeting` seconds to begin and end a region.
+    /// Returns the predicted seconds on `cores` cores, if threads take `meeting` seconds to begin
+    /// and end a region. `index` is the place of `cores` in the table's numbers of cores.
     fn on(&self, index: usize, cores: usize, meeting: f64) -> f64 {
         let Some(regions) = self.regions else { return self.seconds };
         let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };

@@ -15,8 +15,8 @@ use crate::text::print_line;
 
 /// Default number of rows of a layer's input.
 const ROWS: usize = 3000;
-/// Number of iterations of the loop that measures the peak, which takes about as long as the
-/// smallest product.
+/// Number of iterations of the loop that measures the peak. The loop then takes about as long as
+/// the smallest product.
 const ROUNDS: usize = 20_000;
 
 /// A linear layer of a model.
@@ -27,7 +27,7 @@ struct Layer {
     outputs: usize,
 }
 
-/// Layers of the presets of `bench train` that are usually compared.
+/// Linear layers of the presets `tiny` and `base` of `bench train`.
 const LAYERS: [Layer; 10] = [
     layer("tiny attention, in", 128, 384),
     layer("tiny attention, out", 128, 128),

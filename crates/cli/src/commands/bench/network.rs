@@ -39,7 +39,7 @@ struct Row {
     bound_seconds: f64,
     /// Seconds of an update whose exchange begins when all gradients are computed.
     late_seconds: f64,
-    /// Seconds of an update whose exchange begins as gradients are computed.
+    /// Seconds of an update whose exchange begins while gradients are still being computed.
     overlapped_seconds: f64,
 }
 

@@ -1,4 +1,5 @@
-//! `taper bench train`: the speed of training steps, on batches that other programs can read too.
+//! `taper bench train`: measures the speed of training steps, on files of batches that other
+//! programs can read too.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Reading translations and references.
+//! Reads translations and references.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Results as text or as sacreBLEU's JSON.
+//! Formats results as text or as sacreBLEU's JSON.
 
 use anyhow::Result;
 use serde::ser::{Serialize, SerializeMap, Serializer};

@@ -1,4 +1,4 @@
-//! Tables of systems and scores, framed or for LaTeX.
+//! Formats tables of systems and scores, with frames of characters or for LaTeX.
 
 /// Columns of cells; the first column is right-aligned, the others are centred.
 #[derive(Debug, Default)]

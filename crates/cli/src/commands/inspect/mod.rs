@@ -145,7 +145,7 @@ struct Layer {
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
-    /// FLOPs of self-attention between its projections. Full attention counts every pair of tokens,
+    /// FLOPs of self-attention without its projections. Full attention counts every pair of tokens,
     /// as papers do; other kinds count the pairs that they compute.
     attention_flops: u64,
     /// FLOPs of attention as a CPU computes it, which skips about half of the pairs under a causal

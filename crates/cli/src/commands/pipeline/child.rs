@@ -1,6 +1,6 @@
 //! Processes of a pipeline's steps. A step's process ends when the pipeline's process ends, even if
-//! the pipeline is killed. To notice its end, the step reads a pipe that the pipeline holds open.
-//! The step also holds a lock, for which the next pipeline in the folder waits.
+//! the pipeline is killed. To notice this, the step reads a pipe that the pipeline holds open. The
+//! step also holds a lock, for which the next pipeline in the folder waits.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};

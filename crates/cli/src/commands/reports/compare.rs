@@ -1,4 +1,4 @@
-//! `taper compare`: runs side by side.
+//! `taper compare`: compares runs with each other.
 
 use anyhow::{Context, Result};
 use taper_report::RunData;

@@ -33,8 +33,8 @@ pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
     }
 }
 
-/// Returns a figure of the perplexity of all models by length, and for each model with passkeys a
-/// figure of the recalled ones.
+/// Returns a figure of the perplexity of all models by length. For each model that was asked for
+/// passkeys, adds a figure of the share that it recalled.
 fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     let name = "extrapolation".to_owned();
     let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(measured) }];

@@ -1,4 +1,4 @@
-//! `taper report`: a run as one page.
+//! `taper report`: writes a page about a run.
 
 use anyhow::Result;
 use taper_report::RunData;

@@ -1,4 +1,4 @@
-//! `taper theory turing`: a Turing machine on a decoder.
+//! `taper theory turing`: runs a Turing machine on a decoder.
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;

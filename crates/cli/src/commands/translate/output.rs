@@ -30,9 +30,9 @@ enum Target {
 impl Output {
     /// Opens the output at `path`: a file, a pipe or a device. `None` and `-` are standard output.
     ///
-    /// A file must not exist. It is created at once under a temporary name, so that an error of the
-    /// disk is found before hours of work. With `continued`, the existing file with the temporary
-    /// name is continued; its lines must have this form.
+    /// An output file must not exist yet. It is created at once under a temporary name, so that an
+    /// error of the disk is found before hours of work. With `continued`, the existing file with
+    /// the temporary name is continued; its lines must have this form.
     ///
     /// # Errors
     /// When the file exists or cannot be created, or there is nothing to continue.

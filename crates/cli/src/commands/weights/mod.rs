@@ -1,4 +1,5 @@
-//! Weights made from weights: averaged, merged, rounded, and in other formats.
+//! The commands that make new weights from existing ones: averaged, merged, rounded, or in other
+//! formats.
 
 pub(super) mod average;
 pub(super) mod exchange;

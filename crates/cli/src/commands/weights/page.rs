@@ -1,4 +1,4 @@
-//! `taper page`: a run as a page that translates in a browser.
+//! `taper page`: writes a page with the model of a run, which translates in a browser.
 
 use std::path::PathBuf;
 

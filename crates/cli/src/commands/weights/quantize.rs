@@ -1,4 +1,4 @@
-//! `taper quantize`: a run's weights in int8.
+//! `taper quantize`: rounds the weights of a run to int8.
 
 use anyhow::Result;
 use taper_run::{Quantized, quantize};

@@ -43,7 +43,7 @@ impl View {
 /// Name and points of a curve.
 type Curve = (&'static str, Vec<(f64, f64)>);
 
-/// Draws the runs, and the curves, samples and checkpoints of the selected one.
+/// Draws the runs, and the curves, samples and checkpoints of the selected run.
 pub(super) fn draw(frame: &mut Frame<'_>, runs: &[WatchedRun], view: &View) {
     let table_height = (runs.len() as u16 + 3).min(frame.area().height / 3).max(4);
     let [table, charts, below, keys] = Layout::vertical([

@@ -19,7 +19,8 @@ pub(super) struct WatchedRun {
     read: u64,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
-    /// Resident memory of the run's process, in bytes; `None` if it does not run or is not known.
+    /// Resident memory of the run's process, in bytes; `None` if the process does not run, or its
+    /// memory is not known.
     pub(super) memory: Option<u64>,
 }
 

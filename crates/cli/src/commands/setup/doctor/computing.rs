@@ -168,7 +168,8 @@ pub(super) fn limits() -> Vec<Finding> {
     }]
 }
 
-/// Reports whether the devices that this build supports open, and GPUs that it does not support.
+/// Reports whether the devices that this build supports can be opened, which device `auto` chooses,
+/// and GPUs that the build does not support.
 pub(super) fn devices() -> Vec<Finding> {
     let mut findings = Vec::new();
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
