@@ -32,7 +32,7 @@ pub(crate) fn estimate(
         RunEvent::Locked { folder } => {
             let folder = folder.to_path_buf();
             on_signal(move |signal| {
-                // The system removes any files that are left.
+                // Files that cannot be removed stay in the system's temporary folder.
                 let _ = fs::remove_dir_all(&folder);
                 say("\nstopped; nothing is kept");
                 signal.end();
