@@ -105,15 +105,7 @@ pub(crate) fn scores_of<M: StepModel>(
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(end);
         let top_k = TopK::single(model, active.iter().map(next).collect());
         let step_scores = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
-            let (sentence, token) = (active[row], next(&active[row]));
-            let log_probability = log_probability(logits, token)
-                .ok_or(DecodingError::NotADistribution { sentence, position })?;
-            match log_probability.is_finite() {
-                true => Ok(log_probability),
-                false => {
-                    Err(DecodingError::NotFinite { quantity: "the log-probability", sentence })
-                }
-            }
+            finite_log_probability(logits, next(&active[row]), active[row], position)
         })?;
         active.iter().zip(step_scores).for_each(|(&sentence, score)| scores[sentence].push(score));
 
@@ -127,6 +119,24 @@ pub(crate) fn scores_of<M: StepModel>(
         position += 1;
     }
     Ok(sources.iter().zip(scores).map(score).collect())
+}
+
+/// Log-probability of `token` at `position` of a sentence.
+///
+/// # Errors
+/// When `logits` are no distribution, or give the token probability 0.
+fn finite_log_probability(
+    logits: Logits<'_>,
+    token: u32,
+    sentence: usize,
+    position: usize,
+) -> Result<f64> {
+    let log_probability = log_probability(logits, token)
+        .ok_or(DecodingError::NotADistribution { sentence, position })?;
+    match log_probability.is_finite() {
+        true => Ok(log_probability),
+        false => Err(DecodingError::NotFinite { quantity: "the log-probability", sentence }),
+    }
 }
 
 /// Returns the log-probability of a token; `None` if the logits are not a distribution.

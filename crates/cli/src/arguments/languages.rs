@@ -60,7 +60,7 @@ pub(crate) struct LanguagesTrain {
     /// Number of vectors that n-grams share; each takes 12 bytes of the model
     #[arg(long, value_name = "N", default_value_t = IdentifierTraining::default().features)]
     pub(crate) features: usize,
-    /// Number of pieces of lines to train on
+    /// Number of pieces to train on; each is a part of a line, drawn at random
     #[arg(long, value_name = "N", default_value_t = IdentifierTraining::default().pieces)]
     pub(crate) pieces: u64,
     /// Seed of random choices

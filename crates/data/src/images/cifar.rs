@@ -78,7 +78,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> 
             class if class < settings.labels.len() => classes.push(class as u32),
             class => {
                 let message = format!(
-                    "has label {class}, but data.images.labels has {}",
+                    "has label {class}, but data.images.labels names {} classes",
                     settings.labels.len()
                 );
                 return Err(Error::Record { path, unit: "image", line: image as u64 + 1, message });

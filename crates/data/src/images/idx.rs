@@ -121,7 +121,10 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
             path: labels_path.clone(),
             unit: "label",
             line: index as u64 + 1,
-            message: format!("is {label}, but data.images.labels has {}", settings.labels.len()),
+            message: format!(
+                "is {label}, but data.images.labels names {} classes",
+                settings.labels.len()
+            ),
         }),
     };
     let classes = bytes.iter().enumerate().map(class).collect::<Result<_>>()?;

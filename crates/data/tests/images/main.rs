@@ -300,7 +300,11 @@ fn damaged_idx_files_are_refused_with_what_is_wrong() {
         (changed(&images, 11, &[7]), labels.clone(), "7 x 6 pixels, but data.images.size is 6"),
         (images.clone(), changed(&labels, 7, &[9]), "9 labels for the 10 images"),
         (images.clone(), labels[..17].to_vec(), "labels-idx1-ubyte: has 17 bytes"),
-        (images.clone(), changed(&labels, 10, &[3]), "label 3: is 3, but data.images.labels has 3"),
+        (
+            images.clone(),
+            changed(&labels, 10, &[3]),
+            "label 3: is 3, but data.images.labels names 3 classes",
+        ),
     ] {
         mentions(says(&config, &images, &labels), &[said]);
     }

@@ -164,7 +164,7 @@ impl Adjoints<'_> {
             let parameter = &flat.store.parameters()[index];
             if parameter.offset() >= flat.final_from {
                 candle_core::bail!(
-                    "parameter {} gets a gradient of an operation that was not noted as one on it",
+                    "parameter {} gets a gradient from an operation that was not recorded as one that uses it",
                     parameter.name()
                 );
             }

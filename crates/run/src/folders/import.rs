@@ -149,30 +149,7 @@ fn read(
         notices.extend(generation::not_followed(source, keys, task.translates)?);
     }
     let mut tokenizers = match recipe.task.reads_text() {
-        true => {
-            let sizes = vocabulary_sizes(keys, &recipe)
-                .with_context(|| format!("{}: {}", shown(), not_one(family)))?;
-            recipe.data.tokenizer.vocabulary_size = sizes[0];
-            match family.tokens {
-                TokenizerFiles::Sides | TokenizerFiles::Languages if tokens::has_sides(source) => {
-                    tokens::read_sides((source, keys), &sizes, None)?
-                }
-                _ => {
-                    if let [source, target] = *sizes
-                        && source != target
-                    {
-                        bail!(
-                            "{}: vocab_size is {source} and decoder_vocab_size {target}, but there \
-                             are no source.spm and target.spm with a vocabulary for each",
-                            shown()
-                        );
-                    }
-                    recipe.data.tokenizer.joint = true;
-                    let row_kind = (recipe.task, recipe.model.segments);
-                    tokens::read((source, keys), sizes[0], row_kind, &mut notices)?
-                }
-            }
-        }
+        true => read_tokenizers((source, keys), family, &mut recipe, &mut notices)?,
         false => TokenizerPair::none(),
     };
     if entry(recipe.task).translates {
@@ -188,6 +165,36 @@ fn read(
     }
     recipe.validate().with_context(shown)?;
     with_sources((family, architecture), recipe, tokenizers, weights, notices)
+}
+
+/// Reads the tokenizers of the folder `source` with the settings `keys`, and sets the size and the
+/// kind of the vocabularies in `recipe`.
+fn read_tokenizers(
+    (source, keys): (&Path, &Value),
+    family: &Family,
+    recipe: &mut RunConfig,
+    notices: &mut Vec<Notice>,
+) -> Result<TokenizerPair> {
+    let shown = || source.join(CONFIG).display().to_string();
+    let sizes = vocabulary_sizes(keys, recipe)
+        .with_context(|| format!("{}: {}", shown(), not_one(family)))?;
+    let tokenizer = &mut recipe.data.tokenizer;
+    tokenizer.vocabulary_size = sizes[0];
+    let may_have_sides = matches!(family.tokens, TokenizerFiles::Sides | TokenizerFiles::Languages);
+    if may_have_sides && tokens::has_sides(source) {
+        return tokens::read_sides((source, keys), &sizes, None);
+    }
+    if let [source_size, target_size] = *sizes
+        && source_size != target_size
+    {
+        bail!(
+            "{}: vocab_size is {source_size} and decoder_vocab_size {target_size}, but there are \
+             no source.spm and target.spm with a vocabulary for each",
+            shown()
+        );
+    }
+    tokenizer.joint = true;
+    tokens::read((source, keys), sizes[0], (recipe.task, recipe.model.segments), notices)
 }
 
 /// Sizes of the vocabularies according to a `config.json`: one for all texts, or the source's and

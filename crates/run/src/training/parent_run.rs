@@ -126,17 +126,7 @@ impl ParentRun {
             });
         }
         let tokenizers = if config.task.reads_text() { theirs } else { TokenizerPair::none() };
-        let mut adapted = config.clone();
-        adapted.data.nfkc = trained.data.nfkc;
-        adapted.data.lowercase = trained.data.lowercase;
-        adapted.data.tokenizer = taper_data::TokenizerConfig {
-            dropout: config.data.tokenizer.dropout,
-            sampling_alpha: config.data.tokenizer.sampling_alpha,
-            path: config.data.tokenizer.path.clone(),
-            target_path: config.data.tokenizer.target_path.clone(),
-            ..trained.data.tokenizer.clone()
-        };
-        adapted.validate()?;
+        let adapted = Self::with_tokenizer_settings(config, &trained)?;
         Self::require_architecture(&trained, &adapted, settings)?;
         let replaced = differences(config, &adapted)?.into_iter();
         let replaced = replaced.filter(|one| one.change() == Change::Never);
@@ -152,6 +142,26 @@ impl ParentRun {
             replaced,
             trained,
         })
+    }
+
+    /// Returns `config` with the settings of `trained` that define ids of a text. Sampling of
+    /// subwords and the paths of tokenizers are those of `config`.
+    ///
+    /// # Errors
+    /// When the settings do not fit the other keys of `config`.
+    fn with_tokenizer_settings(config: &RunConfig, trained: &RunConfig) -> Result<RunConfig> {
+        let mut adapted = config.clone();
+        adapted.data.nfkc = trained.data.nfkc;
+        adapted.data.lowercase = trained.data.lowercase;
+        adapted.data.tokenizer = taper_data::TokenizerConfig {
+            dropout: config.data.tokenizer.dropout,
+            sampling_alpha: config.data.tokenizer.sampling_alpha,
+            path: config.data.tokenizer.path.clone(),
+            target_path: config.data.tokenizer.target_path.clone(),
+            ..trained.data.tokenizer.clone()
+        };
+        adapted.validate()?;
+        Ok(adapted)
     }
 
     /// Refuses weights of a model whose shape differs from that of `config`, unless changes are

@@ -244,7 +244,7 @@ fn folders_that_cannot_be_read_say_why() {
                 bytes[at + "decoder/scale_alibi".len() + 7] = 1;
             });
         }),
-        ("has no tokenizer, since the engine reads tokens", |folder| {
+        ("has no tokenizer, since CTranslate2 takes tokens and not text", |folder| {
             for file in ["source.spm", "target.spm"] {
                 fs::remove_file(folder.join(file)).unwrap();
             }

@@ -11,8 +11,8 @@ use crate::arguments::{ItemRules, Loading, Search, Weights};
 pub(crate) struct Evaluate {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Split of the run's data, for example val; may be repeated [default: data.test; for a
-    /// language model without any, its validation text]
+    /// Split of the run's data, for example val; may be repeated [default: the test sets
+    /// of data.test; for a language model without test sets, its validation text]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Vec<String>,
     /// Score hostile variants of the test sets in addition to the original sets: capitals

@@ -73,7 +73,9 @@ fn require_new(output: &Path) -> Result<()> {
     }
     ensure!(!output.exists(), "--output {shown} exists already; move it away, or choose another");
     if is_compressed(output) {
-        bail!("--output {shown}: the document is not compressed; choose another name");
+        bail!(
+            "--output {shown}: the name ends as that of a compressed file, but documents are written uncompressed; choose another name"
+        );
     }
     Ok(())
 }

@@ -59,31 +59,7 @@ pub(super) fn variables<'a>(
     let model = &config.model;
     let translates = entry(config.task).translates;
     let mut variables = Variables::new(if translates { TRANSLATION } else { LANGUAGE_MODEL });
-    let mut bias = None;
-    for parameter in parameters.parameters() {
-        let (name, shape) = (parameter.name(), parameter.shape());
-        let names = names(name, model);
-        let names =
-            names.with_context(|| format!("{name} has no place in CTranslate2's models"))?;
-        if names == [OUTPUT_BIAS] {
-            bias = Some(parameter);
-        }
-        // In CTranslate2, the first row of a table is that of the first position.
-        let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
-        let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
-        let length: usize = shape.iter().product();
-        let first = first * shape[1..].iter().product::<usize>();
-        for (part, name) in names.into_iter().enumerate() {
-            // A norm without a bias would count as an RMS norm, so it gets a bias of zeros.
-            if let Some(norm) = name.strip_suffix("/gamma")
-                && model.norm_kind == NormKind::LayerWithoutBias
-            {
-                let zeros = Values::Floats(vec![0.0; length]);
-                variables.tensor(format!("{norm}/beta"), shape.clone(), zeros);
-            }
-            variables.tensor(name, shape.clone(), Values::Part(parameter, first + part * length));
-        }
-    }
+    let bias = add_parameters(&mut variables, model, parameters)?;
     if !never_written.is_empty() {
         let (rows, values) = output_bias(parameters, bias, never_written)?;
         variables.tensor(OUTPUT_BIAS.to_owned(), vec![rows], Values::Floats(values));
@@ -111,6 +87,41 @@ pub(super) fn variables<'a>(
     let stacks: &[&str] = if translates { &["decoder", "encoder"] } else { &["decoder"] };
     positions(&mut variables, model, stacks);
     Ok(variables)
+}
+
+/// Adds the tensors of `parameters` under CTranslate2's names. Returns the output bias; `None` if
+/// the model has none.
+fn add_parameters<'a>(
+    variables: &mut Variables<'a>,
+    model: &ModelConfig,
+    parameters: &'a ParameterStore,
+) -> Result<Option<&'a Parameter>> {
+    let mut bias = None;
+    for parameter in parameters.parameters() {
+        let (name, shape) = (parameter.name(), parameter.shape());
+        let names = names(name, model);
+        let names =
+            names.with_context(|| format!("{name} has no place in CTranslate2's models"))?;
+        if names == [OUTPUT_BIAS] {
+            bias = Some(parameter);
+        }
+        // In CTranslate2, the first row of a table is that of the first position.
+        let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
+        let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
+        let length: usize = shape.iter().product();
+        let first = first * shape[1..].iter().product::<usize>();
+        for (part, name) in names.into_iter().enumerate() {
+            // A norm without a bias would count as an RMS norm, so it gets a bias of zeros.
+            if let Some(norm) = name.strip_suffix("/gamma")
+                && model.norm_kind == NormKind::LayerWithoutBias
+            {
+                let zeros = Values::Floats(vec![0.0; length]);
+                variables.tensor(format!("{norm}/beta"), shape.clone(), zeros);
+            }
+            variables.tensor(name, shape.clone(), Values::Part(parameter, first + part * length));
+        }
+    }
+    Ok(bias)
 }
 
 /// Length and values of the output bias, which rules out the tokens that are never written.

@@ -181,8 +181,9 @@ impl Vocabulary {
             tokens::read((source, config), size, row_kind, notices)?
         } else {
             bail!(
-                "{}: has no tokenizer, since the engine reads tokens: put that of the original \
-                 model there ({TOKENIZERS}), which converters do with --copy_files",
+                "{}: has no tokenizer, since CTranslate2 takes tokens and not text; copy the \
+                 original model's tokenizer ({TOKENIZERS}) into the folder, as its converters do \
+                 with --copy_files",
                 source.display()
             )
         };

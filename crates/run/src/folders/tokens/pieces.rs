@@ -69,34 +69,19 @@ pub(super) fn tokenizer(
     let Some(&unknown_id) = vocabulary.get(unknown) else {
         bail!("the vocabulary lacks {unknown}, the token for unknown text");
     };
-    let within_words = scores.keys().all(|piece| {
-        let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
-        !rest.contains(SPACE)
-    });
-    let scheme = if model.adds_space { "always" } else { "never" };
-    let space = json!({
-        "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
-    });
-    // A `Metaspace` decoder would drop all spaces of the first piece, and not only the one that was
-    // added before the text.
-    let spaces = match divides {
-        Divides::AsSentencePiece => {
-            json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " })
-        }
-        Divides::AsTokenizers => space.clone(),
-    };
+    let (pre_tokenizer, decoder) = space_steps(model, divides, &scores);
     let file = json!({
         "version": "1.0",
         "truncation": null,
         "padding": null,
         "added_tokens": added_tokens(model, vocabulary, special, codes),
         "normalizer": normalizer(model),
-        "pre_tokenizer": space,
+        "pre_tokenizer": pre_tokenizer,
         "post_processor": null,
         "decoder": { "type": "Sequence", "decoders": [
             { "type": "Replace", "pattern": { "String": " " }, "content": "" },
             { "type": "ByteFallback" },
-            spaces,
+            decoder,
             { "type": "Fuse" },
             { "type": "Replace", "pattern": { "Regex": ENDS }, "content": "" },
         ] },
@@ -110,6 +95,32 @@ pub(super) fn tokenizer(
         },
     });
     Ok(ConvertedTokenizer { json: file.to_string(), without_row })
+}
+
+/// Makes the pre-tokenizer that writes spaces as [`SPACE`], and the decoder that writes them back.
+/// `scores` has the pieces of `model` that stand for text.
+fn space_steps(
+    model: &SentencePieceModel,
+    divides: Divides,
+    scores: &HashMap<&str, f32>,
+) -> (Value, Value) {
+    let within_words = scores.keys().all(|piece| {
+        let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
+        !rest.contains(SPACE)
+    });
+    let scheme = if model.adds_space { "always" } else { "never" };
+    let metaspace = json!({
+        "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
+    });
+    let decoder = match divides {
+        // A `Metaspace` decoder would drop all spaces of the first piece, and not only the one that
+        // was added before the text.
+        Divides::AsSentencePiece => {
+            json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " })
+        }
+        Divides::AsTokenizers => metaspace.clone(),
+    };
+    (metaspace, decoder)
 }
 
 /// Makes the pieces that a user has defined ordinary ones, with the scores by which SentencePiece

@@ -1,6 +1,6 @@
 //! Reading of the tokenizer of a folder, and of its special tokens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -87,21 +87,24 @@ pub(in super::super) fn read_file(
     let others = rows.difference(task, segments);
     let note = |reason| format!("{}: {reason}", path.display());
     notices.extend(others.map(|reason| RecipeNotice::WithoutEffect(note(reason)).into()));
-    let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,
         without_row: 0,
         // Transformers divides text with the library `tokenizers`, and not with SentencePiece.
         sentence_piece_forms: false,
         special,
-        ids: ids
-            .filter(|(key, _)| key.ends_with(ID_KEY))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
+        ids: token_ids(&files),
         files: kept,
         binary_files,
     };
     Ok(tokenizer.with_folder(&folder)?)
+}
+
+/// Keys of the model's configuration that contain ids of tokens, with their values.
+fn token_ids(files: &Files) -> BTreeMap<String, Value> {
+    let keys = files.keys(CONFIG).as_object().into_iter().flatten();
+    let of_tokens = keys.filter(|(key, _)| key.ends_with(ID_KEY));
+    of_tokens.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Sources from which the roles of tokens are read.
