@@ -102,12 +102,15 @@ fn pages(workspace: &Workspace) {
     workspace.succeed("page run-int8 was-rounded.html --module module.wasm --language zh");
     assert_eq!(weights("rounded.html"), weights("was-rounded.html"));
     let beside = fs::read_dir(workspace.path(".")).expect("a folder");
-    let names = beside.map(|entry| entry.expect("an entry").file_name());
+    let mut names = beside.map(|entry| entry.expect("an entry").file_name());
     assert!(
-        names.into_iter().all(|name| name != "rounded.html.run"),
+        names.all(|name| !name.to_string_lossy().starts_with("rounded.html.")),
         "what was made for it is gone"
     );
     workspace.fail(page, &["rounded.html exists"]);
+    workspace.write("rounded.html", "something else");
+    workspace.succeed(format!("{page} --replace"));
+    assert_eq!(weights("rounded.html"), weights("was-rounded.html"));
     workspace.fail("page run other.html --module rounded.html", &["not WebAssembly"]);
     workspace.fail("page run other.html --module nowhere", &["nowhere"]);
     workspace.fail("page run other.html", &["taper.wasm", "--module"]);

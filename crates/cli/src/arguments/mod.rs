@@ -12,6 +12,7 @@ mod options;
 mod pipeline;
 mod reports;
 mod setup;
+mod student;
 mod theory;
 mod tokenizer;
 mod training;
@@ -49,6 +50,7 @@ pub(crate) use pipeline::Pipeline;
 pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
 pub(crate) use setup::{Completions, Docs, Doctor, Manual, Quickstart};
+pub(crate) use student::Student;
 pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
@@ -140,6 +142,9 @@ pub(crate) enum Command {
     /// Run the steps of a file: training, text that models make, scores; finished steps are not
     /// repeated
     Pipeline(Pipeline),
+    /// Make a small and fast model that translates as a run does, and a page with it that
+    /// translates in a browser
+    Student(Student),
     /// Compute the log-probabilities that a translation model gives to existing translations, or a
     /// language model to texts and to continuations to choose from
     Score(Score),

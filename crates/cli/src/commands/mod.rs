@@ -19,6 +19,7 @@ mod resume;
 mod runs;
 mod score;
 mod setup;
+mod student;
 mod theory;
 mod tokenizer;
 mod train;
@@ -44,6 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         // These commands divide the threads among processes themselves.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
+        // This command chooses them after its steps.
+        Command::Student(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }
     match &arguments.command {
@@ -61,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Diversify(arguments) => made_text::diversify(arguments),
         Command::Filter(arguments) => made_text::filter(arguments),
         Command::Pipeline(arguments) => pipeline::run(arguments),
+        Command::Student(arguments) => student::run(arguments, threads),
         Command::Score(arguments) => score::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),

@@ -35,8 +35,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Arguments of the program for a step, whose results go to `folder`.
-    pub(super) fn arguments(&self, verb: &Verb, folder: &Path) -> Result<Vec<String>> {
+    /// Arguments of the program for a step whose folder of results, or page, is `output`.
+    pub(super) fn arguments(&self, verb: &Verb, output: &Path) -> Result<Vec<String>> {
         let mut line = Line::default();
         let file = |path: &Path| -> Result<String> {
             Ok(absolute(&self.base.join(path))?.display().to_string())
@@ -47,7 +47,7 @@ impl Graph<'_> {
         match verb {
             Verb::Train(step) => {
                 line.words(["train", &file(&step.recipe)?, "--resume"]);
-                line.option("--run", [folder.display()]);
+                line.option("--run", [output.display()]);
                 line.option("--set", &step.set);
                 if !step.text.is_empty() {
                     line.option("--set", self.data_of(step)?);
@@ -87,9 +87,16 @@ impl Graph<'_> {
                 line.option("--set", &step.set);
                 line.option("--split", &step.splits);
             }
+            Verb::Page(step) => {
+                line.words(["page", &self.folder_of(&step.run)?, &output.display().to_string()]);
+                // A page that a killed pipeline has left is not marked as finished.
+                line.words(["--replace"]);
+                line.option("--module", step.module.as_deref().map(file).transpose()?);
+                line.option("--language", &step.language);
+            }
         }
-        if !matches!(verb, Verb::Train(_) | Verb::Evaluate(_)) {
-            line.option("--output", [folder.display()]);
+        if !matches!(verb, Verb::Train(_) | Verb::Evaluate(_) | Verb::Page(_)) {
+            line.option("--output", [output.display()]);
             line.option("--cache", [self.folder.join("cache").display()]);
         }
         Ok(line.0)

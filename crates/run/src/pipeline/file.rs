@@ -55,7 +55,7 @@ impl Pipeline {
         let file: File = toml::from_str(&text).with_context(|| {
             format!(
                 "{shown}: not a pipeline: its steps are tables [steps.NAME.VERB], where VERB is \
-                 train, backtranslate, distill, diversify, filter or evaluate"
+                 train, backtranslate, distill, diversify, filter, evaluate or page"
             )
         })?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -105,7 +105,7 @@ impl Pipeline {
             "step {}: it was finished with another definition, recipe or step before it: remove \
                  {} and {} to make it again, or name another folder with --folder",
             step.name,
-            step.folder.display(),
+            step.output.display(),
             path.display()
         );
         Ok(Status::Done(mark.seconds))
@@ -263,16 +263,19 @@ impl Graph<'_> {
             let recipe = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
             hash.update(serde_json::to_vec(&recipe)?);
         }
-        let folder = self.folder.join(name);
-        let arguments = self.arguments(verb, &folder)?;
+        let output = match verb {
+            Verb::Page(_) => self.folder.join(format!("{name}.html")),
+            _ => self.folder.join(name),
+        };
+        let arguments = self.arguments(verb, &output)?;
         let trains = matches!(verb, Verb::Train(_));
         let identity = hex(&hash.finalize());
-        Ok(Step { name: name.to_owned(), folder, arguments, trains, identity })
+        Ok(Step { name: name.to_owned(), output, arguments, trains, identity })
     }
 }
 
 /// Absolute form of a path, which need not exist.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{}: no such path", path.display()))
 }
 

@@ -10,4 +10,5 @@ mod file;
 mod steps;
 
 pub use file::Pipeline;
+pub(crate) use file::absolute;
 pub use steps::{Status, Step};

@@ -20,6 +20,8 @@ pub(super) enum Verb {
     Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
+    /// Writes a page that translates in a browser.
+    Page(Page),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,7 +103,19 @@ pub(super) struct Evaluate {
     pub(super) splits: Vec<String>,
 }
 
-/// Product of a step that another step needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// Step, or run, that translates.
+    pub(super) run: String,
+    /// WebAssembly module instead of the one that is installed beside the program.
+    #[serde(default)]
+    pub(super) module: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) language: Option<String>,
+}
+
+/// What a step needs from another step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A trained model.
@@ -111,14 +125,14 @@ pub(super) enum Need {
 }
 
 impl Verb {
-    /// Product of the step for other steps; `None` if it only gives scores.
+    /// What the step gives to other steps; `None` if it gives only scores or a page.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),
             Self::Backtranslate(_) | Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) => {
                 Some(Need::Text)
             }
-            Self::Evaluate(_) => None,
+            Self::Evaluate(_) | Self::Page(_) => None,
         }
     }
 
@@ -146,6 +160,7 @@ impl Verb {
                 ("backward", step.backward.as_str(), Need::Model),
             ],
             Self::Evaluate(step) => vec![("run", step.run.as_str(), Need::Model)],
+            Self::Page(step) => vec![("run", step.run.as_str(), Need::Model)],
         }
     }
 
@@ -154,6 +169,7 @@ impl Verb {
         match self {
             Self::Train(train) => vec![("recipe", &train.recipe)],
             Self::Backtranslate(step) => vec![("text", &step.text)],
+            Self::Page(step) => step.module.iter().map(|module| ("module", module)).collect(),
             Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) | Self::Evaluate(_) => {
                 Vec::new()
             }
@@ -166,8 +182,8 @@ impl Verb {
 pub struct Step {
     /// Name.
     pub name: String,
-    /// Folder of its results.
-    pub folder: PathBuf,
+    /// Folder of its results, or its page.
+    pub output: PathBuf,
     /// Arguments with which the program runs the step.
     pub arguments: Vec<String>,
     /// True if the step trains a run in its folder.

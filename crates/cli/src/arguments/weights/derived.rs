@@ -57,6 +57,9 @@ pub(crate) struct PageOfRun {
     /// Language of the page
     #[arg(long, value_enum, default_value_t)]
     pub(crate) language: PageLanguage,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) from: Checkpoint,
 }

@@ -16,7 +16,12 @@ pub(crate) use child::{STEP_LOCK, end_with_parent};
 /// Runs the command.
 pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
     let pipeline = Pipeline::load(&arguments.file, arguments.folder.as_deref())?;
-    if arguments.dry_run {
+    execute(&pipeline, arguments.dry_run)
+}
+
+/// Runs the steps that are not finished, or only prints their commands if it is a dry run.
+pub(super) fn execute(pipeline: &Pipeline, is_dry_run: bool) -> Result<()> {
+    if is_dry_run {
         for step in &pipeline.steps {
             print_line(&format!("{}: taper {}", step.name, step.arguments.join(" ")))?;
         }
@@ -41,13 +46,13 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
         pipeline.finish(step, began.elapsed().as_secs_f64())?;
         print_line(&format!("[{number}/{count}] {name}: done in {}", clock(began.elapsed())))?;
     }
-    report(&pipeline, &child)
+    report(pipeline, &child)
 }
 
 /// Writes a page about the trained run, or a page that compares several trained runs.
 fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     let trained: Vec<&Step> = pipeline.steps.iter().filter(|step| step.trains).collect();
-    let folders = || trained.iter().map(|step| step.folder.display().to_string());
+    let folders = || trained.iter().map(|step| step.output.display().to_string());
     let page = pipeline.folder.join("report.html");
     let shown = page.display().to_string();
     let arguments: Vec<String> = match trained.len() {
@@ -70,7 +75,7 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
         Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
         Err(_) => print_line(&format!(
             "the runs are not compared; taper report {} writes a page about one",
-            quoted(&trained[trained.len() - 1].folder)
+            quoted(&trained[trained.len() - 1].output)
         )),
         Ok(()) => print_line(&format!("report: {}", quoted(&page))),
     }

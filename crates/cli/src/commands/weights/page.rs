@@ -1,9 +1,9 @@
 //! `taper page`: writes a page with the model of a run, which translates in a browser.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use taper_run::engines::browser::{BrowserPage, write_page};
+use taper_run::engines::browser::{BrowserPage, BrowserPageSettings, write_page};
 
 use crate::arguments::PageOfRun;
 use crate::program;
@@ -15,10 +15,16 @@ const MODULE: &str = "../share/taper/taper.wasm";
 
 /// Runs the command.
 pub(crate) fn run(arguments: &PageOfRun) -> Result<()> {
-    let module = read_module(arguments.module.clone())?;
-    let PageOfRun { run, page, language, from, .. } = arguments;
-    let name = from.checkpoint.as_deref();
-    let BrowserPage { bytes, step } = write_page(run, name, &module, (*language).into(), page)?;
+    let module = module_file(arguments.module.as_deref());
+    let module = read_module(&module, arguments.module.is_some())?;
+    let PageOfRun { run, page, language, from, replace, .. } = arguments;
+    let settings = BrowserPageSettings {
+        checkpoint: from.checkpoint.as_deref(),
+        module: &module,
+        language: (*language).into(),
+        replaces: *replace,
+    };
+    let BrowserPage { bytes, step } = write_page(run, settings, page)?;
     print_line(&format!(
         "{}: {:.1} MB with the weights of step {step}; open it in a browser",
         page.display(),
@@ -26,10 +32,17 @@ pub(crate) fn run(arguments: &PageOfRun) -> Result<()> {
     ))
 }
 
-fn read_module(given: Option<PathBuf>) -> Result<Vec<u8>> {
-    let is_given = given.is_some();
-    let file = given.unwrap_or_else(|| program::get().folder.join(MODULE));
-    std::fs::read(&file).with_context(|| match is_given {
+/// Module that the user has named, or else the one that is installed beside the program.
+pub(crate) fn module_file(named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| program::get().folder.join(MODULE), Path::to_owned)
+}
+
+/// Reads the module in `file`.
+///
+/// # Errors
+/// When it cannot be read; `is_named` says whether the user has named it.
+pub(crate) fn read_module(file: &Path, is_named: bool) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| match is_named {
         true => file.display().to_string(),
         false => format!(
             "{}: no WebAssembly module is installed beside this program; make one with \

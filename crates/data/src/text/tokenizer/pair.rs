@@ -1,6 +1,6 @@
 //! Tokenizers of a run: one for all text, one for each side of pairs, or none if there is no text.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -99,14 +99,22 @@ impl TokenizerPair {
     ///
     /// See [`Tokenizer::load`].
     pub fn load(directory: &Path) -> Result<Self> {
+        let (source, target) = Self::files(directory);
+        let source = Tokenizer::load(&source)?;
+        let Some(target) = target else { return Ok(Self::joint(source)) };
+        let target = Tokenizer::load_beside(&source, &target)?;
+        Ok(Self::separate(source, target))
+    }
+
+    /// Files that [`TokenizerPair::load`] reads in `directory`: the tokenizer of both sides and
+    /// `None`, or those of the source and of the target.
+    #[must_use]
+    pub fn files(directory: &Path) -> (PathBuf, Option<PathBuf>) {
         let source = directory.join(SOURCE_FILE);
-        if source.exists() {
-            let target = directory.join(TARGET_FILE);
-            let source = Tokenizer::load(&source)?;
-            let target = Tokenizer::load_beside(&source, &target)?;
-            return Ok(Self::separate(source, target));
+        match source.exists() {
+            true => (source, Some(directory.join(TARGET_FILE))),
+            false => (directory.join(FILE), None),
         }
-        Tokenizer::load(&directory.join(FILE)).map(Self::joint)
     }
 
     /// Writes the files that [`TokenizerPair::load`] reads. Makes the folder if it does not exist.

@@ -38,21 +38,33 @@ pub struct BrowserPage {
     pub step: u64,
 }
 
-/// Writes a page that translates with the run at `root`. The weights are those of `checkpoint`, or
-/// the default ones if it is `None`. `module` is the content of a file of WebAssembly.
+/// Settings of a page.
+#[derive(Debug, Clone, Copy)]
+pub struct BrowserPageSettings<'a> {
+    /// Name of the checkpoint with the weights; `None`: the default one.
+    pub checkpoint: Option<&'a str>,
+    /// Content of a file of WebAssembly.
+    pub module: &'a [u8],
+    /// Language of the page.
+    pub language: Language,
+    /// Whether an existing file is replaced.
+    pub replaces: bool,
+}
+
+/// Writes a page that translates with the run at `root` to the file `page`.
 ///
 /// # Errors
 /// When the run does not translate, has several directions or adapters, or cannot be read; when the
-/// page exists or cannot be written; or when `module` is not a module of WebAssembly.
+/// page exists and is not to be replaced, or cannot be written; or when the module is not
+/// WebAssembly.
 pub fn write_page(
     root: &Path,
-    checkpoint: Option<&str>,
-    module: &[u8],
-    language: Language,
+    settings: BrowserPageSettings<'_>,
     page: &Path,
 ) -> Result<BrowserPage> {
+    let BrowserPageSettings { checkpoint, module, language, replaces } = settings;
     ensure!(module.starts_with(MAGIC), "the module is not WebAssembly; make it again");
-    ensure!(!page.exists(), "{} exists already and is left as it is", page.display());
+    ensure!(replaces || !page.exists(), "{} exists already and is left as it is", page.display());
     let config = RunFolder::open(root)?.load_config(&[])?;
     ensure!(
         entry(config.task).translates,
@@ -68,7 +80,11 @@ pub fn write_page(
     let state = read_state(&checkpoint)?;
     let files = match state.int8_of {
         Some(_) => run_files(root, &checkpoint)?,
-        None => rounded_files(root, &checkpoint, &with_suffix(page, ".run"))?,
+        None => rounded_files(
+            root,
+            &checkpoint,
+            &with_suffix(page, &format!(".{}.run", std::process::id())),
+        )?,
     };
     let html = html(&config, &files, module, language)?;
     write_atomically(page, html.as_bytes())?;
