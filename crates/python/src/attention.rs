@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 use serde_json::json;
-use taper_plots::Language;
 use taper_run::attention::{self, attention_page};
 
 use crate::array::Array;
 use crate::error::TaperError;
+use crate::report::page_language;
 
 /// Attention of every layer and head on one text.
 #[pyclass(frozen, module = "taper._native")]
@@ -50,13 +50,6 @@ impl AttentionMap {
 
     /// A page that shows any layer and head, in English or Chinese (`zh`).
     fn page(&self, language: &str) -> PyResult<String> {
-        let language = match language {
-            "en" => Language::English,
-            "zh" => Language::Chinese,
-            other => {
-                return Err(TaperError::new_err(format!("language is {other:?}: it is en or zh")));
-            }
-        };
-        Ok(attention_page(&self.0, language))
+        Ok(attention_page(&self.0, page_language(language)?))
     }
 }

@@ -15,6 +15,7 @@ mod error;
 mod metrics;
 mod prediction;
 mod program;
+mod report;
 mod run;
 mod stream;
 mod tokenizer;
@@ -40,6 +41,8 @@ mod _native {
     use super::metrics::metric;
     #[pymodule_export]
     use super::program::program;
+    #[pymodule_export]
+    use super::report::report;
     #[pymodule_export]
     use super::run::{Run, choose_threads};
     #[pymodule_export]

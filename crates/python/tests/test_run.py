@@ -192,6 +192,19 @@ def test_vectors(run, language_model):
         run.embed(["red", " "])
 
 
+def test_report(run, tmp_path):
+    page = taper.report(run.path)
+    assert page.html.startswith("<!DOCTYPE html>") and run.path.name in page.html
+    assert page._repr_html_().startswith("<iframe srcdoc=")
+    page.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text("utf-8") == page.html
+    assert "概要" in taper.report(run.path, language="zh").html
+    with pytest.raises(taper.TaperError, match="language is 'fr'|it is en or zh"):
+        taper.report(run.path, language="fr")
+    with pytest.raises(taper.TaperError):
+        taper.report(tmp_path)
+
+
 def test_attention(run, classifier):
     attention = run.attention("red dog runs", "runs dog red")
     printed = program(

@@ -16,6 +16,7 @@ _os.environ.setdefault("CANDLE_NUM_THREADS", "1")
 from ._attention import Attention, AttentionLayer
 from ._metrics import Score, bleu, chrf, ter
 from ._native import TaperError, __version__
+from ._page import Report, report
 from ._pipeline import pipeline
 from ._records import (
     Alignment,
@@ -40,6 +41,7 @@ __all__ = [
     "Generation",
     "LineTranslations",
     "Prediction",
+    "Report",
     "Run",
     "Score",
     "SpanAnswer",
@@ -54,6 +56,7 @@ __all__ = [
     "bleu",
     "chrf",
     "pipeline",
+    "report",
     "resume",
     "set_threads",
     "ter",

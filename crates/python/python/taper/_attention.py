@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from . import _native
 from ._arrays import array
+from ._page import framed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +60,7 @@ class Attention:
         return self._native.page(language)
 
     def _repr_html_(self) -> str:
-        page = html.escape(self.page(), quote=True)
-        return f'<iframe srcdoc="{page}" width="100%" height="640" style="border:0"></iframe>'
+        return framed(self.page())
 
     def __repr__(self) -> str:
         return f"Attention({self.text!r}, {len(self.layers)} layers)"
