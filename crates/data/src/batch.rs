@@ -1,24 +1,28 @@
-//! Batches of host-side ids, which have the same form for every task, and their positions in a run.
+//! Batches of ids (such as token ids) in host memory, in one form for all tasks, and the position
+//! of a batch in a run.
 
 use serde::{Deserialize, Serialize};
 
-/// Input and correct answers of one step. They are packed: the rows of a stream follow each other,
-/// without padding.
+/// Inputs and correct answers of one training step. They are packed: the rows (such as token
+/// sequences) of a stream follow each other, without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Inputs in the model's order of streams: for translation, the source and the shifted target;
-    /// for a language model, its text; for a classifier of images, their values; for functions, the
-    /// bits of numbers. Each stream has one row for each example.
+    /// One stream for each input of the model, in the model's order: for translation, the source,
+    /// and the target shifted by one token; for a language model, its text; for a classifier of
+    /// images, pixel values; for regression, the bits of numbers. Each stream has one row for each
+    /// example.
     pub streams: Vec<Stream>,
-    /// Indices, ascending, of the ids of the last stream at which a model predicts; `None`: all.
+    /// Ascending indices of those ids of the last stream at which the model predicts; `None` if it
+    /// predicts at every id.
     pub asked: Option<Vec<u32>>,
-    /// Correct id of each prediction; for functions, the bits of a number.
+    /// Correct id for each prediction; for regression, the bits of a number.
     pub answers: Vec<u32>,
     /// Place of each example in its corpus: the line of a pair or the number of an image or
     /// function, counted from 1, or the index of the first token of a block, counted from 0.
     pub indices: Vec<usize>,
-    /// Word links of pairs: the index of an id of the target stream and the index of a linked id of
-    /// the source stream, ascending; empty without links.
+    /// Links between words of sentence pairs: the index of an id of the target stream, and the
+    /// index of a linked id of the source stream. They are ascending; empty if the corpora have no
+    /// links.
     pub links: Vec<(u32, u32)>,
 }
 
@@ -47,12 +51,12 @@ impl Stream {
 }
 
 impl Batch {
-    /// Number of examples: sentence pairs, or blocks.
+    /// Number of examples, such as sentence pairs or blocks of running text.
     pub fn examples(&self) -> usize {
         self.indices.len()
     }
 
-    /// Ids of a stream, and the number of ids in each row.
+    /// Ids of the stream with the index `stream`, and the number of ids in each of its rows.
     ///
     /// # Panics
     ///

@@ -41,7 +41,7 @@ impl Epoch {
         Self { seed, number }
     }
 
-    /// Draws for one purpose in this epoch.
+    /// Draws for one purpose (see [`Draws::new`]) in this epoch.
     #[must_use]
     pub fn draws(self, purpose: u64) -> Draws {
         Draws::new(self.seed, self.number, purpose)
@@ -49,7 +49,8 @@ impl Epoch {
 }
 
 impl Draws {
-    /// Draws for a seed, an epoch and a purpose. Each purpose of draws has its own number.
+    /// Draws for a seed, an epoch and a purpose. `purpose` is a number that each use of random
+    /// draws, such as shuffling, has for itself.
     #[must_use]
     pub fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
         let key = [epoch, purpose].into_iter().fold(finalise(seed ^ GOLDEN), |key, word| {

@@ -93,7 +93,7 @@ pub enum Error {
         /// The files of the split.
         files: String,
     },
-    /// Cleaning left nothing.
+    /// Cleaning dropped all pairs.
     #[error(
         "split {split:?}: all {read} pairs were dropped ({reasons}); loosen data.cleaning or \
          check the files"
@@ -101,19 +101,20 @@ pub enum Error {
     AllDropped {
         /// The split.
         split: String,
-        /// Pairs read.
+        /// Number of pairs that were read.
         read: u64,
-        /// The count of each reason.
+        /// Number of dropped pairs for each reason.
         reasons: String,
     },
-    /// A line of a TSV or JSON-lines file, or a row of a Parquet file, cannot be read as a pair.
+    /// A line of a TSV or JSON-lines file, or a row of a Parquet file, cannot be read as an
+    /// example.
     #[error("{path}, {unit} {line}: {message}", path = .path.display())]
     Record {
         /// The file.
         path: PathBuf,
         /// `line` or `row`.
         unit: &'static str,
-        /// Counted from 1.
+        /// Number of the line or row, counted from 1.
         line: u64,
         /// Faulty text, and the expected form.
         message: String,
@@ -121,7 +122,7 @@ pub enum Error {
     /// A line of input does not have the expected form.
     #[error("line {line}: {message}")]
     Line {
-        /// Counted from 1.
+        /// Number of the line, counted from 1.
         line: u64,
         /// Faulty text, and the expected form.
         message: String,
@@ -164,7 +165,7 @@ pub enum Error {
         /// The tokenizer's reason.
         message: String,
     },
-    /// A text spells a special token, which is not allowed.
+    /// A text spells a special token where this is not allowed.
     #[error(
         "spells the special token {token}, which is refused here: leave it out, or have special \
          tokens taken as text (text) or as tokens (read)"

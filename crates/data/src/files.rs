@@ -114,13 +114,13 @@ pub fn write_whole(
     partial.rename(path)
 }
 
-/// Fills `bytes` from `at` of the file; several threads may do so at once.
+/// Fills all of `bytes` from the byte `at` of the file on; several threads can do so at once.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Fills `bytes` from `at` of the file; several threads may do so at once.
+/// Fills all of `bytes` from the byte `at` of the file on; several threads can do so at once.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -137,7 +137,7 @@ pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Res
     Ok(())
 }
 
-/// Fills `bytes` from the byte `at` of the file. WebAssembly has only one thread.
+/// Fills all of `bytes` from the byte `at` of the file on. WebAssembly has only one thread.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     io::Seek::seek(&mut file, io::SeekFrom::Start(at))?;

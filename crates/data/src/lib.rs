@@ -14,9 +14,9 @@
 //! which an [`EpochPlan`] cuts blocks. [`Task::prepare`] does everything up to the data sets; the
 //! trainer requests the rest.
 //!
-//! Images stay on the disk. An [`ImageDataset`] reads the images of a batch; their ids are their
-//! values from 0 to 255. A [`RegressionDataset`] draws functions; their ids are the bits of
-//! numbers.
+//! Images stay on the disk. An [`ImageDataset`] reads the images of a batch; the ids of an image
+//! are its pixel values, from 0 to 255. A [`RegressionDataset`] draws functions; its ids are the
+//! bits of numbers.
 //!
 //! # Decisions
 //!

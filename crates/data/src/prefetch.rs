@@ -76,7 +76,8 @@ impl Iterator for Prefetcher {
 
 impl Drop for Prefetcher {
     fn drop(&mut self) {
-        // The receiver must be dropped before: a thread that waits to send would never end.
+        // The receiver must be dropped before the thread is joined: a thread that waits to send
+        // would never end.
         drop(self.receiver.take());
         if let Some(thread) = self.thread.take() {
             // If the thread panicked, the iteration has already ended with a report of it.

@@ -59,7 +59,7 @@ impl Default for BatchingConfig {
     }
 }
 
-/// Token budget that is yet to be found: `"auto"` in a recipe.
+/// Value of `max_tokens` for `"auto"` in a recipe: the program finds the token budget itself.
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {
@@ -73,8 +73,8 @@ impl BatchingConfig {
         }
     }
 
-    /// Largest number of rows of `length` tokens in a batch. It is at least 1, because a row that
-    /// exceeds the budget is a batch by itself.
+    /// Largest number of rows (token sequences) of `length` tokens in a batch. It is at least 1,
+    /// because a row that exceeds the token budget is a batch by itself.
     pub(crate) fn rows_of(&self, length: usize) -> usize {
         let limit = match self.max_sentences {
             0 => usize::MAX,
@@ -84,7 +84,7 @@ impl BatchingConfig {
     }
 }
 
-/// A number, or the word `"auto"`.
+/// Reads and writes a field that is a number or, for [`AUTO`], the word `"auto"`.
 mod tokens_or_auto {
     use std::fmt;
 

@@ -78,7 +78,7 @@ impl CleaningConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the offending key.
+    /// [`Error::Config`], with the offending key, if a limit is impossible.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.max_tokens == 0 || self.max_tokens < self.min_tokens {

@@ -83,19 +83,19 @@ fn column_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl FieldsConfig {
-    /// Field with the text of a record.
+    /// Name of the field with the text of a record.
     pub(crate) fn text(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.text", "text");
         Named { key, chosen: &self.text, usual, may_be_number: false }
     }
 
-    /// Field with the second text of a record.
+    /// Name of the field with the second text of a record.
     pub(crate) fn text_pair(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.text_pair", "text_pair");
         Named { key, chosen: &self.text_pair, usual, may_be_number: false }
     }
 
-    /// Field with the label of a record.
+    /// Name of the field with the label of a record.
     pub(crate) fn label(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.label", "label");
         Named { key, chosen: &self.label, usual, may_be_number: true }

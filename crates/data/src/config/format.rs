@@ -36,8 +36,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Format of a single file with both sides of its pairs, by the file name, without the ending
-    /// of a compressed file. `None` for other names.
+    /// Format of a single file that contains both sides of its pairs, according to the ending of
+    /// its name. An ending such as `.gz` of a compressed file is ignored. `None` for any other
+    /// ending.
     #[must_use]
     pub fn by_name(path: &Path) -> Option<Self> {
         let plain = uncompressed(path);
@@ -54,7 +55,7 @@ impl Format {
         }
     }
 
-    /// Ending of the file for a stem; `None` for formats with several files.
+    /// Ending of a file's name after the stem; `None` for formats that are not a single file.
     #[must_use]
     pub fn ending(self) -> Option<&'static str> {
         Some(match self {
@@ -75,7 +76,8 @@ impl Format {
         matches!(self, Self::Tsv | Self::Csv | Self::Jsonl | Self::Parquet)
     }
 
-    /// True for the formats of translators, whose files contain only pairs.
+    /// True for the formats of translation tools (TMX, XLIFF and gettext), which contain only
+    /// pairs.
     pub(crate) fn is_bilingual(self) -> bool {
         matches!(self, Self::Tmx | Self::Xliff | Self::Po)
     }

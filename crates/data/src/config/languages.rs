@@ -69,7 +69,7 @@ impl Direction {
     }
 }
 
-/// Token of a target language in rows, such as `<2de>`.
+/// Token that names the target language `language` in token sequences, such as `<2de>`.
 pub(crate) fn language_mark(language: &str) -> String {
     format!("<2{language}>")
 }

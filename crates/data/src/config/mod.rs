@@ -29,7 +29,7 @@ use crate::{
     RegressionConfig, Result, RunningTextConfig,
 };
 
-/// Name, in reports and as a split, of a validation set that was drawn from the training text.
+/// Name of a validation set that was drawn from the training text, in reports and as a split.
 pub(crate) const HELD_OUT: &str = "held-out";
 
 /// Place of the text, and the steps that turn it into input for the model.
@@ -214,7 +214,8 @@ impl DataConfig {
         }
     }
 
-    /// True if there is a validation set, either named or drawn.
+    /// True if there is a validation set, either named in the recipe or drawn from the training
+    /// text.
     pub fn is_validated(&self) -> bool {
         self.hold_out > 0 || !self.validation.is_empty()
     }
@@ -255,7 +256,7 @@ impl DataConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the offending key.
+    /// [`Error::Config`], with the offending key, if a value or a combination cannot work.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         self.validate_splits()?;

@@ -61,7 +61,7 @@ pub struct ModifiersConfig {
 }
 
 impl ModifiersConfig {
-    /// Keys with their probabilities.
+    /// Each key of this table, from the root of the recipe, with its probability.
     fn probabilities(&self) -> [(&'static str, f64); 10] {
         [
             ("data.modifiers.upper_case", self.upper_case),
@@ -77,13 +77,14 @@ impl ModifiersConfig {
         ]
     }
 
-    /// True if any pair may be changed.
+    /// True if any change has a probability above 0.
     pub fn is_active(&self) -> bool {
         self.probabilities().iter().any(|(_, probability)| *probability > 0.0)
     }
 
     /// Refuses numbers that are not probabilities, and combinations that are impossible.
-    /// `is_lowercased` is true if the recipe lowercases text, and `has_links` if it has word links.
+    /// `is_lowercased` is true if the recipe lowercases text, and `has_links` if its corpora have
+    /// word links.
     pub(super) fn validate(&self, is_lowercased: bool, has_links: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         for (key, probability) in self.probabilities() {

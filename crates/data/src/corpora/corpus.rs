@@ -110,8 +110,8 @@ impl Corpus {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        // Directions are part of the name, because a corpus may use the same files in the opposite
-        // direction.
+        // Directions are part of the name, because two corpora may use the same files in opposite
+        // directions.
         match (self.from.as_str(), self.to.as_str()) {
             ("", "") => self.name_of_files(),
             ("", to) => format!("{}.to-{to}", self.name_of_files()),
@@ -132,7 +132,7 @@ impl Corpus {
         }
     }
 
-    /// All lists of files of the corpus.
+    /// All four lists of files of the corpus, some of which are empty.
     pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
         let Self { source, target, file, links, .. } = self;
         [source, target, file, links]
@@ -147,8 +147,8 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if neither the name of the table nor the configuration determines the
-    /// format.
+    /// [`Error::Malformed`] if the files are of different kinds, or if neither their names nor the
+    /// configuration determine the format.
     pub(crate) fn format(&self, config: &DataConfig) -> Result<Format> {
         if !is_empty(&self.source) {
             return Ok(Format::Text);
@@ -178,7 +178,7 @@ impl Corpus {
         }
     }
 
-    /// Columns or fields of the corpus's table.
+    /// Names of the columns or fields of the corpus's table: its own, or else those of `config`.
     pub(crate) fn fields<'a>(&'a self, config: &'a DataConfig) -> &'a FieldsConfig {
         if self.fields.is_default() { &config.fields } else { &self.fields }
     }
@@ -242,12 +242,13 @@ impl Corpus {
     }
 }
 
-/// Name of a file without its ending.
+/// Name of a file without its ending and without the ending of a compressed file.
 fn stem_of(path: &Path) -> String {
     uncompressed(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Common prefix of file names, without the numbers at its end.
+/// Common beginning of file names, up to its last letter; if there is none, the first name without
+/// its ending.
 fn common_name(first: &Path, others: &[PathBuf]) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut common = name(first);

@@ -15,7 +15,7 @@ fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 impl DataConfig {
-    /// Direction of a corpus.
+    /// Direction of a corpus. A language that the corpus does not set is that of the recipe.
     pub fn direction_of(&self, corpus: &Corpus) -> Direction {
         let or =
             |given: &String, usual: &String| if given.is_empty() { usual } else { given }.clone();
@@ -36,19 +36,19 @@ impl DataConfig {
     }
 
     /// Directions that the model is trained or measured in. The directions of training come first;
-    /// the others are zero-shot.
+    /// the others are zero-shot (measured without training).
     pub fn directions(&self) -> Vec<Direction> {
         let splits = [&self.train, &self.validation, &self.test];
         distinct(splits.into_iter().flat_map(|split| self.directions_of(split)))
     }
 
-    /// True if the model is trained in several directions, so that rows contain the token of the
-    /// target language.
+    /// True if the model is trained in several directions, so that its token sequences contain the
+    /// token of the target language.
     pub fn is_multilingual(&self) -> bool {
         self.trained_directions().len() > 1
     }
 
-    /// Tokens of the target languages, which rows contain; empty for a model of one direction.
+    /// Tokens of the target languages in token sequences; empty for a model of one direction.
     pub(crate) fn language_marks(&self) -> Vec<String> {
         match self.is_multilingual() {
             true => distinct(self.trained_directions().into_iter().map(|one| one.to))
@@ -59,8 +59,8 @@ impl DataConfig {
         }
     }
 
-    /// Copy whose source and target language are those of `direction`. Corpora keep their
-    /// directions and their names.
+    /// Copy of the configuration with the languages of `direction` as source and target language.
+    /// Each corpus keeps its direction and its name.
     #[must_use]
     pub fn toward(&self, direction: &Direction) -> Self {
         let mut data = self.in_languages(direction);
@@ -74,8 +74,8 @@ impl DataConfig {
         data
     }
 
-    /// Copy whose source and target language are those of `direction`, for reading the files of
-    /// that direction.
+    /// Copy of the configuration with the languages of `direction` as source and target language,
+    /// for reading the files of this direction.
     pub(crate) fn in_languages(&self, direction: &Direction) -> Self {
         Self {
             source_language: direction.from.clone(),

@@ -62,8 +62,8 @@ fn without_stem(corpus: &Corpus) -> Corpus {
     Corpus { stem: String::new(), ..corpus.clone() }
 }
 
-/// Replaces `corpus` by `named` with all patterns expanded, if the patterns match anything. `named`
-/// is the same corpus with paths instead of a stem.
+/// Expands the patterns of `named`, which is `corpus` with paths instead of a stem. If all patterns
+/// have a match, replaces `corpus` by it.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());
@@ -81,7 +81,7 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     let others = [target, links];
     let counts_fit = others.iter().all(|other| other.is_empty() || other.len() == lead.len());
     let any = |files: &FileList| files.iter().any(|path| is_pattern(path));
-    // Errors are found later, when the corpus is validated.
+    // Wrong numbers of files are reported later, when the corpus is validated.
     if !counts_fit || !(any(lead) || others.iter().any(|other| any(other))) {
         return Ok(());
     }

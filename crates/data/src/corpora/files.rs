@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct FileList(Vec<PathBuf>);
 
 impl FileList {
-    /// First file, or an empty path.
+    /// First file, or an empty path if the list is empty.
     pub(crate) fn first_path(&self) -> &Path {
         self.0.first().map_or(Path::new(""), PathBuf::as_path)
     }

@@ -29,12 +29,12 @@ use crate::{Error, Result};
 pub struct Corpora(pub Vec<Corpus>);
 
 impl Corpora {
-    /// Name of the split: the names of its corpora.
+    /// Name of the split: the names of its corpora, joined by `+`.
     pub fn name(&self) -> String {
         self.iter().map(Corpus::name).collect::<Vec<_>>().join("+")
     }
 
-    /// All paths of the corpora, so that they can be resolved.
+    /// All paths of the corpora, so that the caller can resolve relative paths.
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.0.iter_mut().flat_map(Corpus::files_mut).flat_map(|files| files.iter_mut())
     }
@@ -55,8 +55,8 @@ impl Corpora {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
-    /// Refuses corpora with other keys than their files and name, which only corpora of sentence
-    /// pairs may have. `instead` describes the possible keys of this task.
+    /// Refuses corpora that set other keys than `stem`, `file` and `name`, because the other keys
+    /// are for sentence pairs. `instead` says in the error which keys this task has.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {
             stem: corpus.stem.clone(),
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for Corpora {
     }
 }
 
-/// Corpus as an item of a list.
+/// Corpus as an item of a list in a recipe: a name or a table.
 struct Named(Corpus);
 
 impl<'de> Deserialize<'de> for Named {

@@ -21,7 +21,7 @@ pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for an
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// Text that each wildcard matches, followed by a `/`.
+    /// Texts that the wildcards match, one after another, each followed by a `/`.
     pub(super) stands_for: String,
 }
 
@@ -190,7 +190,7 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
 /// product of the lengths of pattern and name.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
-    // Beginning and end in the name of the text of each wildcard so far.
+    // For each wildcard so far, the beginning and end, in the name, of the text that it matches.
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let (mut part, mut at) = (0, 0);
     // The last `*`: its place in the pattern, and its index among the wildcards.
@@ -249,7 +249,7 @@ mod tests {
         is("[]]x[", "]x[", Some("]/"));
         is("größe?", "größe€", Some("€/"));
         is("", "", Some(""));
-        // Must not take exponential time.
+        // Backtracking over every `*` would take exponential time here.
         is(&"*a".repeat(30), &"a".repeat(29), None);
         assert_eq!((wildcards("a[b"), wildcards("a[b]*?")), (0, 3));
     }

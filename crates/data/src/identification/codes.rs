@@ -1,7 +1,7 @@
 //! Codes of languages in their usual spellings.
 
-/// Pairs of codes: another code of a language, and its code in models. The other codes are from ISO
-/// 639-3, as in `deu_Latn`, and from LibreTranslate.
+/// Pairs of codes of a language: a code of ISO 639-3, as in `deu_Latn`, or of LibreTranslate, and
+/// then the code that the models use.
 const OTHERS: &str = "\
     afr af ara ar arb ar asm as aze az azj az bel be bul bg ben bn bre br cat ca ces cs cym cy \
     dan da deu de dzo dz ell el eng en epo eo spa es est et ekk et eus eu fas fa pes fa fin fi \

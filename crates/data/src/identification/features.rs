@@ -63,7 +63,7 @@ impl Features {
         Self(words)
     }
 
-    /// Calls `each` with the row of each feature, among `rows` rows.
+    /// Calls `each` with the index of the row (vector) of each feature, among `rows` rows.
     pub(super) fn each(&self, rows: usize, mut each: impl FnMut(usize)) {
         for (start, &first) in self.0.iter().enumerate() {
             let mut hash = 0;

@@ -52,9 +52,10 @@ pub struct IdentifiedLanguage {
 pub struct LanguageIdentifier {
     /// Codes of the languages, sorted.
     languages: Vec<String>,
-    /// Vectors of features, rounded.
+    /// Vectors of the features. Their numbers are rounded to 4 bits.
     vectors: Vec<Packed>,
-    /// Weights of each language, multiplied by the scales of `vectors`.
+    /// Weights of the linear layer for each language. They include the scales that undo the
+    /// rounding of `vectors` to integers.
     weights: Vec<[f32; WIDTH]>,
     /// Bias of each language.
     biases: Vec<f32>,
@@ -100,7 +101,8 @@ impl LanguageIdentifier {
         self.languages.iter().position(|language| *language == code)
     }
 
-    /// Probability of each language, in the order of the codes; `None` for a text without letters.
+    /// Probability of each language, in the order of [`languages`](Self::languages); `None` for a
+    /// text without letters.
     #[must_use]
     pub fn probabilities(&self, text: &str) -> Option<Vec<f32>> {
         let mut sum = [0_i32; WIDTH];

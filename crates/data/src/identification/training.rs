@@ -1,4 +1,4 @@
-//! Trains a language identifier by stochastic gradient descent on pieces of lines.
+//! Trains a language identifier by stochastic gradient descent on short pieces of lines of text.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ const PURPOSE: u64 = 13;
 /// Smallest and largest number of characters of a piece. Lengths are drawn uniformly between them.
 const PIECE: (f64, f64) = (12.0, 30.0);
 
-/// Exponent of a language's number of lines. The share of a language in the pieces is proportional
-/// to this power.
+/// A language with n lines gets a share of the pieces that is proportional to n raised to this
+/// exponent.
 const EVENNESS: f64 = 0.1;
 
-/// Share of the values of a dimension that are within the range of rounding. Larger values are
-/// clipped.
+/// Share of the values of a vector dimension that the 4-bit integers can represent. Larger values
+/// are clipped.
 const IN_RANGE: f64 = 0.98;
 
 /// Number of pieces after which the scales of rounding are measured again.
@@ -48,8 +48,8 @@ struct Trainee {
     vectors: Vec<[f32; WIDTH]>,
     weights: Vec<[f32; WIDTH]>,
     biases: Vec<f32>,
-    /// Scales by which each dimension of a vector is rounded when it is read; `None` while vectors
-    /// are not rounded.
+    /// Scale of each dimension: when a vector is read, its values are rounded to multiples of their
+    /// scales. `None` while vectors are not rounded.
     scales: Option<[f32; WIDTH]>,
     rows: Vec<usize>,
     probabilities: Vec<f32>,
@@ -60,7 +60,7 @@ struct Trainee {
 ///
 /// # Errors
 ///
-/// If there are fewer than two languages or a setting is impossible, and errors of `report`.
+/// If there are fewer than two languages, if a setting is impossible, or if `report` fails.
 pub fn train_identifier(
     lines: &[(String, String)],
     settings: IdentifierTraining,
@@ -195,7 +195,7 @@ impl Trainee {
     }
 }
 
-/// Mean of the vectors of some rows, rounded if there are scales.
+/// Mean of the vectors with the indices `rows`, rounded if there are scales.
 fn mean_of(
     vectors: &[[f32; WIDTH]],
     rows: &[usize],

@@ -12,8 +12,9 @@ const FLATTEST: f64 = 0.3;
 /// Number of attempts to draw a rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Crops a window of the image's size from the image with a black margin, and flips the window in
-/// half of the cases (He et al. 2016, section 4.2). Then a rectangle of the window may be erased.
+/// Adds a black margin to the image, crops a window of the image's first size from it, and flips
+/// the window in half of the cases (He et al. 2016, section 4.2). Then a rectangle of the window
+/// may be erased.
 ///
 /// # Panics
 ///
@@ -142,7 +143,7 @@ mod tests {
             let height = span(places[0] / 20, places[places.len() - 1] / 20);
             let width = span(*columns.iter().min().unwrap(), *columns.iter().max().unwrap());
             assert!(height * width <= 160, "{height} x {width}");
-            // A drawn value is 0 once in 256 times.
+            // A random value is 0 in one of 256 cases, so a few erased pixels do not differ.
             assert!(places.len() * 20 >= 17 * height * width, "{height} x {width}: {places:?}");
             erased.push(height * width);
         }

@@ -13,8 +13,8 @@ const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if a class has no folder, and [`Error::Malformed`] for a folder that is not a
-/// class and a file that is not an image.
+/// [`Error::Missing`] if a class has no folder, and [`Error::Malformed`] if there is a folder that
+/// is not a class or a file that is not an image.
 pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf, u32)>> {
     let folder = if corpus.stem.is_empty() {
         corpus.file.first_path().to_owned()

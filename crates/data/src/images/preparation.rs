@@ -12,8 +12,8 @@ const MOST_PIXELS: usize = 1 << 26;
 ///
 /// # Errors
 ///
-/// A description, if the resized picture is too large, or the prepared picture does not have the
-/// size that the model reads.
+/// If the resized picture is too large, or the prepared picture does not have the size that the
+/// model reads. The error describes the fault.
 pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
     let (height, width) = resized_shape((picture.height, picture.width), settings);
     let sides = 1..=LONGEST_SIDE;

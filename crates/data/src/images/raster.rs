@@ -41,8 +41,8 @@ impl Raster {
 
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
-    /// If a margin is odd, its additional pixel is on the right or at the bottom, as in
-    /// `center_crop` of Transformers without torchvision.
+    /// If the two margins together have an odd number of pixels, the additional pixel is on the
+    /// right or at the bottom, as in `center_crop` of Transformers without torchvision.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));

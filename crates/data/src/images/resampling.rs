@@ -1,4 +1,4 @@
-//! Resizes pictures. The result is equal to Pillow's in every bit, because image models were
+//! Resizes pictures. The result is identical to Pillow's, byte for byte, because image models were
 //! trained on pictures that Pillow resized.
 //!
 //! Each value of the result is a weighted mean of the values around its place. The weights are
@@ -51,7 +51,7 @@ impl Resampling {
         }
     }
 
-    /// Weight of a pixel at the distance `x`.
+    /// Weight of a pixel at the signed distance `x`, in pixels, from the centre of the filter.
     fn weight(self, x: f64) -> f64 {
         let sinc = |x: f64| if x == 0.0 { 1.0 } else { (x * PI).sin() / (x * PI) };
         let distance = x.abs();
@@ -170,8 +170,8 @@ impl Raster {
 
     /// Copies to each new pixel the old pixel that contains the centre of the new one.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
-        // The places are added up step by step, as in Pillow. A product would be rounded
-        // differently.
+        // Each place is the place before plus a step, as in Pillow. The product of step and index
+        // would be rounded differently.
         let places = |from: usize, to: usize| {
             let step = from as f64 / to as f64;
             let next = move |at: &f64| Some(at + step);

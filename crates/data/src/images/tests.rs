@@ -1,4 +1,5 @@
-//! Pictures against Pillow and the image processors of Transformers.
+//! Compares decoded and resized pictures with those of Pillow and of the image processors of
+//! Transformers.
 //!
 //! `scripts/golden/images/pictures.py` makes `pictures.json.gz`.
 

@@ -16,7 +16,7 @@ pub(crate) struct CsvRecords {
     reader: csv::Reader<Bounded>,
     read_since: Arc<AtomicU64>,
     columns: Columns,
-    /// The first row, if it contains text and not names of columns.
+    /// The first row, if it is a record (and not a header) that has not been returned yet.
     first: Option<csv::StringRecord>,
     row: csv::StringRecord,
 }

@@ -53,7 +53,7 @@ impl Field {
     }
 }
 
-/// Wanted columns, counted from 0.
+/// Indices of the wanted columns, counted from 0, and the number of all columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
@@ -67,7 +67,8 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// A description, if the row is too short, or has more or fewer columns than the first line.
+    /// If the row is too short, or has more or fewer columns than the first line. The error
+    /// describes the fault.
     fn texts_in(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
         let last = self.places.iter().max().copied().unwrap_or(0);
         if last >= row.len() {

@@ -1,4 +1,4 @@
-//! Tables whose fields have usual names, unless `[data.fields]` changes them.
+//! Tables whose fields have default names, unless `[data.fields]` changes them.
 
 use std::path::Path;
 
@@ -46,8 +46,8 @@ impl Table {
     }
 }
 
-/// Columns of the fields `named` in a table whose first row is `first`, and whether this row is a
-/// header. It is one unless all columns are chosen by number.
+/// Finds the columns of the fields `named`. `first` is the first row of the table. Also returns
+/// true if this row is a header: it is one unless all columns are chosen by number.
 fn columns(path: &Path, named: &[Named<'_>], first: &[&str]) -> Result<(Columns, bool)> {
     let has_header = !named.iter().all(|named| named.number().is_some());
     let place = |named: &Named<'_>| {

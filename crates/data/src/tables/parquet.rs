@@ -129,7 +129,7 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
     Err(wanted.missing(&present))
 }
 
-/// The field at a dotted path.
+/// The field of a row at a dotted path.
 fn field<'a>(row: &'a Row, path: &str) -> Option<&'a Field> {
     let (name, rest) = match path.split_once('.') {
         Some((name, rest)) => (name, Some(rest)),

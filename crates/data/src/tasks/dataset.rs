@@ -115,8 +115,9 @@ pub trait EpochPlan: Send + Sync {
     /// Number of batches.
     fn batches(&self) -> usize;
 
-    /// Approximate cost of a batch relative to other batches of the same data: the number of rows
-    /// that a model computes for it. 0 if all batches cost the same.
+    /// Approximate cost of a batch relative to other batches of the same data: the number of
+    /// vectors (one for each token or prediction) that a model computes for it. 0 if all batches
+    /// cost the same.
     ///
     /// # Panics
     ///

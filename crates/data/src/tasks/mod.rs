@@ -77,7 +77,8 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) with the offending key.
+    /// [`Error::Config`](crate::Error::Config), with the offending key, if a value or a combination
+    /// cannot work.
     pub fn validate(self, config: &DataConfig) -> Result<()> {
         config.validate()?;
         match self {
@@ -178,8 +179,8 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`](crate::Error::Missing) with the names that were tried, or
-    /// [`Error::Hub`](crate::Error::Hub).
+    /// [`Error::Missing`](crate::Error::Missing), with the names that were tried, if a file is
+    /// missing, or [`Error::Hub`](crate::Error::Hub).
     pub fn files(self, config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
         match self {
             Self::Translation => crate::split_files(config, split),

@@ -6,12 +6,12 @@ const QUICK: u32 = 9;
 /// Huffman table: the symbol of each code.
 #[derive(Clone)]
 pub(super) struct HuffmanTable {
-    /// For each value of the next [`QUICK`] bits, length and symbol of the code at their beginning.
-    /// The length is 0 if the code is longer.
+    /// For each value of the next [`QUICK`] bits, length and symbol of the code with which they
+    /// begin. The length is 0 if the code is longer than [`QUICK`] bits.
     quick: Vec<(u8, u8)>,
-    /// For each length, its largest code plus one, shifted left to 16 bits.
+    /// For each code length, the largest code of this length plus one, shifted left to 16 bits.
     ends: [u32; 17],
-    /// Offset between a code of each length and its index among the symbols.
+    /// For each code length, the number that is added to a code to get the index of its symbol.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl HuffmanTable {
     }
 }
 
-/// Reader of bits up to the next marker. All bits after this are 0.
+/// Reader of bits up to the next marker. After the last bit, it reads zeros.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
     /// Number of bytes that were read from `data`.

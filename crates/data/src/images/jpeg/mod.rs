@@ -51,7 +51,7 @@ struct Component {
     table: Option<[u16; 64]>,
     /// Coefficients of a progressive file; scans add to them.
     coefficients: Vec<Block>,
-    /// Rows of samples, eight times `blocks_across` in each.
+    /// Samples, row by row; each row has eight times `blocks_across` samples.
     samples: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// A description, if the file is damaged or of an unsupported kind.
+/// If the file is damaged or of an unsupported kind. The error describes the fault.
 pub(super) fn decoded(
     bytes: &[u8],
     most_side: usize,

@@ -60,8 +60,8 @@ impl Component {
     fn spread(&self, decoder: &Decoder, row: usize) -> Vec<u8> {
         let across = decoder.most_across / self.across;
         let down = decoder.most_down / self.down;
-        // If the component has half as many rows: its nearest row, and its row on the other side of
-        // the position.
+        // If the component has half as many rows as the picture, the row of the picture lies
+        // between two of them: a near and a far one.
         let near = row / 2;
         let far = if row.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 };
         match (across, down) {

@@ -33,9 +33,9 @@ pub(super) struct Scan<'a> {
     /// coefficient.
     first: usize,
     last: usize,
-    /// Number of bits that are still missing after this scan.
+    /// Number of low bits of each coefficient that are still missing after this scan.
     low: u32,
-    /// Number of following blocks without new coefficients in this band.
+    /// Number of following blocks in which no more coefficients of this scan become nonzero.
     ended: i32,
 }
 
@@ -184,7 +184,7 @@ impl Part {
     }
 }
 
-/// Band of coefficients of a scan.
+/// Range of coefficients, in zigzag order, that a scan contains.
 struct Band {
     first: usize,
     last: usize,

@@ -32,7 +32,7 @@ pub enum CaptionUse {
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     validate_images(config, true)?;
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
@@ -215,7 +215,7 @@ impl CaptionedDataset {
         self.images.classes()
     }
 
-    /// Distinct captions, and the indices of each image's captions.
+    /// Distinct captions, and for each image the indices of its captions among them.
     pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
         let captions_of_image = |&image: &usize| self.of_images[image].as_slice();
         (&self.texts, self.images.part().iter().map(captions_of_image).collect())
@@ -247,7 +247,8 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // No class is needed: a caption and its image have the same index in the batch.
+                    // This answer is only a placeholder: a caption and its image have the same
+                    // index in the batch.
                     answers.push(0);
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::{DataConfig, Error, ImagesConfig, Result};
 
-/// Fields of a sentence, with their possible words.
+/// Fields (placeholders) of a sentence, with the words that can replace them.
 const FIELDS: [(&str, &[&str]); 2] =
     [("{brightness}", &["dark", "bright"]), ("{shape}", &["tall", "wide", "square"])];
 const LABEL: &str = "{label}";
@@ -18,7 +18,7 @@ const LONGER: f64 = 1.25;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a sentence is refused.
 pub(super) fn validate(config: &DataConfig) -> Result<()> {
     let captions = &config.captions;
     for (key, sentences) in [
@@ -48,8 +48,8 @@ pub(super) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Expands `sentences` by the label and every combination of words for the other fields; each
-/// sentence once.
+/// Replaces the fields of `sentences`: `{label}` by the label, and the other fields by every
+/// combination of their words. Each resulting sentence is listed once.
 fn written(sentences: &[String], label: &str) -> Vec<String> {
     let mut captions: Vec<String> =
         sentences.iter().map(|sentence| sentence.replace(LABEL, label)).collect();
@@ -69,13 +69,14 @@ fn written(sentences: &[String], label: &str) -> Vec<String> {
     once
 }
 
-/// All captions of the grammar, in the order of the labels.
+/// All captions that an image can have, in the order of the labels.
 pub(super) fn all_captions(config: &DataConfig) -> Vec<String> {
     let captions_of = |label: &String| written(&config.captions.sentences, label);
     config.images.labels.iter().flat_map(captions_of).collect()
 }
 
-/// Prompts for each label.
+/// Prompts for each label, with all fields replaced. Without prompts in the configuration, these
+/// are its sentences.
 #[must_use]
 pub fn prompts(config: &DataConfig) -> Vec<Vec<String>> {
     let captions = &config.captions;
@@ -99,7 +100,7 @@ pub(super) fn captions_of(config: &DataConfig, label: &str, pixels: &[u8]) -> Ve
     config.captions.sentences.iter().map(fill).collect()
 }
 
-/// Brightest channel of each pixel, row by row.
+/// Value of the brightest channel of each pixel, row by row.
 fn grey<'p>(pixels: &'p [u8], settings: &ImagesConfig) -> impl Iterator<Item = u8> + 'p {
     let plane = settings.size * settings.size;
     (0..plane).map(move |at| pixels.iter().skip(at).step_by(plane).copied().max().unwrap_or(0))

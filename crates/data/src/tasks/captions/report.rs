@@ -7,7 +7,7 @@ use crate::ImageReport;
 /// Data report of one split of images with captions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CaptionReport {
-    /// The images.
+    /// Report on the images.
     #[serde(flatten)]
     pub images: ImageReport,
     /// Number of captions of all images, without omitted ones.
@@ -16,7 +16,7 @@ pub struct CaptionReport {
     pub different: usize,
     /// Number of captions that were omitted because they have too many tokens.
     pub left_out: u64,
-    /// Number of images that were omitted because no other caption is left.
+    /// Number of images that were omitted because all their captions were omitted.
     pub images_left_out: usize,
     /// Number of `<unk>` tokens in the distinct captions.
     pub unknown: u64,

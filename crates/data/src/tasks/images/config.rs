@@ -141,7 +141,7 @@ impl ImagesConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the offending key.
+    /// [`Error::Config`], with the offending key, if a setting is impossible.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: String| Err(Error::Config { key, message });
         if !(1..=LARGEST).contains(&self.size) {

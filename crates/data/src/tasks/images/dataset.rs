@@ -24,7 +24,7 @@ const DIVISION: u64 = 11;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
     if config.hold_out > 0 {
@@ -224,7 +224,8 @@ impl ImageDataset {
         &self.part
     }
 
-    /// Keeps only the images selected by `kept`.
+    /// Keeps only the images for which `kept` is true. Its argument is the index of an image within
+    /// the split.
     pub(crate) fn retain(&mut self, batching: &BatchingConfig, kept: impl Fn(usize) -> bool) {
         let part = self.part.iter().copied().filter(|&image| kept(image)).collect();
         let hash = std::mem::take(&mut self.report.text_hash);
@@ -270,8 +271,8 @@ impl ImageDataset {
     }
 }
 
-/// Batch of images. The ids are the values of pixels, from 0 to 255. The class of an image is
-/// predicted at its first id.
+/// Batch of images without classes. The ids are the values of pixels, from 0 to 255. The class of
+/// an image is predicted at its first id.
 pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
     let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));
     for image in images {
@@ -310,7 +311,7 @@ impl Dataset for ImageDataset {
 
 /// Images of the batches of an epoch.
 pub(crate) struct ImageBatches {
-    /// Indices of the images within their split.
+    /// Indices of the images within their split, in the order of the epoch.
     order: Vec<usize>,
     /// Number of images of every batch but the last.
     most: usize,

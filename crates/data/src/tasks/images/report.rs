@@ -7,13 +7,13 @@ use crate::BatchingReport;
 /// Data report of one split of images.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageReport {
-    /// The split.
+    /// Name of the split.
     pub split: String,
     /// Number of images.
     pub images: usize,
     /// Number of images of each class, in the order of the labels.
     pub of_classes: Vec<usize>,
-    /// Height and width in pixels.
+    /// Height of each image in pixels, which is also its width.
     pub size: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,

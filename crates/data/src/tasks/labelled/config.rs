@@ -32,7 +32,8 @@ pub struct LabelledConfig {
 }
 
 impl LabelledConfig {
-    /// Smallest length of a row: a mark, and for each text a token and another mark.
+    /// Smallest number of tokens of a row: the mark `<cls>`, and for each text a token and a mark
+    /// `<sep>`.
     pub(crate) fn shortest_row(&self) -> usize {
         if self.pairs == Pairs::No { 3 } else { 5 }
     }

@@ -21,7 +21,7 @@ const PURPOSE: u64 = 8;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(label_of: LabelOf, config: &DataConfig) -> Result<()> {
     crate::tasks::running_text::prepare::validate(config)?;
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
@@ -69,7 +69,7 @@ impl LabelOf {
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] with the names that were tried.
+    /// [`Error::Missing`], with the names that were tried, if there is no such file.
     pub(crate) fn files(self, config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
         match self {
             Self::Text => files(config, split),
@@ -103,7 +103,7 @@ impl LabelOf {
         }
     }
 
-    /// Indices of the tokens at which a model predicts, in a row of unknown content.
+    /// Indices of the tokens at which a model predicts, for a row whose words are not known.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
@@ -229,7 +229,7 @@ impl LabelledDataset {
         self.classes.concat()
     }
 
-    /// Fills batches with texts in the given order.
+    /// Divides texts into batches. `order` has the indices of the texts.
     fn batches(&self, order: Vec<usize>, batching: &BatchingConfig) -> Vec<Vec<usize>> {
         let most_rows = match batching.max_sentences {
             0 => usize::MAX,

@@ -18,12 +18,12 @@ pub(crate) const ENDINGS: [&str; 2] = ["", ".tsv"];
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`], with the names that were tried, if there is no such file.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     running_text::reader::files_ending(config, split, &ENDINGS)
 }
 
-/// Texts with the numbers of their classes.
+/// Texts with the indices of their classes.
 #[derive(Debug, Default)]
 pub(crate) struct Labelled {
     pub(crate) classes: Vec<u32>,

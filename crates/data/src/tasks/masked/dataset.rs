@@ -18,9 +18,10 @@ const PAIRING: u64 = 7;
 
 /// Running text from which rows with hidden tokens are made.
 ///
-/// A row is a part of a block and never crosses the end of a document. It is `<cls> text <sep>`, or
-/// with two texts `<cls> first <sep> second <sep>`. The choice of hidden tokens depends only on the
-/// seed, the epoch, the number of the block, and the part of the block.
+/// A row is a part of a block (successive tokens of the text) and never crosses the end of a
+/// document. It is `<cls> text <sep>`, or with two texts `<cls> first <sep> second <sep>`. The
+/// choice of hidden tokens depends only on the seed, the epoch, the index of the block, and the
+/// part of the block.
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,

@@ -19,7 +19,7 @@ const SHORTEST_ROW: usize = 8;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     running_text::validate(config)?;
     if config.text.block_length < SHORTEST_ROW {
@@ -37,7 +37,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 /// If a text cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let mut config = config.clone();
-    // Each mark is an entry of the vocabulary too.
+    // The three special tokens (marks) are entries of the vocabulary too.
     let size = &mut config.tokenizer.vocabulary_size;
     *size = size.saturating_sub(MARKS.len());
     let trained = running_text::train_tokenizer(&config)?.target().clone();
@@ -97,7 +97,8 @@ pub fn masked_split(
     of_text(Arc::new(text), config, tokenizer)
 }
 
-/// Copy of the settings with shorter blocks, so that a row has room for its marks.
+/// Copy of the settings with blocks that are shorter than a row, so that the row has room for its
+/// special tokens (marks).
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;

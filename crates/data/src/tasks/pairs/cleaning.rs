@@ -26,7 +26,7 @@ pub enum DropReason {
     OtherLanguage,
     /// A side has too few letters of the script of its language.
     Script,
-    /// Source and target are the same.
+    /// Source and target have the same letters and digits.
     Copy,
     /// The sides have different digits.
     Digits,
@@ -61,7 +61,7 @@ pub struct Dropped {
     /// Pairs with a side in the wrong script.
     #[serde(default)]
     pub script: u64,
-    /// Pairs whose source and target are the same.
+    /// Pairs whose source and target have the same letters and digits.
     #[serde(default)]
     pub copy: u64,
     /// Pairs whose sides have different digits.
@@ -233,7 +233,7 @@ impl Cleaner {
     ///
     /// # Errors
     ///
-    /// The reason to drop the pair.
+    /// The reason why the pair must be dropped.
     pub fn check_text(&self, source: &str, target: &str) -> Result<(), DropReason> {
         // A character has at least one byte, so the characters of most lines need not be counted.
         let too_long = |text: &str| {
@@ -255,7 +255,7 @@ impl Cleaner {
     ///
     /// # Errors
     ///
-    /// The reason to drop the pair.
+    /// The reason why the pair must be dropped.
     pub fn check_tokens(&self, source: usize, target: usize) -> Result<(), DropReason> {
         let (shorter, longer) = (source.min(target), source.max(target));
         if source == 0 {

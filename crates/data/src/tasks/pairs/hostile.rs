@@ -109,7 +109,7 @@ impl Hostility {
     ///
     /// # Panics
     ///
-    /// If there is no such line.
+    /// If `texts` lacks one of these lines.
     #[must_use]
     pub fn whole(self, line: &HostileLine, texts: &[String]) -> String {
         let whole =
@@ -118,8 +118,8 @@ impl Hostility {
     }
 }
 
-/// The longest word of a text in a script with spaces, without the marks around it. If several
-/// words are equally long, this is the first.
+/// The longest word of a text in a script with spaces, without the marks around it; the first of
+/// several that are equally long. `None` if it has fewer than [`LETTERS`] letters.
 fn longest_word(source: &str) -> Option<String> {
     let is_letter = |one: char| one.is_alphabetic() && !is_ideographic(one);
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());

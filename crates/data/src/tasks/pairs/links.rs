@@ -10,9 +10,9 @@ use crate::text::links::NO_WORD;
 /// The links of a pair, and the word of each of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairLinks {
-    /// The word of each source token, in ascending order.
+    /// Index of the word of each source token, in ascending order.
     pub source_words: Vec<u32>,
-    /// The word of each target token, in ascending order.
+    /// Index of the word of each target token, in ascending order.
     pub target_words: Vec<u32>,
     /// Links of a source word and a target word, by their indices. They are sorted by the target
     /// word.

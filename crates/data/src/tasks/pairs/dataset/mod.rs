@@ -24,7 +24,7 @@ const SAMPLING_MARGIN: f64 = 1.05;
 /// Key of the draws that decide which pairs of a weighted corpus an epoch contains.
 const WEIGHTS: u64 = 6;
 
-/// Seed of the epochs that the report gives as examples.
+/// Seed of the example epochs whose batches the report describes.
 const EXAMPLE: u64 = 0;
 
 /// The pairs of a split that were not dropped, as ids without special tokens.
@@ -36,7 +36,8 @@ pub struct PairDataset {
     report: DataReport,
     /// The direction of each corpus, with the tokenizers that add special tokens to its texts.
     directions: Arc<[SplitCorpus]>,
-    /// Indices of the pairs, if this data set is the part for one direction.
+    /// Indices of the pairs in the cache, if this data set is the part of a split for one
+    /// direction; otherwise `None`.
     part: Option<Arc<[u32]>>,
     /// Variation of pairs between epochs. `None` if pairs are the same in all epochs.
     variation: Option<Arc<PairVariation>>,
@@ -251,7 +252,7 @@ impl PairDataset {
         }
     }
 
-    /// The source rows and the target rows of an epoch, bidirectional or not. If `longest` is
+    /// Lengths of the source rows and of the target rows that an epoch can contain. If `longest` is
     /// given, all rows have this length.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
         // The weight of a corpus, rounded up, is how often an epoch may contain each of its pairs.
