@@ -209,8 +209,9 @@ impl Error {
     }
 }
 
-/// Description of a file whose first bytes belong to a known format other than text, with advice.
-/// `None` for compressed files, streams and other files.
+/// For a file whose first bytes belong to a known format other than text: the name of the format,
+/// and advice. `None` for streams, for other files, and for files whose names end as those of
+/// compressed files.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 9] = [

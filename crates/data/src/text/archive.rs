@@ -161,7 +161,7 @@ fn open(path: &Path, member: &Member) -> Result<Stream> {
     Ok((Box::new(io::BufReader::with_capacity(1 << 16, checked)), count))
 }
 
-/// Reader that compares the checksum of its bytes at their end.
+/// Reader that, at the end of its bytes, compares their checksum with the expected one.
 struct Checked<R> {
     inner: R,
     crc: flate2::Crc,

@@ -88,7 +88,8 @@ impl Fingerprint {
     /// Refuses a text that has changed since the fingerprint was taken.
     ///
     /// # Errors
-    /// [`Error::Changed`], or if a file can no longer be read.
+    /// [`Error::Changed`] if the text has changed, and [`Error::Io`] if a file can no longer be
+    /// read.
     pub(crate) fn still_holds(&self) -> Result<()> {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
         let now = Self::take(&paths, Some(self))?;

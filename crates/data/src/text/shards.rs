@@ -26,10 +26,10 @@ use crate::{Error, Result};
 /// share each file shard by shard.
 const FILES_OF_A_PROCESS: usize = 8;
 
-/// Place of this process among several that tokenise a split together.
+/// Place of this process among the processes that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Index of this process among these processes.
+    /// Index of this process, counted from 0.
     pub place: usize,
     /// Number of processes.
     pub of: usize,
@@ -81,7 +81,7 @@ impl Owners {
 /// Progress of a process with its share of a split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenisingProgress {
-    /// The split.
+    /// Name of the split.
     pub split: String,
     /// Fraction of the process's text that has been read, from 0 to 1.
     pub done: f64,

@@ -51,8 +51,8 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
 
-/// The pairs to hold out, in the order of their hashes, each with its tag. If a source has several
-/// translations, the first is used.
+/// The pairs to hold out, in the order of their hashes. The tag of a corpus is before the source.
+/// If a source has several translations, the first is used.
 fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let draws = Draws::new(seed, 0, PURPOSE);

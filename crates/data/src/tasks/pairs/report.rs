@@ -7,7 +7,7 @@ use crate::{Dropped, DroppedPair};
 /// Data report of one split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataReport {
-    /// The split.
+    /// Name of the split.
     pub split: String,
     /// Number of pairs in the files.
     pub pairs_read: u64,
@@ -76,7 +76,7 @@ pub struct CorpusReport {
 /// Content of one side of the kept pairs. Numbers of tokens exclude end marks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
-    /// The language.
+    /// Language of this side.
     pub language: String,
     /// Number of tokens.
     pub tokens: u64,

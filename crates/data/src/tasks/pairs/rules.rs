@@ -6,14 +6,14 @@ use super::modifiers::letters::is_ideographic;
 use crate::identification::OwnLetters;
 use crate::{CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result};
 
-/// Smallest number of letters with a case of a text whose case is compared.
+/// The case of a text is compared only if at least this many of its letters have a case.
 const SHOUTED: usize = 4;
 
 /// Rules for the pairs of a corpus.
 #[derive(Debug)]
 pub struct TextRules {
     config: CleaningConfig,
-    /// Letters of both languages.
+    /// For each language, the letters of its script.
     letters: [OwnLetters; 2],
     /// Indices of both languages in the language identifier, if it is used.
     languages: Option<[usize; 2]>,
@@ -56,7 +56,7 @@ impl TextRules {
     ///
     /// # Errors
     ///
-    /// The reason to drop the pair.
+    /// The reason why the pair must be dropped.
     pub fn check(&self, source: &str, target: &str) -> Result<(), DropReason> {
         let source = without_tag(source, &self.tag);
         let config = &self.config;

@@ -38,7 +38,7 @@ impl PairVariation {
     }
 
     /// The pair as it is varied for an epoch: its text is changed, and then segmented. `next`
-    /// returns the pair that may be appended. `tag` stays before the source.
+    /// returns the next pair of the corpus, which may be appended. `tag` stays before the source.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ impl QuestionsConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the offending key.
+    /// [`Error::Config`], with the offending key, if a setting is impossible.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: String| Err(Error::Config { key, message });
         for (key, value) in [
@@ -48,7 +48,7 @@ impl QuestionsConfig {
                 return wrong(key, "must be at least 1".to_owned());
             }
         }
-        // The row also has three marks and at least one token of the context.
+        // The row also has three special tokens (marks) and at least one token of the context.
         let least = self.max_question_tokens.saturating_add(4);
         if self.max_tokens < least {
             return wrong(

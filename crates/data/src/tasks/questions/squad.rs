@@ -26,7 +26,7 @@ const EXPECTED: &str = "expected SQuAD's format: {\"data\": [{\"paragraphs\": [{
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`], with the names that were tried, if there is no such file.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     running_text::reader::files_ending(config, split, &ENDINGS)
 }
@@ -44,7 +44,7 @@ pub struct Paragraph {
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Question {
-    /// Name of the question.
+    /// Identifier of the question.
     pub id: String,
     /// Text of the question.
     #[serde(rename = "question")]
@@ -60,9 +60,9 @@ pub struct Question {
 /// An answer, which is a span of the text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Answer {
-    /// The words.
+    /// Words of the answer.
     pub text: String,
-    /// Index of the first character in the context.
+    /// Index in the context of the first character of the answer.
     #[serde(rename = "answer_start")]
     pub start: usize,
 }

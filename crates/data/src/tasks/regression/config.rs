@@ -63,7 +63,7 @@ impl RegressionConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the offending key.
+    /// [`Error::Config`], with the offending key, if a setting is impossible.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: String| Err(Error::Config { key, message });
         if !(1..=MOST_DIMENSIONS).contains(&self.dimensions) {

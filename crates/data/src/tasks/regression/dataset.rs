@@ -14,7 +14,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
     let instead = "functions are drawn, so that their splits have names and no files";

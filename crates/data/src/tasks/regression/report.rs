@@ -7,7 +7,7 @@ use crate::BatchingReport;
 /// The data report of one split of linear functions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegressionReport {
-    /// The split.
+    /// Name of the split.
     pub split: String,
     /// True if each epoch has different functions.
     pub drawn_anew: bool,

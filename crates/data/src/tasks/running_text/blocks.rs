@@ -88,7 +88,7 @@ impl<'a> TextBlocks<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::EmptyText`].
+    /// [`Error::EmptyText`] if the text is too short.
     pub fn require_text(&self) -> Result<()> {
         if self.report.tokens > 1 {
             return Ok(());

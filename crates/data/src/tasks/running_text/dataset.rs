@@ -138,7 +138,7 @@ pub(crate) fn push_rows(
 
 /// Blocks of one epoch. Each block predicts the token after each of its own tokens.
 ///
-/// If batches are shuffled, the place of each block is drawn from (seed, epoch, number of the
+/// If batches are shuffled, the place of each block is drawn from (seed, epoch, index of the
 /// block), and an epoch has as many blocks as fit into the text. nanoGPT draws blocks in the same
 /// way, without epochs. Without shuffling, blocks follow each other, and every token except the
 /// first is predicted once.

@@ -39,7 +39,7 @@ impl Portion {
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`], with the names that were tried, if there are no such files.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     files_ending(config, split, &ENDINGS)
 }

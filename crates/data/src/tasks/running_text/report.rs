@@ -8,7 +8,7 @@ use crate::{BatchingReport, Tokenizer};
 /// Data report of one split of running text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TextReport {
-    /// The split.
+    /// Name of the split.
     pub split: String,
     /// Number of documents, including documents that are only partly in the split.
     pub documents: u64,

@@ -153,7 +153,7 @@ impl Tokenizer {
     }
 }
 
-/// Reads a JSON file; `None` if it does not exist.
+/// Reads the text of a JSON file; `None` if the file does not exist.
 fn read_json(path: &Path) -> Result<Option<String>> {
     let bytes = match read_regular(path, MOST_BYTES) {
         Ok(bytes) => bytes,

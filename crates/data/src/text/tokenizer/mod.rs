@@ -174,8 +174,8 @@ impl Tokenizer {
         Self::from_json(&json, None, Path::new(FILE))
     }
 
-    /// Ids of the marks of encoders, which are [`MARKS`] or their counterparts in an imported
-    /// model.
+    /// Ids of the marks (special tokens that only text encoders need), which are [`MARKS`] or their
+    /// counterparts in an imported model.
     ///
     /// # Errors
     ///
@@ -190,8 +190,8 @@ impl Tokenizer {
         })
     }
 
-    /// Marks of the rows of an encoder. The vocabulary need not have the placeholder for hidden
-    /// tokens.
+    /// Marks of the rows (token sequences) of an encoder. The vocabulary need not have the
+    /// placeholder for hidden tokens.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// [`Error::SpelledSpecial`] with the token.
+    /// [`Error::SpelledSpecial`], with the token, if the text spells one.
     pub fn check_spelled(&self, text: &str) -> Result<()> {
         match self.spelled(text) {
             Some(token) if self.spelling.rule == SpelledSpecial::Refuse => {

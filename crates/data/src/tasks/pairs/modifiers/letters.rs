@@ -17,8 +17,8 @@ pub fn is_ideographic(character: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The text without the punctuation at its end. `None` if there is none, or if there is nothing
-/// else.
+/// The text without the punctuation at its end. `None` if it does not end in punctuation, or is
+/// only punctuation.
 pub(crate) fn without_end_punctuation(text: &str) -> Option<&str> {
     let text = text.trim_end();
     let shorter = text.trim_end_matches(|mark| SENTENCE_ENDS.contains(mark)).trim_end();
@@ -35,7 +35,8 @@ pub(crate) fn joined(first: &str, second: &str) -> String {
 }
 
 /// The text with one of its words repeated, or in a text without spaces, one Chinese or Japanese
-/// character. `drawn`, a number in [0, 1), chooses the word or character. `None` if there is none.
+/// character. `drawn`, a number in [0, 1), chooses the word or character. `None` if nothing can be
+/// repeated.
 pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
     let chosen = |count: usize| (drawn * count as f64) as usize;
     let mut words: Vec<&str> = text.split(' ').collect();

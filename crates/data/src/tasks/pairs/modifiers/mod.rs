@@ -93,12 +93,12 @@ impl PairModifiers {
         config.is_active().then(|| Self { config: config.clone(), words, max_tokens })
     }
 
-    /// The pair as it is changed for an epoch. `next` returns the pair that may be appended. `tag`
-    /// stays before the source.
+    /// The pair as it is changed for an epoch. `next` returns the next pair of the corpus, which
+    /// may be appended. `tag` stays before the source.
     ///
     /// # Errors
     ///
-    /// If `next` fails, or the tokenizer.
+    /// If `next` or a tokenizer fails.
     pub(crate) fn modify(
         &self,
         pair: Pair,
@@ -132,7 +132,8 @@ impl PairModifiers {
         Ok(if fits(&source) && fits(&target) { Pair { source, target, ..pair } } else { pair })
     }
 
-    /// A word that replaces the pair, with its translation; `None` unless a draw decides so.
+    /// A word of the source that replaces the pair, with its translation; `None` if the draw does
+    /// not choose this change, or if there is no such word.
     fn word_of(&self, source: &str, target: &str, draws: PairDraws) -> Option<(&str, &str)> {
         if draws.decides(Change::SingleWord) >= self.config.single_words {
             return None;
@@ -158,7 +159,7 @@ impl PairModifiers {
         probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
     }
 
-    /// Makes all drawn changes that concern a single line.
+    /// Makes those of the drawn changes that need no other pair.
     fn changed(&self, (mut source, mut target): Texts, draws: PairDraws) -> Texts {
         let config = &self.config;
         let is_drawn = |change, probability| draws.decides(change) < probability;

@@ -97,7 +97,7 @@ fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     };
     match (other, kind) {
         (Some(other), _) => characters[place] = other,
-        // This kind of error is also made if the letter has no neighbouring or similar letter.
+        // Letters are exchanged also if the letter has no neighbouring or similar letter.
         (None, ..0.7) if next.is_some_and(|next| next.is_alphabetic() && next != letter) => {
             characters.swap(place, place + 1);
         }

@@ -25,7 +25,8 @@ const GRAMMAR: f64 = 0.04;
 /// Smallest number of pairs that contain a word whose translation is learned.
 const FEWEST_PAIRS: usize = 5;
 
-/// Smallest share of the pairs with a word whose targets contain its translation.
+/// Of the pairs whose sources contain a word, at least this share must have its translation in the
+/// target.
 const LEAST_SHARE: f64 = 0.9;
 
 /// Smallest value of Dice's coefficient: twice the number of pairs that contain both word and

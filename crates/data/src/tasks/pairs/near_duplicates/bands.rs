@@ -83,7 +83,7 @@ impl Bands {
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     key: u32,
-    /// Number of the pair, or [`EMPTY`].
+    /// Index of the pair, or [`EMPTY`].
     pair: u32,
 }
 

@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// Number of bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Texts on the disk. Only the end of each text, 8 bytes, is kept in memory. The file is deleted
-/// when this value is dropped.
+/// Texts on the disk. For each text, memory holds only the offset of its end, 8 bytes. The file is
+/// deleted when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StoredTexts {
     file: File,

@@ -1,5 +1,5 @@
-//! Reads files that contain both sides of each pair, in the formats of translators: TMX, XLIFF and
-//! PO.
+//! Reads files that contain both sides of each pair, in the formats of translation tools: TMX,
+//! XLIFF and PO.
 
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};

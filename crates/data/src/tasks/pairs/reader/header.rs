@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::tables::{Columns, Field, Table, Wanted};
 use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
-/// Usual column names. No pair of a corpus has such a word as source and as target.
+/// Usual column names. A first row with two of these words is a header, because no pair of
+/// sentences consists of two such words.
 const HEADINGS: [&str; 24] = [
     "source",
     "target",

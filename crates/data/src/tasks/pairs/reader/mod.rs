@@ -324,7 +324,7 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried, or [`Error::Hub`].
+/// [`Error::Missing`], with the names that were tried, if a file is missing, or [`Error::Hub`].
 pub fn split_files(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec<PathBuf>> {
     let files = pair_files(config, &split.into())?;
     Ok(files.iter().flat_map(PairFiles::paths).cloned().collect())

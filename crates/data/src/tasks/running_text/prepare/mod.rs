@@ -22,7 +22,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`Error::Config`] with the offending key.
+/// [`Error::Config`], with the offending key, if a setting is impossible.
 pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
     let (text, tokenizer) = (&config.text, &config.tokenizer);

@@ -46,7 +46,8 @@ struct ShardReport {
     /// Examples of pairs that are dropped because of their text.
     #[serde(default)]
     dropped_pairs: Vec<DroppedPair>,
-    /// Lengths of the pairs that were not dropped, if pairs of unusual lengths are to be dropped.
+    /// Counts of the lengths of the pairs that were not dropped; empty unless pairs of unusual
+    /// lengths are to be dropped.
     #[serde(default)]
     lengths: LengthCounts,
     /// True if the files end with this shard.
