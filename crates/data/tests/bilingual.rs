@@ -1,5 +1,5 @@
-//! Tests that files in the formats of translators and compressed files give the same pairs as other
-//! programs. These programs wrote the files (`scripts/golden/bilingual.py`).
+//! Tests that files in the formats of translation tools, and compressed files, give the same pairs
+//! as in other programs. These programs wrote the files (`scripts/golden/bilingual.py`).
 
 mod common;
 

@@ -48,14 +48,15 @@ impl Document {
         &self.lines
     }
 
-    /// Replaces a line by a different line for the same sentence.
+    /// Replaces the line with the index `number` by another form of the same sentence, such as
+    /// [`Line::without_placeholders`].
     pub fn replace(&mut self, number: usize, line: Line) {
         self.lines[number] = line;
     }
 
     /// Returns the document with translations of its lines; a line whose translation is `None`
-    /// stays as it is. A segment, which is a paragraph or another block of text, stays equal to the
-    /// byte if none of its lines changes, and so does everything between segments.
+    /// stays as it is. A segment, which is a paragraph or another block of text, stays identical
+    /// byte for byte if none of its lines changes, and so does everything between segments.
     #[must_use]
     pub fn write(&self, translations: &[Option<Translated>]) -> String {
         let mut out = String::with_capacity(self.source.len());

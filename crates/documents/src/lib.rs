@@ -1,10 +1,11 @@
-//! Documents and translators' formats: texts out, translations in, every other byte as it was.
+//! Documents and files of translation tools: gives their texts, takes the translations, and leaves
+//! every other byte as it was.
 //!
 //! This crate uses neither models nor tensors, and opens no files. For training, it gives the pairs
 //! of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
 //! ([`xliff_pairs`]). For translation, a [`Document`] gives its sentences without markup as
 //! [`Line`]s, and takes their translations. In the result, tags follow their words, placeholders
-//! stay, and everything but text is equal to the byte.
+//! stay, and everything but text is identical byte for byte.
 //!
 //! XML is read with `quick-xml`, which gives the bytes of each tag. A tree, which other crates
 //! make, would have to be written as new XML, which would have other bytes.

@@ -12,8 +12,8 @@ use crate::syntax::Syntax;
 pub struct Translated {
     /// The text.
     pub text: String,
-    /// Bytes of the line, each with the bytes of `text` that they were translated to. Markup
-    /// follows its words by these links; without links, it is placed in proportion.
+    /// Byte ranges of the line, each with the byte range of `text` to which it was translated.
+    /// Markup follows its words by these links; without links, it is placed in proportion.
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn spaced(raw: &str) -> String {
 pub(crate) enum Part {
     /// Content that is not translated, in the syntax of the document.
     Kept(String),
-    /// Line with this number, in whose place its translation is written.
+    /// Line with this index, in whose place its translation is written.
     Line(usize),
 }
 

@@ -1,5 +1,5 @@
-//! Documents come back to the byte if nothing is translated. If everything is translated, all that
-//! is not text stays.
+//! Documents come back identical, byte for byte, if nothing is translated. If everything is
+//! translated, all that is not text stays.
 
 use taper_documents::{Document, DocumentFormat, Docx, Line, Translated};
 
@@ -248,7 +248,7 @@ fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Documents that are put together from difficult parts come back to the byte. If their texts
+/// Documents that are put together from difficult parts come back byte for byte. If their texts
 /// change, each tag still occurs as often as before.
 #[test]
 fn no_byte_is_lost_in_any_document() {
@@ -413,7 +413,7 @@ fn an_archive_expands_only_so_far() {
     assert!(error.contains("larger than"), "{error}");
 }
 
-/// Every document in the folder `TAPER_DOCUMENTS` and its subfolders comes back to the byte,
+/// Every document in the folder `TAPER_DOCUMENTS` and its subfolders comes back byte for byte,
 /// without translations and with translations that equal the texts.
 #[test]
 fn documents_of_a_folder_come_back() {

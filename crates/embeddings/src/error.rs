@@ -54,7 +54,7 @@ pub enum Error {
         /// Missing part and advice.
         message: String,
     },
-    /// The vectors do not fit into the memory that they may use.
+    /// Training needs more memory than is allowed.
     #[error(
         "{words} words of {dimensions} dimensions need about {needed} MiB for training, but \
          {allowed} MiB may be used: have fewer dimensions{fewer}",
@@ -65,9 +65,9 @@ pub enum Error {
         }
     )]
     Memory {
-        /// Words of the vocabulary.
+        /// Number of words of the vocabulary.
         words: usize,
-        /// Dimensions of a vector.
+        /// Number of dimensions of a vector.
         dimensions: usize,
         /// Number of bytes that training would need.
         needed: u64,

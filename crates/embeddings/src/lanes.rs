@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-/// Number of lanes of a group, which is the number of lanes of the widest registers. Sums go over
-/// the lanes in a fixed order, so that they are the same on registers of any width.
+/// Number of lanes (numbers) of a group, which is the number of lanes of the widest registers. Sums
+/// go over the lanes in a fixed order, so that they are the same on registers of any width.
 pub(crate) const LANES: usize = 16;
 
 /// Sixteen numbers, aligned so that a register reads them at once.

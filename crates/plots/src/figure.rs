@@ -83,9 +83,9 @@ pub struct Axis {
     pub label: String,
     /// Whether the axis is logarithmic, so that equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// Values at the ends of the axis; `None`: the range of the points, with some room.
+    /// Values at the ends of the axis; `None` for the range of the points, with some room.
     pub range: Option<(f64, f64)>,
-    /// Labels instead of numbers, each with its value; empty: numbers.
+    /// Labels in place of numbers, each with its value; if empty, labels are numbers.
     pub names: Vec<(f64, String)>,
 }
 
@@ -147,7 +147,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Marks of the points.
     pub mark: Mark,
-    /// Index of the colour; `None`: the position of the series.
+    /// Index of the colour; `None` for the colour with the index of the series in the chart.
     pub colour: Option<usize>,
 }
 
@@ -228,6 +228,6 @@ pub struct Heatmap {
     pub columns: Vec<String>,
     /// One value for each column of each row. Values that are not finite leave their cell empty.
     pub values: Vec<Vec<f64>>,
-    /// Absolute value that has the full colour; `None`: the largest in the table.
+    /// Absolute value that has the full colour; `None` for the largest in the table.
     pub strongest: Option<f64>,
 }

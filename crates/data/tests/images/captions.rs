@@ -35,8 +35,8 @@ fn batches(
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
-/// Number and caption of each image of batches. The caption has no marks; `marks` is their number
-/// in a row.
+/// For each image of the batches, its number and the ids of its caption without special tokens.
+/// `marks` is the number of special tokens in a row.
 fn captions(batches: &[Batch], marks: usize) -> Vec<(usize, Vec<u32>)> {
     let mut found = Vec::new();
     for batch in batches {

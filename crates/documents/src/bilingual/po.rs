@@ -22,11 +22,11 @@ pub struct Message {
     pub line: u64,
     /// True if the translation still needs a check by a person.
     pub is_fuzzy: bool,
-    /// Text to translate; empty for the header.
+    /// Text to translate, `msgid`; empty for the header.
     pub id: PoString,
-    /// Text to translate for several things; `None` if the message has no plural.
+    /// Text to translate for several things, `msgid_plural`; `None` if the message has no plural.
     pub plural: Option<PoString>,
-    /// Translations; if the message has a plural, one for each plural form, in order.
+    /// Translations, `msgstr`; if the message has a plural, one for each plural form, in order.
     pub translations: Vec<PoString>,
 }
 
@@ -198,7 +198,8 @@ impl Reader {
     }
 }
 
-/// Parses a string in quotes, which begins at the byte `start` of the catalog.
+/// Parses a string in quotes, which begins at the byte `start` of the catalog. `number` is the
+/// number of its line.
 fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
     let wrong = |what: &str| Error::line(number, what);
     let inner = line.strip_prefix('"').ok_or_else(|| wrong("a string in quotes is missing"))?;

@@ -10,9 +10,10 @@ use crate::{Error, Result, is_language};
 /// Source or target of a unit: an element with its tags, text and codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Bytes between the opening and closing tag; if the element is empty, the bytes of its tag.
+    /// Byte range between the opening and closing tag; if the element is empty, the range of its
+    /// tag.
     pub(crate) range: Range<usize>,
-    /// Bytes of the element, including its tags.
+    /// Byte range of the element, including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
     /// True if the state of the element says that it is not translated yet.
@@ -30,7 +31,7 @@ impl Content {
     }
 }
 
-/// A segment with its translation; `None` if it has none.
+/// A segment with its translation. `target` is `None` if there is no translation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// First byte of the opening tag of the source.

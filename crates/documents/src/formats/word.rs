@@ -18,7 +18,7 @@ pub(crate) const BETWEEN: char = '\0';
 /// A run that consists of text.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Bytes before the text; `close` has the bytes after it.
+    /// Byte range before the text; `close` is the byte range after it.
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
@@ -218,7 +218,8 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Makes the segment of these items; `None` if they have no text. `ground` is the base run.
+/// Makes the segment of these items, with tags around all runs but the base run (`ground`); `None`
+/// if the items have no text.
 fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();

@@ -68,7 +68,7 @@ impl<R: BufRead> Input<R> {
         self.lines + 1
     }
 
-    /// Begins a token, which may have [`LONGEST`] bytes.
+    /// Begins a token, which can have at most [`LONGEST`] bytes.
     pub(crate) fn begin(&mut self) {
         self.since = 0;
     }

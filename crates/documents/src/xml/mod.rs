@@ -60,7 +60,7 @@ impl Nesting {
     ///
     /// # Errors
     ///
-    /// With a description, if the token is not allowed here.
+    /// If the token is not allowed here. The error says why.
     fn take(&mut self, token: &Token) -> Result<(), String> {
         match token {
             Token::Open { is_empty, .. } => {

@@ -44,8 +44,8 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// With a description, if the event is not well-formed, or needs a feature that is not
-    /// supported.
+    /// If the event is not well-formed, or needs a feature that is not supported. The error says
+    /// why.
     pub(super) fn new(event: Event<'_>) -> Result<Self, String> {
         let name = |name: quick_xml::name::LocalName<'_>| name.into_inner().to_owned();
         Ok(match event {

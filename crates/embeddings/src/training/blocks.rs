@@ -9,14 +9,14 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// The loss is computed for one of this many pairs.
+/// The loss is computed for one in this many pairs.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose row r is row r / 16 of block r mod 16. Rows are sorted by the frequency of their
 /// words, so that each block gets its share of the frequent ones.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
-    /// Blocks: the rows of a block one after the other, each a number of groups.
+    /// Rows of each block, one after another; each row has `groups` groups of numbers.
     pub(super) blocks: Vec<Vec<Lanes>>,
     /// Number of groups of a row.
     pub(super) groups: usize,
@@ -137,8 +137,8 @@ impl WithSimd for BlockPairs<'_> {
 }
 
 /// Makes one gradient step on the loss −ln σ(±v·u) of a pair, with + if its rows belong together:
-/// both rows move by rate · (label − σ(v·u)) times the old value of the other row (Mikolov et al.
-/// 2013, equation 4). Returns σ(v·u).
+/// both rows move by rate · (label − σ(v·u)) times the old value of the other row, where the label
+/// is 1 if the rows belong together, otherwise 0 (Mikolov et al. 2013, equation 4). Returns σ(v·u).
 #[inline(always)]
 fn step<S: Simd>(
     simd: S,

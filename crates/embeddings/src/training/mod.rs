@@ -115,7 +115,8 @@ pub fn start(
             "it has a training already: go on with it by resume, or choose another folder";
         return Err(Error::malformed(folder, "", message));
     }
-    // Counted words may take a quarter of the memory, because their table doubles as it grows.
+    // Counted words are limited to a quarter of the memory, because their table doubles as it
+    // grows.
     let counting = limits.memory.map(|memory| memory / 4);
     let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
     settings.check_memory(vocabulary.words.len(), limits.memory)?;
@@ -273,8 +274,8 @@ impl Training<'_> {
         Ok((inputs, outputs, position))
     }
 
-    /// Makes the initial vectors, like word2vec and gensim. Input vectors are random, with values
-    /// up to ½ divided by the dimensions in size; output vectors are 0.
+    /// Makes the initial vectors, as word2vec and gensim do. Input vectors are random, with
+    /// absolute values up to ½ divided by the number of dimensions; output vectors are 0.
     fn first_vectors(&self) -> (Blocks, Blocks) {
         let TrainingSettings { dimensions, seed, .. } = self.record.settings;
         let words = self.vocabulary.words.len();

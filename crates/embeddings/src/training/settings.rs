@@ -21,9 +21,10 @@ pub enum Architecture {
 pub struct TrainingSettings {
     /// Direction of prediction.
     pub architecture: Architecture,
-    /// Dimensions of a vector.
+    /// Number of dimensions of a vector.
     pub dimensions: usize,
-    /// Largest number of context words on each side. The actual number is drawn from 1 to this.
+    /// Largest number of context words on each side. For each word, the actual number is drawn from
+    /// 1 to this number.
     pub window: usize,
     /// Number of negative samples for each positive pair.
     pub negatives: usize,
@@ -37,7 +38,8 @@ pub struct TrainingSettings {
     pub subsampling: f64,
     /// Smallest number of occurrences for which a word gets a vector.
     pub min_count: u64,
-    /// Largest number of words that get a vector, from the most frequent; `None`: all.
+    /// Largest number of words that get a vector, from the most frequent; `None` if there is no
+    /// limit.
     pub max_words: Option<usize>,
     /// Converts the text to lower case.
     pub lowercase: bool,
@@ -67,7 +69,7 @@ impl Default for TrainingSettings {
 /// Settings that do not change the vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Number of bytes of memory that training may use; `None`: no limit.
+    /// Number of bytes of memory that training may use; `None` if there is no limit.
     pub memory: Option<u64>,
     /// Time between checkpoints.
     pub save_every: Duration,

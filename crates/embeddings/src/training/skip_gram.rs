@@ -20,7 +20,7 @@ impl SkipGram {
     /// of these pairs.
     ///
     /// As in word2vec, the context word's vector is the input, and predicts the word in the middle.
-    /// Over a whole text, the pairs are the same as in the other direction.
+    /// Over a whole text, the pairs are the same as if each word predicted its context words.
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

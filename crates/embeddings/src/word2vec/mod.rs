@@ -1,9 +1,10 @@
 //! Vector files of word2vec and gensim, text or binary.
 //!
-//! A header has two numbers: words and dimensions. Then each word is followed by a space and its
-//! vector. In text, a vector is numbers separated by spaces, up to the line end. In binary, it is
-//! the bytes of little-endian 32-bit numbers. After a binary vector, gensim writes nothing and
-//! word2vec a line end; both are read. Text files of GloVe, which have no header, are read too.
+//! A header has two numbers: the number of words and the number of dimensions. Then each word is
+//! followed by a space and its vector. In text, a vector is numbers separated by spaces, up to the
+//! line end. In binary, it is the bytes of little-endian 32-bit numbers. After a binary vector,
+//! gensim writes nothing and word2vec a line end; both are read. Text files of GloVe, which have no
+//! header, are read too.
 
 mod numbers;
 mod read;

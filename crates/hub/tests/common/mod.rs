@@ -29,7 +29,7 @@ pub(crate) struct State {
     /// of the part.
     objects: BTreeMap<String, Vec<u8>>,
     parts: BTreeMap<(String, usize), Vec<u8>>,
-    /// Token that requests must have; `None`: requests need no token.
+    /// Token that requests must have; `None` if requests need no token.
     pub(crate) token: Option<String>,
     /// Part of a path, and the status with which requests to paths that contain it are refused.
     pub(crate) refuses: Option<(&'static str, u16)>,
@@ -87,7 +87,7 @@ struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// Number of bytes of the body after which the connection breaks; `None`: it does not break.
+    /// Number of bytes of the body after which the connection breaks; `None` if it does not break.
     breaks_after: Option<usize>,
 }
 

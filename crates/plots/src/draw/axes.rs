@@ -20,7 +20,7 @@ pub(super) struct Scale {
     pub(super) ticks: Vec<f64>,
     /// Digits after the decimal point of a label.
     decimals: usize,
-    /// Labels instead of numbers, each with its place; empty: numbers.
+    /// Labels in place of numbers, each with its place; if empty, labels are numbers.
     names: Vec<(f64, String)>,
 }
 

@@ -17,7 +17,7 @@ use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
 use crate::translated::systems_by_length;
 
-/// Difference in chrF2 above which a sentence counts as won or lost.
+/// Difference in chrF2 from the first run above which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
 /// Scores of one run on a split, compared with the first run's.

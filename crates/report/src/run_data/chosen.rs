@@ -14,7 +14,7 @@ use crate::run_data::RunData;
 /// Address of a sentence: `LINE` of the first test set, or `SPLIT:LINE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceAddress {
-    /// Split of the sentence; `None`: the first that was translated.
+    /// Split of the sentence; `None` for the first split that was translated.
     pub split: Option<String>,
     /// Line of the sentence, from 1.
     pub line: usize,

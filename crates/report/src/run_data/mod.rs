@@ -49,8 +49,8 @@ pub struct RunData {
     pub hostile: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
-    /// Commands that make the run, its scores and its page again, for the page to show; empty: not
-    /// shown.
+    /// Commands that make the run, its scores and its page again, for the page to show; if empty,
+    /// the page shows none.
     pub again: String,
     /// Parent of the run, if it still exists.
     pub parent: Option<Parent>,
