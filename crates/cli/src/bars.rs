@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 /// Interval at which a bar is redrawn when nothing moves it.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Makes a bar for a task of `total` sentences; `None`: the number is unknown. The bar is hidden
-/// unless standard error is a terminal.
+/// Makes a bar for a task of `total` sentences; `total` is `None` if the number is unknown. The bar
+/// is hidden unless standard error is a terminal.
 pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

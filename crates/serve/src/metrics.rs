@@ -129,7 +129,7 @@ impl Metrics {
         self.refused.get_or_create(&run_label(run)).inc();
     }
 
-    /// Counts a dropped request. `begun`: its computation had begun.
+    /// Counts a dropped request. `begun` is true if its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&run_label(run)).inc();
         self.cut_short.get_or_create(&run_label(run)).inc_by(u64::from(begun));

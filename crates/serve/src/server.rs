@@ -92,8 +92,8 @@ impl Server {
             pages: Pages::new()?,
             files: Files::default(),
             documents,
-            // Numbers begin at the time, so that random draws differ from those of an earlier
-            // server.
+            // The numbers begin at the current time, so that random draws differ from those of an
+            // earlier server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);

@@ -15,7 +15,7 @@ pub struct ServeSettings {
     pub load: LoadSettings,
     /// Address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// Key that clients must send. `None`: open to all.
+    /// Key that clients must send; `None` if the server answers everybody.
     pub api_key: Option<String>,
     /// Host names with which clients may call a server on the loopback address, for example the
     /// name of a proxy in front of the server. `localhost` and loopback addresses are always

@@ -13,7 +13,7 @@ use crate::advice::{say_notice, usage};
 use crate::arguments::{Finetune, Train};
 use crate::text::{print_line, quoted};
 
-/// Runs the command. `threads`: number of threads that the user requested.
+/// Runs the command. `threads` is the number of threads that the user requested.
 pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     let from = &arguments.from;
     let name =

@@ -6,7 +6,7 @@ use taper_run::{RunFolder, training};
 use crate::arguments::Resume;
 use crate::processes::Processes;
 
-/// Runs the command. `threads`: number of threads that the user requested.
+/// Runs the command. `threads` is the number of threads that the user requested.
 pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
     let mut settings = arguments.output.settings(None);
     // Only the first process needs the run, and other processes may lack its folder. So an error is

@@ -12,7 +12,7 @@ use crate::estimate::estimate;
 use crate::processes::Processes;
 use crate::text::print_line;
 
-/// Runs the command. `threads`: number of threads that the user requested.
+/// Runs the command. `threads` is the number of threads that the user requested.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     let (recipe, set) = (&arguments.config, &arguments.overrides.set);
     let mut config = match model_of_parent(arguments)? {

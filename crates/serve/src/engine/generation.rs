@@ -26,19 +26,19 @@ use crate::settings::Limits;
 pub(crate) struct GenerateOptions {
     /// Largest number of added tokens.
     pub(crate) max_tokens: usize,
-    /// Temperature; 0 takes the likeliest token. `None`: the run's.
+    /// Temperature; 0 takes the likeliest token. `None` for the temperature of the run.
     pub(crate) temperature: Option<f64>,
-    /// Number of likeliest tokens to sample from. `None`: the run's.
+    /// Number of likeliest tokens to sample from; `None` for the number of the run.
     pub(crate) top_k: Option<usize>,
-    /// Probability mass to sample from. `None`: the run's.
+    /// Probability mass to sample from; `None` for the probability mass of the run.
     pub(crate) top_p: Option<f64>,
-    /// Repetition penalty. `None`: the run's.
+    /// Repetition penalty; `None` for the penalty of the run.
     pub(crate) repetition_penalty: Option<f64>,
     /// Penalty on the logits of tokens that the text already contains.
     pub(crate) presence_penalty: f64,
     /// Penalty on the logits of these tokens, multiplied by the number of occurrences.
     pub(crate) frequency_penalty: f64,
-    /// Seed. `None`: the run's.
+    /// Seed; `None` for the seed of the run.
     pub(crate) seed: Option<u64>,
     /// Number of texts for each prompt.
     pub(crate) samples: usize,
@@ -46,7 +46,7 @@ pub(crate) struct GenerateOptions {
     pub(crate) stop: Vec<String>,
     /// Treatment of special tokens that are spelled out in a prompt.
     pub(crate) special_tokens: SpelledSpecial,
-    /// Requested probabilities of tokens; `None`: no probabilities.
+    /// Tokens whose probabilities are requested; `None` if no probabilities are requested.
     pub(crate) scoring: Option<Scoring>,
 }
 
@@ -64,8 +64,8 @@ pub(crate) struct Scoring {
 pub(crate) struct Generate {
     pub(crate) prompts: Vec<PromptText>,
     pub(crate) options: GenerateOptions,
-    /// Channel to which pieces of text are sent as they are generated; `None`: only the whole texts
-    /// are sent.
+    /// Channel to which pieces of text are sent as they are generated; `None` if only the whole
+    /// texts are sent.
     pub(crate) pieces: Option<UnboundedSender<Piece>>,
 }
 

@@ -124,7 +124,7 @@ pub(super) struct Handlers<'s> {
     /// Action of the model in messages: a verb phrase in the third person.
     does: &'static str,
     handlers: Vec<Box<dyn Handler + 's>>,
-    /// Threads that compute for this run alone; `None`: the threads of the process.
+    /// Threads that compute for this run alone; `None` if the run uses the threads of the process.
     pub(super) pool: Option<ThreadPool>,
 }
 

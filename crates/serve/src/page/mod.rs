@@ -34,6 +34,8 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
+    /// Makes the page in each language.
+    ///
     /// # Errors
     /// When a text is missing.
     pub(crate) fn new() -> Result<Self> {

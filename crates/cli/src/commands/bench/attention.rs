@@ -138,7 +138,8 @@ fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<M
     Ok(serde_json::from_value(record["measurements"][0].take())?)
 }
 
-/// Draws time by length as SVG: a line for each kind, with the exponent of its growth.
+/// Draws the time of forward and backward pass against the length, as SVG: a line for each kind,
+/// with the exponent of its growth.
 fn drawn(found: &[Measurement], growth: &[Growth]) -> Result<String> {
     let line = |growth: &Growth| {
         let own = found.iter().filter(|one| one.kind == growth.kind);

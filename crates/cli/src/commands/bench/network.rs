@@ -44,7 +44,8 @@ struct Row {
 }
 
 impl Row {
-    /// Formats the row as a line of the table. `alone`: seconds of an update without a network.
+    /// Formats the row as a line of the table. `alone` is the number of seconds of an update
+    /// without a network.
     fn line(&self, alone: f64) -> String {
         let share = |seconds: f64| 100.0 * alone / seconds;
         format!(
@@ -119,8 +120,8 @@ struct UpdateMetrics {
     parameters: usize,
 }
 
-/// Measures an update over `network`; `None`: a network without delay or limit of speed. If `late`,
-/// the exchange begins when all gradients are computed.
+/// Measures an update over `network`; if it is `None`, transfers have no delay and no limit of
+/// speed. If `late` is true, the exchange begins when all gradients are computed.
 fn measure(
     arguments: &BenchNetwork,
     batches: &[Batch],

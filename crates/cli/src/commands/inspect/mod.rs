@@ -276,8 +276,8 @@ fn stack_line(config: &RunConfig) -> String {
     }
 }
 
-/// Describes the cost of a layer. `alone`: the stack has one kind of layer, so the kind and the
-/// number of layers are omitted.
+/// Describes the cost of a layer. If `alone` is true, the stack has only one kind of layer, so the
+/// kind and the number of layers are omitted.
 fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
     let experts = match layer.experts {
         0 => String::new(),

@@ -19,8 +19,8 @@ pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
 
 /// Runs the steps of a pipeline as processes, one after another.
 pub(super) struct Child {
-    /// Standard input of the running step; the step ends when this pipe is closed. `None`: no step
-    /// runs, or the step was asked to end.
+    /// Standard input of the running step; the step ends when this pipe is closed. `None` if no
+    /// step runs, or the step was asked to end.
     input: Arc<Mutex<Option<ChildStdin>>>,
     /// File that a running step locks.
     step_lock: PathBuf,

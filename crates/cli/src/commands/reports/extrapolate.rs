@@ -46,8 +46,8 @@ fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
 }
 
 /// Prints two tables with a line for each model: perplexity by length, and the share of recalled
-/// passkeys by length, over all depths in the text. Then prints the reasons why lengths were
-/// refused.
+/// passkeys by length, over all places in the text at which passkeys were hidden. Then prints the
+/// reasons why lengths were refused.
 fn table(measured: &[Extrapolation]) -> Result<()> {
     rows(measured, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
     if measured.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {

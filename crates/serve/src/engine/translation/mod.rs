@@ -33,13 +33,14 @@ pub(crate) struct TranslateOptions {
     pub(crate) direction: Option<Direction>,
     /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
-    /// Number of hypotheses of the search. `None`: the run's.
+    /// Number of hypotheses of the search; `None` for the number of the run.
     pub(crate) beam: Option<usize>,
-    /// Exponent of the length penalty. `None`: the run's.
+    /// Exponent of the length penalty; `None` for the exponent of the run.
     pub(crate) length_penalty: Option<f64>,
     /// Whether to align tokens.
     pub(crate) alignment: bool,
-    /// Beginning that the translation must have, if there is only one line; empty: none.
+    /// Beginning that the translation must have, if the request has only one line; empty if there
+    /// is none.
     pub(crate) prefix: String,
     /// Terms with their translations. Each line has a term, a tab and the translation of the term.
     pub(crate) terms: String,

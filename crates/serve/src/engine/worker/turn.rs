@@ -31,7 +31,7 @@ pub(super) struct Pauses<'w> {
 #[derive(Debug, Default)]
 struct Given {
     time: Duration,
-    /// Time at which each lane may go first again; `None`: at once.
+    /// Time at which each lane may go first again; `None` if it may at once.
     again: [Option<Instant>; LANES],
 }
 

@@ -116,8 +116,8 @@ pub(super) async fn languages_of<'a>(
 ) -> Result<Vec<Detected>, Refusal> {
     let (identifier, passages) = (LanguageIdentifier::bundled(), passages(texts));
     let text = passages.join("\n");
-    // Languages with the runs that read them, grouped by their number in the identifier; `None`:
-    // the identifier does not know them.
+    // Languages with the runs that read them, grouped by their index in the identifier. The group
+    // `None` has the languages that the identifier does not know.
     let mut groups: BTreeMap<Option<usize>, BTreeMap<String, Vec<&Engine>>> = BTreeMap::new();
     for (engine, Direction { from, .. }) in runs {
         let group = groups.entry(identifier.number_of(&from)).or_default();

@@ -86,7 +86,7 @@ pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
 }
 
 /// Refuses a client that does not send the server's key, if the server has one. `key` is the key in
-/// the body; `None`: the key is in the headers.
+/// the body; if it is `None`, the headers must contain the key.
 ///
 /// # Errors
 /// When the key is missing or wrong.

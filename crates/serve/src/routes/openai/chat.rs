@@ -59,6 +59,8 @@ struct Message {
 }
 
 impl Said {
+    /// Converts a message from a client to a message for templates.
+    ///
     /// # Errors
     /// When the content is not text.
     fn message(self) -> Result<Message, Refusal> {

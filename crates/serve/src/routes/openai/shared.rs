@@ -30,8 +30,8 @@ pub(super) struct Shared {
     pub(super) seed: Option<i64>,
     pub(super) presence_penalty: Option<f64>,
     pub(super) frequency_penalty: Option<f64>,
-    /// Extension of OpenAI's API, here and on other servers, as the following keys are. A `top_k`
-    /// of 0 or less means all tokens.
+    /// This key and the following keys are extensions of OpenAI's API, which other servers have
+    /// too. A `top_k` of 0 or less means all tokens.
     pub(super) top_k: Option<i64>,
     pub(super) repetition_penalty: Option<f64>,
     #[serde(default)]

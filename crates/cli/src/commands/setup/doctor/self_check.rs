@@ -14,8 +14,8 @@ use taper_theory::turing::{Machine, TuringDecoder};
 use super::super::quickstart::{FILES, unpack};
 use super::finding::Finding;
 
-/// Loss of the reduced quickstart after its last update, by type. Kernels add in different orders,
-/// so their losses differ in the last digits.
+/// Loss of the quickstart training, reduced by [`SMALL`], after its last update, for each type.
+/// Kernels add in different orders, so their losses differ in the last digits.
 const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
 /// Largest difference from these losses that is accepted.
 const MOST: f64 = 0.01;
