@@ -1,5 +1,6 @@
-//! Tests of training by processes of MPI: the files must be the same to the byte as with one
-//! process and with sockets. If one process fails or is killed, the others must end.
+//! Tests of training by processes of MPI: the files must be identical, byte for byte, to those of
+//! one process and of processes that communicate over sockets. If one process fails or is killed,
+//! the others must end.
 //!
 //! Needs `mpirun`; `cargo test --release -p taper --features mpi --test mpi`.
 

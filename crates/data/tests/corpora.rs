@@ -107,7 +107,7 @@ fn weights_say_how_often_an_epoch_takes_a_corpus() {
     assert_eq!(first, counts(&data, &config, 0), "and is a function of seed and epoch");
     let largest = data.train.largest_batch(1 << 30);
     assert_eq!(largest.indices.len(), 700, "no epoch has more rows than each weight rounded up");
-    // A weight of 1 gives the same result as no weight, to the bit.
+    // A weight of 1 gives exactly the same result as no weight.
     let plan = |train: serde_json::Value| {
         let config = DataConfig { train: parsed(train), ..config.clone() };
         let data = prepare_pairs(&config, &folder.path().join("plain")).unwrap();

@@ -149,8 +149,8 @@ impl Workspace {
             .expect("the binary starts")
     }
 
-    /// Runs the shell script `text` in the folder, with the binary as `$0`. `shell`: a shell with
-    /// options, or a command that starts one.
+    /// Runs the shell script `text` in the folder, with the binary as `$0`. `shell` is a shell with
+    /// options, or a command that starts a shell.
     pub(crate) fn script(&self, shell: &[&str], text: &str) -> Output {
         let mut command = Command::new(shell[0]);
         command.args(&shell[1..]).args(["-c", text, env!("CARGO_BIN_EXE_taper")]);
@@ -228,8 +228,8 @@ impl Workspace {
         }
     }
 
-    /// Checks that two runs have the same metrics and, at `step`, the same weights and optimizer
-    /// state, to the bit.
+    /// Checks that two runs have the same metrics, and that their weights and optimizer states at
+    /// `step` are identical, byte for byte.
     pub(crate) fn same_end(&self, one: &str, other: &str, step: usize) {
         let (one, other) = (self.path(one), self.path(other));
         assert_eq!(metrics(&one), metrics(&other));

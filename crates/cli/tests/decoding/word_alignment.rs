@@ -104,7 +104,7 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     let (union, _) = align("guided", &format!("{both} --symmetrization union"));
     assert!(union.len() >= both_ways.len());
 
-    // A resumed training equals an uninterrupted one, to the bit.
+    // A resumed training gives the same weights as an uninterrupted training, byte for byte.
     train("resumed", 8, &guided);
     workspace.succeed("resume resumed --set training.max_updates=20");
     train("straight", 20, &guided);

@@ -140,8 +140,8 @@ fn hidden_tokens(workspace: &Workspace) {
     let (all, tokens) = choices("red cat");
     assert_eq!(all.len(), tokens - 2, "between the marks");
     let token = all[0]["token"].clone();
-    // Without masks, each token is hidden in turn, so its probability is that with a mask in its
-    // place.
+    // Without masks, each token is hidden in turn, so its probability is computed with a mask in
+    // its place.
     let (masked, _) = choices("<mask>ed cat");
     assert_eq!((masked.len(), &masked[0]["place"]), (1, &1.into()));
     let same = masked[0]["alternatives"].as_array().expect("tokens").iter();

@@ -1,6 +1,6 @@
-//! Tests of training by several processes: the files must be the same to the byte as by one
-//! process, for any number of processes and after any process was killed. Processes with different
-//! inputs must be refused.
+//! Tests of training by several processes: the files must be identical, byte for byte, to those of
+//! one process, for any number of processes and after any process was killed. Processes with
+//! different inputs must be refused.
 //!
 //! A few kills run with the other tests; fifty kills run with `cargo test --release -p taper --test
 //! many_processes -- --ignored --nocapture`.

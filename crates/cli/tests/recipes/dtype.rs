@@ -34,7 +34,7 @@ fn the_choice_is_made_once_and_kept() {
     assert!(stderr(&begun).contains(reason), "{}", stderr(&begun));
     let operations = "operations: cpu: all fused; products in f32, by the gemm crate (gemm)\n";
     assert!(stdout(&begun).contains(operations), "{}", stdout(&begun));
-    // This machine may multiply bf16 faster.
+    // Without the variable `POOR`, this machine may multiply bf16 faster, but the run keeps f32.
     workspace.succeed(format!("resume run --set training.max_updates=40 {AUTO}"));
     assert_eq!(written(&workspace), "dtype = \"f32\"");
 }

@@ -9,8 +9,8 @@
 //!
 //! The text is streamed. Memory holds the two matrices, the vocabulary, and two chunks of the text:
 //! while one chunk is learned from, the next is read. Windows and negatives are functions of (seed,
-//! epoch, chunk, place), so that random numbers have no state, and an interrupted training resumes
-//! exactly, to the bit.
+//! epoch, chunk, place in the chunk), so random numbers have no state, and an interrupted training
+//! gives exactly the same vectors after it is resumed.
 
 mod blocks;
 mod cbow;

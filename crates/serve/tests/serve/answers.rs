@@ -45,7 +45,7 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
         };
         let alignment = &one["alignment"];
         let (source, target) = (strings(&alignment["source"]), strings(&alignment["target"]));
-        // The pieces of a text add up to the text.
+        // The parts of the text, one for each token, add up to the text.
         assert_eq!(source.concat().trim(), line.trim());
         assert_eq!(target.concat().trim(), one["text"].as_str().expect("text"));
         let weights: Vec<Vec<f64>> =
@@ -71,7 +71,7 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
         .map(|layer| layer["part"].as_str().expect("a part"))
         .collect();
     assert_eq!(parts, BTreeSet::from(["cross", "decoder", "encoder"]));
-    // Without a target the model's own translation is used.
+    // If the request has no target, the model's own translation is used.
     let own = server.post("/api/attention", &json!({ "text": line })).expect(200);
     assert_eq!(own["translation"], singly(std::slice::from_ref(line))[0].as_str());
 }
@@ -96,7 +96,8 @@ fn a_translation_goes_on_from_a_prefix_and_has_its_terms() {
     refused(json!({ "text": "a\nb", "prefix": begin }), 422);
     refused(json!({ "text": line, "prefix": "Ü" }), 422);
 
-    // A term requires a translation that the best translation lacks.
+    // Terms require words in the translation: one of these words, which the best translation lacks,
+    // must be accepted as a term and occur in the answer.
     let word = line.split(' ').next().expect("a word");
     let goal = ["house", "two", "big", "red", "here"].into_iter().find(|goal| {
         let asked = json!({ "text": line, "terms": { word: goal } });
@@ -145,7 +146,8 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
-    // Its log-probability is that of a text without stop texts and with the same number of tokens.
+    // The log-probability of the stopped text is that of a text with the same number of tokens that
+    // was requested without stop texts.
     stopped["stream"] = false.into();
     let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
     let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });
@@ -155,7 +157,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     assert!((number(&stopped) - number(&cut)).abs() < 1e-9, "{stopped} {cut}");
     assert_eq!(stopped["finish_reason"], "stop");
     assert_eq!((&stopped["stop_reason"], &cut["stop_reason"]), (&"fox,".into(), &Value::Null));
-    // A special token in a prompt is accepted on request.
+    // Special tokens in a prompt are read as such if the request says so.
     let spelled = |rule: &str| {
         let asked = json!({ "prompt": "the</s>", "max_tokens": 3, "special_tokens": rule });
         server.post("/api/generate", &asked)
@@ -177,7 +179,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     assert_ne!(draw(None), draw(None));
     let beginning = server.post("/api/generate", &json!({ "max_tokens": 5 })).expect(200);
     assert_eq!(beginning["texts"][0]["tokens"], 5);
-    // Unreadable input is reported, in a stream too.
+    // A prompt that the tokenizer cannot read is reported, in a stream too.
     for stream in [false, true] {
         let asked = json!({ "prompt": "日本", "stream": stream });
         let refused = server.post("/api/generate", &asked).expect(422);
@@ -231,7 +233,7 @@ fn words_are_weighed_by_what_the_label_is_without_them() {
     let words = found["words"].as_array().expect("a list");
     let texts: Vec<&str> = words.iter().filter_map(|word| word["text"].as_str()).collect();
     assert_eq!(texts, ["red", " birds", " sing", " 2"]);
-    // `without` is the probability for the text without the last word.
+    // `without` is the probability of the label if the word, here the last, is left out.
     let without = words[3]["without"].as_f64().expect("a number");
     assert!((without - yes("red birds sing")).abs() < 1e-6, "{found}");
     let evidence = words[3]["evidence"].as_f64().expect("a number");

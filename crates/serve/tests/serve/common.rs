@@ -15,7 +15,7 @@ use taper_run::{
 };
 use taper_serve::{Observer, ServeEvent, ServeSettings, Server, Stop};
 
-/// Frozen translation run of an earlier version.
+/// Path of a translation run that an earlier version of Taper wrote.
 pub(crate) fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1")
 }
@@ -126,7 +126,7 @@ pub(crate) fn trained() -> &'static Trained {
     })
 }
 
-/// Trains a run briefly with the common recipe, completed by `own`.
+/// Trains a run briefly with the recipe `common.toml`, to which the lines `own` are added.
 pub(crate) fn train(own: &str, data: &Path, run: &Path) {
     let recipe = run.with_extension("toml");
     let text = include_str!("common.toml").replace("# OWN", own);
@@ -190,7 +190,7 @@ impl Running {
         self.send("GET", path, "", b"")
     }
 
-    /// Posts JSON.
+    /// Posts `value` as JSON.
     pub(crate) fn post(&self, path: &str, value: &Value) -> Reply {
         let bytes = value.to_string();
         self.send("POST", path, "Content-Type: application/json\r\n", bytes.as_bytes())
@@ -202,7 +202,8 @@ impl Running {
         Reply::read(&mut stream)
     }
 
-    /// Returns the bytes of a request; after its answer, the connection ends.
+    /// Returns the bytes of a request that asks the server to close the connection after its
+    /// answer.
     pub(crate) fn bytes(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
@@ -213,7 +214,7 @@ impl Running {
         [head.as_bytes(), body].concat()
     }
 
-    /// Value of a counter, 0 if it does not exist.
+    /// Returns the value of a counter, or 0 if the counter does not exist.
     pub(crate) fn counter(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let line = text.lines().find(|line| line.starts_with(name));
@@ -245,7 +246,7 @@ impl Reply {
     /// Reads until the server ends the connection.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // If the connection breaks, the bytes received before still count.
+        // If the connection breaks, the bytes that were received until then are the answer.
         let _ = stream.read_to_end(&mut bytes);
         Self::parse(&bytes)
     }
@@ -273,13 +274,13 @@ impl Reply {
         })
     }
 
-    /// Returns the JSON of the answer, which must have this status.
+    /// Returns the JSON of the answer; panics if the answer has another status.
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// The events of a stream.
+    /// Returns the events of a streamed answer.
     pub(crate) fn events(&self) -> Vec<String> {
         let text = self.text();
         let events = text.split("\n\n").filter(|event| !event.is_empty());

@@ -1,5 +1,5 @@
-//! Routes with the APIs of OpenAI and LibreTranslate, used as clients of these APIs do.
-//! `scripts/check/serve` runs the clients themselves.
+//! Routes that have the form of OpenAI's and LibreTranslate's APIs, used as clients of these APIs
+//! do. `scripts/check/serve` runs the clients themselves.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,8 @@ fn completions_are_openais() {
     let texts = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().expect("text"));
     assert_eq!(texts.collect::<String>(), " brown fox");
     assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "stop");
-    // Extensions of other servers: `top_k`, and keys whose values have no effect.
+    // Parameters that OpenAI's API lacks but other servers accept: `top_k`, and keys whose values
+    // have no effect.
     let text = |change: Value| {
         let mut asked = json!({ "model": "text", "prompt": "the quick", "max_tokens": 12 });
         let changes = change.as_object().expect("an object").clone();
@@ -146,7 +147,7 @@ fn markup_stays_around_what_is_translated() {
     assert_eq!(found, json!({ "translatedText": "<b></b>" }));
 }
 
-/// Line ends, each of which ends a line in every route.
+/// Ways to end a line, each of which every route must accept.
 const LINE_ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
 #[test]
@@ -176,7 +177,7 @@ fn line_ends_of_every_kind_end_lines_in_every_route() {
         let text = format!("red birds sing 2{end}old stones fall 3{end}");
         let found = server.post("/api/classify", &json!({ "text": text })).expect(200);
         assert_eq!(found["predictions"].as_array().expect("a list").len(), 2, "{end:?}");
-        // Line ends of a prompt are converted as those of the training text were.
+        // Line ends of a prompt are converted to `\n`, as in the training text.
         let asked = json!({
             "model": "text", "prompt": format!("a seä.{end}"), "max_tokens": 9, "temperature": 0,
         });
@@ -218,7 +219,7 @@ fn tokens_have_their_probabilities() {
     let plain = ask(json!({}));
     let text = plain["text"].as_str().expect("text").to_owned();
     assert_eq!(plain["logprobs"], Value::Null);
-    // A prompt of tokens is read like the text of these tokens.
+    // A prompt of token ids gives the same answer as its text.
     assert_eq!(ask(json!({ "prompt": prompt })), plain);
     assert_eq!(ask(json!({ "prompt": [prompt] })), plain);
     let echoed = ask(json!({ "prompt": prompt, "echo": true }));
@@ -253,7 +254,7 @@ fn tokens_have_their_probabilities() {
     assert_eq!(whole["tokens"].as_array().expect("a list").len(), 17);
     assert_eq!((&whole["token_logprobs"][0], &whole["text_offset"][0]), (&Value::Null, &0.into()));
     is_close(&whole["token_logprobs"], &expected);
-    // A stopped text has the tokens before the stop text.
+    // The log-probabilities of a stopped text are those of the tokens before the stop text.
     let stopped = ask(json!({ "logprobs": 1, "stop": "ow" }));
     let tokens = stopped["logprobs"]["tokens"].as_array().expect("a list");
     let tokens: String = tokens.iter().filter_map(Value::as_str).collect();
@@ -290,7 +291,7 @@ fn conversations_are_openais() {
     let choice = &found["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
     let text = choice["message"]["content"].as_str().expect("text");
-    // The answer is the continuation of the same text with a line end, which the template adds.
+    // The answer continues the message's text and a line end, which the template adds.
     let plain = json!({
         "model": "text", "prompt": "the quick\n", "max_tokens": 8, "temperature": 0,
     });
@@ -381,12 +382,13 @@ fn languages_are_told_apart() {
     assert!(found[0]["confidence"].as_f64().expect("a number") > 80.0, "{found}");
     let form = format!("q={}", english.replace(' ', "+"));
     assert_eq!(server.send("POST", "/detect", kind, form.as_bytes()).expect(200), found);
-    // The identifier knows only one kind of Portuguese; the answer has the code that the run uses.
+    // The language identifier knows only one kind of Portuguese; the answer has the run's code,
+    // `pb`.
     let portuguese = "Este é um texto curto em português.\nNão sei o que dizer,\nmas está bem.";
     let found = detected(portuguese);
     assert_eq!(found[0]["language"], "pb", "{found}");
     assert!(found[0]["confidence"].as_f64().expect("a number") > 80.0, "{found}");
-    // The language is that of most of several texts, and of most of a long text.
+    // The language of several texts, or of a long text, is the language of most of its parts.
     let asked = json!({ "q": ["汤姆是学生。", "", "今天天气很好，我们去公园吧。", "OK"] });
     assert_eq!(server.post("/detect", &asked).expect(200)[0]["language"], "zh");
     let long = format!("{}{}", "我爱你。\n".repeat(50), format!("{english}\n").repeat(500));
@@ -424,8 +426,8 @@ fn languages_are_told_apart() {
     let asked = json!({ "q": english, "source": "auto", "target": "zh" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");
-    // Only languages that are translated into the target count, and an empty text is in no
-    // language.
+    // Only languages for which a run translates into the target are considered, and an empty text
+    // has no language (confidence 0).
     let asked = json!({ "q": portuguese, "source": "auto", "target": "zt" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");

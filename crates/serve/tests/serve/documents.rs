@@ -1,4 +1,4 @@
-//! Documents over HTTP: in every format, the translation is that of `taper translate --file`.
+//! Documents over HTTP: the translation, in every format, must be that of `taper translate --file`.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use crate::common::{Reply, Running, frozen, lines, singly};
 const KIND: &str = "Content-Type: multipart/form-data; boundary=b\r\n";
 const PAIR: [(&str, &str); 2] = [("source", "aa"), ("target", "bb")];
 
-/// Form with a file and fields.
+/// Returns a form with the fields `fields` and a file that has the name `name`.
 fn form(name: &str, content: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in fields {
@@ -37,7 +37,7 @@ fn send(server: &Running, name: &str, content: &[u8], fields: &[(&str, &str)]) -
     server.send("POST", "/translate_file", KIND, &form(name, content, fields))
 }
 
-/// Fetches the translated file at the address in an answer of LibreTranslate's form.
+/// Fetches the translated file, whose address is in `answer`, an answer in LibreTranslate's form.
 fn fetched(server: &Running, answer: &Value) -> Reply {
     let url = answer["translatedFileUrl"].as_str().expect("an address");
     let base = format!("http://{}", server.address);
@@ -59,7 +59,7 @@ fn letter() -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a letter")
 }
 
-/// A page of many sentences, some with markup or placeholders.
+/// Returns an HTML page of many sentences, some with markup or placeholders.
 fn page(sentences: usize) -> String {
     let lines = lines();
     let paragraph = |number: usize| {
@@ -152,7 +152,7 @@ fn what_is_no_document_is_refused_with_a_reason() {
         let error = send(&server, name, content, fields).expect(400)["error"].clone();
         assert!(error.as_str().expect("text").contains(said), "{name}: {error}");
     }
-    // An archive that is damaged anywhere is translated or refused.
+    // A damaged archive is translated or refused, wherever the damage is.
     let whole = letter();
     for at in (0..whole.len()).step_by(whole.len() / 60) {
         let (cut, mut changed) = (&whole[..at], whole.clone());
@@ -194,7 +194,7 @@ fn documents_have_limits() {
     assert!(reply.head.contains("retry-after: "), "{}", reply.head);
     let server = limited(|limits| limits.document_answer = Duration::ZERO);
     send(&server, "a.html", page(200).as_bytes(), &PAIR).expect(504);
-    // Clients without the key in a header may send small forms only.
+    // Clients that send the key as a field of the form, not in a header, may send small forms only.
     let mut settings = ServeSettings::new(vec![frozen()]);
     settings.api_key = Some("open sesame".to_owned());
     settings.limits.body_bytes = 1000;
@@ -268,8 +268,8 @@ fn the_document_of_a_client_that_left_is_dropped() {
         leaver.shutdown(Shutdown::Both).expect("left");
         drop(leaver);
         let (begun, mut idle) = (Instant::now(), 0);
-        // Between two parts of a document, nothing waits for a moment, so the counter must be 0 ten
-        // times in succession.
+        // Between two parts of a document, no line waits for a moment, so the counter must be 0 ten
+        // times in succession before the translation counts as ended.
         while idle < 10 {
             assert!(begun.elapsed() < Duration::from_secs(60), "{path}: it is still translated");
             std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,5 @@
-//! Refusals, and input that must do no harm: garbage, excess, slowness, absence, strangers.
+//! Requests that must be refused, and that must do no harm: garbage, too large, too slow, from
+//! clients that leave, from strangers.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -97,7 +98,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
         format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(500)).into_bytes(),
         vec![0; 4096],
     ];
-    // The valid request, cut at every tenth byte, and with this byte changed.
+    // The valid request, cut at every tenth byte; and the whole request with this byte changed.
     for at in (1..valid.len()).step_by(10) {
         garbage.push(valid[..at].to_vec());
         let mut changed = valid.clone();
@@ -112,7 +113,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
     }
     for mut stream in streams {
         let mut answer = Vec::new();
-        // The connection ends with an answer, or by the server's timeout.
+        // The connection ends after an answer, or when the server's time limit has passed.
         let _ = stream.read_to_end(&mut answer);
         if let Some(status) = answer.strip_prefix(b"HTTP/1.1 ") {
             let status = String::from_utf8_lossy(&status[..3]).into_owned();
@@ -129,7 +130,7 @@ fn who_is_slow_or_leaves_holds_nothing() {
     settings.limits.transfer = Duration::from_millis(400);
     settings.limits.new_tokens = 100_000;
     let server = Running::with(settings);
-    // A body that never comes.
+    // The body that was announced is never sent completely.
     let mut stream = server.connect();
     let head = format!(
         "POST /api/generate HTTP/1.1\r\nHost: {}\r\n{JSON}Content-Length: 100\r\n\r\n{{",
@@ -137,7 +138,7 @@ fn who_is_slow_or_leaves_holds_nothing() {
     );
     stream.write_all(head.as_bytes()).expect("sent");
     assert_eq!(Reply::read(&mut stream).status, 408);
-    // A client that leaves while a long text grows, streamed or not: the text ends.
+    // If a client leaves while a long text is generated, streamed or not, the generation ends.
     for stream in [true, false] {
         let asked = json!({
             "prompt": "the", "max_tokens": 100_000, "temperature": 5.0, "stream": stream,
@@ -158,7 +159,7 @@ fn who_is_slow_or_leaves_holds_nothing() {
         server.post("/api/generate", &json!({ "prompt": "the", "max_tokens": 2 })).expect(200);
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     }
-    // A client that reads nothing while every buffer on the way fills up is cut off.
+    // A client that reads nothing is cut off when every buffer on the way is full.
     let asked = json!({
         "prompt": "the", "max_tokens": 100_000, "temperature": 5.0, "stream": true,
     });
@@ -227,7 +228,7 @@ fn the_key_is_asked_for_wherever_something_is_computed() {
     let mut kept = 0;
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
-            // Operations that need no key say so.
+            // The description of an operation says if no key is needed.
             if operation["security"] == json!([]) {
                 continue;
             }
@@ -265,7 +266,7 @@ fn browsers_are_told_to_trust_nothing_else() {
             assert!(head.contains(header), "{path}: {header} is not in {head}");
         }
     }
-    // A host name that somebody else has pointed to this machine is refused.
+    // A web page whose host name points to this machine must be refused (DNS rebinding).
     for (host, status) in
         [("evil.example", 403), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:9", 200)]
     {
@@ -298,7 +299,7 @@ fn a_server_that_is_stopped_finishes_what_it_took() {
             stream
         })
         .collect();
-    // An idle connection is no reason to wait.
+    // The server must end although a connection without a request is open.
     let idle = server.connect();
     let begun = Instant::now();
     while server.counter("taper_waiting_lines") < 400.0 && begun.elapsed().as_secs() < 20 {

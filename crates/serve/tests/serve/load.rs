@@ -1,4 +1,4 @@
-//! Many clients at a time: each gets the answer to its own request.
+//! Many clients at the same time: each must get the answer to its own request.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::common::{Reply, Running, frozen, lines, singly};
 
-/// Number of clients at a time.
+/// Number of clients that send requests at the same time.
 const CLIENTS: usize = 64;
 const REQUESTS: usize = 6;
 
@@ -63,7 +63,7 @@ fn sixty_four_clients_get_what_each_would_get_alone() {
             });
         }
     });
-    // In a quarter of the requests, the client has left or sent garbage.
+    // In a quarter of the requests, the client left or sent garbage, so no answer was counted.
     assert_eq!(answered.into_inner(), CLIENTS * REQUESTS * 6 / 8);
     let batches = server.counter("taper_batch_lines_count");
     let computed = server.counter("taper_lines_total");

@@ -1,5 +1,5 @@
-//! Folders of the library Transformers, imported and served. The texts are those of the library's
-//! `generate`, which are in the golden files of `taper-run`.
+//! Models in folders of the library Transformers, imported and served. The expected texts were
+//! written by the library's `generate`, and are in the golden files of `taper-run`.
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ fn served_translations_are_those_of_generate() {
     let (server, _folder) = serving(&names);
     for name in names {
         let expected = expected(name);
-        // Prefix that names a T5's task. The run `t5` adds it by itself.
+        // Prefix that names the task of a T5 model. The run `t5` adds its prefix by itself.
         let own = if name == "t5" { "" } else { expected["prefix"].as_str().unwrap_or("") };
         let texts: Vec<String> = serde_json::from_value(expected["texts"].clone()).expect("texts");
         let texts: Vec<String> = texts.iter().map(|text| format!("{own}{text}")).collect();

@@ -68,7 +68,7 @@ fn pages_of_an_origin_that_was_named_may_ask() {
     server.send("OPTIONS", "/translate", &format!("{EVIL}{asks}"), b"").expect(403);
 }
 
-/// Connects from the address `from` of the loopback network.
+/// Connects to the server from the address `from` of the loopback network.
 fn connect(server: &Running, from: [u8; 4]) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let stream = runtime.expect("a runtime").block_on(async {
@@ -93,7 +93,7 @@ fn one_address_cannot_take_every_connection() {
         Reply::read(&mut stream)
     };
     let mut greedy: Vec<TcpStream> = (0..3).map(|_| connect(&server, [127, 0, 0, 2])).collect();
-    // Each of these connections is accepted and answered.
+    // Each of these three connections, the most for a client, is accepted and answered.
     let head = format!("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
     for stream in &mut greedy {
         stream.write_all(head.as_bytes()).expect("sent");
@@ -128,7 +128,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
         stream.write_all(head.as_bytes()).expect("sent");
         stream
     };
-    // The request is refused before a byte of the body was sent or requested.
+    // A request whose body would be too long is refused before a byte of the body was sent.
     for expect in ["", "Expect: 100-continue\r\n"] {
         for length in ["1001", "9223372036854775807"] {
             let begun = Instant::now();
@@ -139,7 +139,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
             assert!(begun.elapsed() < Duration::from_secs(15));
         }
     }
-    // A body within the limit is requested.
+    // If the body is within the limit, the server asks for it with `100 Continue`.
     let body = json!({ "text": "red cat" }).to_string();
     let length = body.len();
     let mut stream =
@@ -149,7 +149,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
     assert_eq!(&first, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(body.as_bytes()).expect("sent");
     Reply::read(&mut stream).expect(200);
-    // A client that sends the whole body before it reads still gets the reason.
+    // A client that sends its whole body before it reads still gets the reason of the refusal.
     let body = json!({ "text": "a".repeat(3 << 20) }).to_string();
     let reply = server.send("POST", "/api/translate", JSON, body.as_bytes());
     assert!(reply.expect(413)["error"].as_str().expect("text").contains("1000 bytes"));

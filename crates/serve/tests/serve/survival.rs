@@ -15,7 +15,7 @@ use crate::common::{Reply, Running, copied, frozen, lines, singly, train, traine
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// Returns work that takes far longer than all tests together, unless it is dropped.
+/// Returns a request that takes far longer than all tests together, unless its client leaves.
 fn endless() -> Value {
     let text = (0..8).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
@@ -43,8 +43,7 @@ fn begin_and_wait(server: &Running, value: &Value) -> TcpStream {
     stream
 }
 
-/// Waits until `has_come` returns `true`; fails after two minutes, because the server is broken
-/// then.
+/// Waits until `has_come` returns `true`; panics after two minutes.
 fn until(has_come: impl Fn() -> bool) {
     let begun = Instant::now();
     while !has_come() {
@@ -67,10 +66,10 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
     for line in lines().iter().take(8) {
         translates(&server, line);
     }
-    // All of these lines were translated while the long work went on.
+    // All of these lines were translated while the long request was being computed.
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
-    // Work of medium weight: other requests are answered between its steps.
+    // A request of medium length: other requests are answered between its steps.
     let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
     let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
     for line in lines().iter().take(8) {
@@ -98,7 +97,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
     until(|| server.counter("taper_queue_seconds_count") > 0.0);
     drop(leavers);
     until(|| server.counter("taper_abandoned_total") == 2.0);
-    // One of the two requests was being computed, and perhaps the other together with it.
+    // The computation of at least one of the two requests was ended before its end.
     assert!(server.counter("taper_cut_short_total") >= 1.0);
     assert_eq!(server.counter("taper_waiting_lines"), 0.0);
     assert_eq!(server.counter("taper_lines_total"), 0.0, "no line of theirs was finished");
@@ -107,7 +106,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    // A request to a language model, without a stream.
+    // The answer of a language model as a whole, not as a stream.
     let mut settings = ServeSettings::new(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
@@ -131,7 +130,7 @@ fn long_work_takes_no_place_from_short_work_in_the_queue() {
 
 #[test]
 fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
-    // The recipe's own tokenizer, with a pattern that backtracks without end.
+    // A tokenizer with a pattern whose search backtracks almost without end.
     let folder = tempfile::tempdir().expect("a folder");
     let from = trained().path("text").join("tokenizer.json");
     let mut file: Value =
@@ -162,8 +161,8 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
     assert_eq!(server.counter("taper_restarts_total"), 0.0);
 }
 
-/// Starts a server of a copy of the frozen run in `folder`. The thread of the run panics when work
-/// is dropped for the first time.
+/// Starts a server of a copy of the frozen run in `folder`. Its observer panics, and ends the run's
+/// thread, when a request is abandoned for the first time.
 fn failing(folder: &Path) -> Running {
     let copy = copied(&frozen(), folder, "run");
     let has_failed = AtomicBool::new(false);
@@ -188,7 +187,7 @@ fn a_run_whose_thread_has_failed_is_loaded_again() {
     until(|| server.get("/health").status == 200);
     translates(&server, &lines()[0]);
     assert_eq!(server.counter("taper_up{"), 1.0);
-    // The observer fails only once: work that is dropped later ends no thread.
+    // The observer panics only once, so a second abandoned request ends no thread.
     drop(begin_and_wait(&server, &endless()));
     until(|| server.counter("taper_abandoned_total") == 2.0);
     translates(&server, &lines()[0]);
@@ -207,7 +206,7 @@ fn while_a_run_cannot_be_loaded_its_clients_are_told_and_health_says_so() {
     let health = server.get("/health").expect(503);
     assert_eq!(health["status"], "down");
     assert_eq!(health["down"][0]["run"], "run");
-    // The reason has no advice to train a run, which a client could not follow.
+    // The reason that clients get has no advice to train a run, which they could not follow.
     let reason = || server.get("/health").expect(503)["down"][0]["reason"].to_string();
     until(|| reason().contains("no such run"));
     assert!(reason().ends_with("run: no such run\""), "{}", reason());

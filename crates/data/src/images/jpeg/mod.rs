@@ -1,4 +1,4 @@
-//! Decodes JPEG files with the same result as libjpeg, to the bit. Image models are trained on
+//! Decodes JPEG files to the same pixels as libjpeg, byte for byte. Image models are trained on
 //! libjpeg's output, and other rounding of pixels would change their predictions.
 //!
 //! Baseline, extended and progressive files with Huffman codes and 8 bits are read, with 1, 3 or 4

@@ -46,8 +46,9 @@ pub struct DataReport {
 pub struct UsualLengths {
     /// The direction, as in "en-de".
     pub direction: String,
-    /// Largest number of characters of both sides together in this class; `None`: no limit. Pairs
-    /// with at most half of this number belong to another class, except in the first class.
+    /// Largest number of characters of both sides together in this class, or `None` if there is no
+    /// limit. Pairs with at most half of this number belong to another class, except in the first
+    /// class.
     pub most_characters: Option<u64>,
     /// Number of pairs from which the ratio was learned, repetitions included.
     pub pairs: u64,
@@ -69,7 +70,7 @@ pub struct CorpusReport {
     pub pairs_kept: u64,
     /// Number of passes over these pairs in an epoch.
     pub weight: f64,
-    /// Tag before each source sentence; empty: none.
+    /// Tag before each source sentence; empty if there is none.
     pub tag: String,
 }
 
