@@ -25,7 +25,7 @@ fn finalise(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Epoch of a run, for which batches are planned and varied.
+/// Epoch of a run. Its batches, and the random changes of its data, are functions of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch {
     /// The seed of the run.

@@ -31,14 +31,14 @@ impl Epochs {
         &self.batching
     }
 
-    /// The plan of an epoch.
+    /// Returns the plan of the epoch `epoch`. If it does not exist yet, this thread makes it.
     pub fn plan(&self, epoch: u64) -> Arc<dyn EpochPlan> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.iter().position(|(planned, _)| *planned == epoch) {
             Some(place) => plans.remove(place).1,
             None => {
-                // The oldest plan is dropped before the new one is made, when memory use is
-                // highest.
+                // The oldest plan is dropped before the new plan is made, because memory use is
+                // highest while a plan is made.
                 let surplus = plans.len().saturating_sub(1);
                 plans.drain(..surplus);
                 Arc::default()

@@ -58,7 +58,7 @@ pub enum Error {
     /// A split has no pairs at all.
     #[error("split {split:?} is empty: {files} hold no sentence pair")]
     EmptyCorpus {
-        /// The split.
+        /// Name of the split.
         split: String,
         /// The files that were read.
         files: String,
@@ -66,7 +66,7 @@ pub enum Error {
     /// A split of running text has no text, or a single token.
     #[error("split {split:?} is empty: {files} hold no text")]
     EmptyText {
-        /// The split.
+        /// Name of the split.
         split: String,
         /// The files that were read.
         files: String,
@@ -74,7 +74,7 @@ pub enum Error {
     /// A split has no questions.
     #[error("split {split:?} is empty: {files} hold no question")]
     NoQuestions {
-        /// The split.
+        /// Name of the split.
         split: String,
         /// The files that were read.
         files: String,
@@ -82,7 +82,7 @@ pub enum Error {
     /// A split has no images.
     #[error("split {split:?} is empty: {files} hold no image")]
     EmptyImages {
-        /// The split.
+        /// Name of the split.
         split: String,
         /// The files that were read.
         files: String,
@@ -99,7 +99,7 @@ pub enum Error {
          check the files"
     )]
     AllDropped {
-        /// The split.
+        /// Name of the split.
         split: String,
         /// Number of pairs that were read.
         read: u64,

@@ -48,7 +48,7 @@ pub(crate) fn names_of(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
     endings.iter().flat_map(of_ending).collect()
 }
 
-/// True if a file is an archive, by its name.
+/// True if a file's name has the ending of a ZIP archive.
 pub(crate) fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
 }

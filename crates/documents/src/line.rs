@@ -144,7 +144,8 @@ impl Line {
             add(LinePart::Text(&text[at..start]), out);
             let Element { open, close, .. } = one.element;
             if let Some(open) = open {
-                // If a blank already precedes the mark, the mark's own blank moves behind it.
+                // If the text before the opening tag already ends with a blank, the blank at the
+                // beginning of the tag is written after the tag.
                 let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
                 let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
                 add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
@@ -174,7 +175,7 @@ fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     let mut roots: Vec<Placed<'_>> = Vec::new();
     for placed in places {
         let mut level = &mut roots;
-        // Of each level, only the last element can contain the placed one.
+        // Elements are sorted, so on each level only the last element can contain `placed`.
         while level.last().is_some_and(|last| contains(last, &placed)) {
             let last = level.len() - 1;
             level = &mut level[last].inner;

@@ -9,8 +9,8 @@ pub(crate) fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a part of a text without the mark of an item or speaker before it, and without music
-/// notes and blanks around it. These do not count as words, and a model might omit them.
+/// Returns the part of `range` without the mark of an item or speaker at its beginning, and without
+/// music notes and blanks at both ends. These do not count as words, and a model might omit them.
 pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     let around = |character: char| character.is_whitespace() || "♩♪♫♬".contains(character);
     let part = text[range.clone()].trim_start_matches(around);

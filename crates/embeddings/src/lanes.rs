@@ -35,7 +35,7 @@ pub(crate) fn numbers(row: &[Lanes], dimensions: usize) -> impl Iterator<Item = 
 /// is left.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
-    // Number of registers that hold a group; narrow registers are several.
+    // Number of registers that together hold a group; 1 if a register holds a whole group.
     let mut registers = LANES / S::F32_LANES;
     let mut sums = [simd.splat_f32s(0.0); LANES];
     for (a, b) in a.iter().zip(b) {

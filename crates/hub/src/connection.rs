@@ -196,8 +196,9 @@ pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
     }
 }
 
-/// Escapes a revision or path for an address. Letters, digits and `-_.~` are kept, and slashes are
-/// kept unless `is_whole`.
+/// Escapes a text for an address. Letters, digits and `-_.~` are kept. Slashes are kept too if
+/// `text` is a path; if `is_whole` is true, `text` is a single part of a path, and slashes are
+/// escaped.
 pub(crate) fn escaped(text: &str, is_whole: bool) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

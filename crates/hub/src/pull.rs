@@ -60,7 +60,7 @@ impl Sibling {
         self.lfs.as_ref().map_or(&self.blob_id, |lfs| &lfs.sha256)
     }
 
-    /// Whether the file at `path` has this size and this checksum.
+    /// True if the file at `path` has the size and the checksum that the hub has for this file.
     fn is(&self, path: &Path) -> Result<bool> {
         let facts = fs::metadata(path).map_err(|error| HubError::file(path, error))?;
         if facts.len() != self.bytes() {

@@ -39,8 +39,8 @@ impl App {
         self.engines.iter().filter(|engine| engine.is_for::<V>())
     }
 
-    /// Returns the run called `name`; for `None`, the only run whose task answers requests of kind
-    /// `V`.
+    /// Returns the run called `name`; if `name` is `None`, the only run whose task answers requests
+    /// of kind `V`.
     ///
     /// # Errors
     /// When there is no such run, or when `name` is `None` and there are several such runs.

@@ -13,7 +13,7 @@ fn request(lines: &[&str], beam_size: Option<usize>) -> Request {
     Request { lines: lines.iter().map(|&line| line.to_owned()).collect(), beam_size }
 }
 
-/// Texts of the best translations by the library.
+/// Returns the text of the best translation of each line, made by the library `taper_run` itself.
 fn expected(lines: &[&str], beam_size: Option<usize>) -> Vec<String> {
     let run: LoadedRun = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
     let mut settings = TranslationSettings::from_config(&run.config);

@@ -3,7 +3,7 @@
 use crate::config::language_mark;
 use crate::{Corpora, Corpus, DataConfig, Direction, Error, Result};
 
-/// Items in order, each once.
+/// Returns the items without repetitions, in the order of their first occurrence.
 fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut once: Vec<T> = Vec::new();
     for item in items {
@@ -25,12 +25,13 @@ impl DataConfig {
         }
     }
 
-    /// Directions of the corpora of a split, each once, in order.
+    /// Directions of the corpora of a split, without repetitions, in the order of their first
+    /// occurrence.
     pub fn directions_of(&self, split: &Corpora) -> Vec<Direction> {
         distinct(split.iter().map(|corpus| self.direction_of(corpus)))
     }
 
-    /// Directions that the model is trained in, each once, in order.
+    /// Directions that the model is trained in, without repetitions, in the order of the corpora.
     pub fn trained_directions(&self) -> Vec<Direction> {
         self.directions_of(&self.train)
     }

@@ -12,8 +12,8 @@ use crate::{DataConfig, Error, Format, Result, Side};
 ///
 /// # Errors
 ///
-/// If a pattern matches something that is not a file, or the files of two sides do not belong
-/// together.
+/// If a pattern matches something that is not a file, or if the files of the two sides cannot be
+/// matched to each other.
 pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<()> {
     for corpus in &mut split.0 {
         if wildcards_of(Path::new(&corpus.stem)) > 0 {
@@ -51,7 +51,8 @@ fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> 
         Format::Text => (named.source, named.target) = (side(Side::Source), side(Side::Target)),
         format => match format.ending() {
             Some(ending) => named.file = path(ending).into(),
-            // A data set on the hub has names of splits and no files.
+            // In a data set on the hub, a stem is the name of a split, and there are no files to
+            // match.
             None => return Ok(()),
         },
     }
@@ -63,7 +64,7 @@ fn without_stem(corpus: &Corpus) -> Corpus {
 }
 
 /// Expands the patterns of `named`, which is `corpus` with paths instead of a stem. If all patterns
-/// have a match, replaces `corpus` by it.
+/// have a match, replaces `corpus` by `named`.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());
@@ -73,8 +74,8 @@ fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> 
     Ok(())
 }
 
-/// Replaces the patterns of a corpus by files. Files of targets and of word links get the order of
-/// the files of sources.
+/// Replaces the patterns of a corpus by files. The files of targets and of word links are put into
+/// the order of the source files to which they belong.
 fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     let Corpus { source, target, file, links, .. } = corpus;
     let lead = if file.is_empty() { source } else { file };
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn sides_come_in_the_order_of_their_source() {
-        // Sorted by name alone, `a-b` comes before `a` on one side and after it on the other.
+        // If both sides were sorted by name, `a-b` would be before `a` on one side, and after it on
+        // the other.
         let folder = folder(&["a,en", "a-b,en", "a_de", "a-b_de", "a.links", "a-b.links"]);
         let path = |name: &str| FileList::from(folder.path().join(name));
         let mut corpora = Corpora(vec![Corpus {

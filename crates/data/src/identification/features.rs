@@ -12,7 +12,8 @@ const SEPARATOR: char = ' ';
 /// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words of a text in lower case, with a separator before each word, and after each complete word.
+/// Words of a text in lower case, with a separator before each word, and after each word except a
+/// last word that may have been cut off.
 #[derive(Debug)]
 pub(super) struct Features(Vec<char>);
 

@@ -8,10 +8,11 @@ use super::{Images, Pixels};
 use crate::tasks::running_text::reader::corpus_files;
 use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 
-/// Endings of the name of a table.
+/// Endings that the configured name of a table may omit.
 const ENDINGS: [&str; 2] = ["", ".tsv"];
 
-/// Paths of the tables of a corpus, then the path of each picture, once.
+/// Returns the paths of the tables of a corpus, and then the path of each picture, without
+/// repetitions.
 ///
 /// # Errors
 ///

@@ -23,7 +23,7 @@ impl Named<'_> {
         if self.chosen.is_empty() { self.usual } else { self.chosen }
     }
 
-    /// Index of a column chosen by number.
+    /// Index of the column, counted from 0, if the recipe chooses it by number; otherwise `None`.
     fn number(&self) -> Option<usize> {
         self.chosen.parse::<usize>().ok()?.checked_sub(1)
     }

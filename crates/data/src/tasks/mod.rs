@@ -101,7 +101,7 @@ impl Task {
     /// # Errors
     ///
     /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches something that
-    /// is not a file, or the files of two sides do not belong together.
+    /// is not a file, or if the files of the two sides cannot be matched to each other.
     pub fn expand(self, config: &mut DataConfig) -> Result<()> {
         let plain = config.clone();
         for split in [&mut config.train, &mut config.validation, &mut config.test] {

@@ -34,7 +34,7 @@ struct Member {
     size: u64,
 }
 
-/// Members that may be text, in the order of their bytes.
+/// Members that may be text, in the order of their places in the archive.
 fn members(path: &Path) -> Result<Vec<Member>> {
     let damaged = |error: &dyn std::fmt::Display| {
         let message = format!("not a readable ZIP archive ({error}); fetch it again");

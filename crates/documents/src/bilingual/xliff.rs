@@ -86,8 +86,8 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     }
 }
 
-/// True if an element has no text or translation of the document, but proposals, originals of
-/// codes, or notes.
+/// True if an element contains neither a source text nor its translation, but proposals, originals
+/// of codes, or notes.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,

@@ -37,7 +37,8 @@ struct Reader<'a> {
     pieces: Tags,
     /// End of the last inline element or text.
     cursor: usize,
-    /// Number of open elements, within an element that is kept as a whole; 0 outside.
+    /// Depth within an element that is kept as a whole: the number of its open elements, including
+    /// the element itself; 0 outside such an element.
     kept: usize,
     /// Number of open table cells.
     cells: usize,

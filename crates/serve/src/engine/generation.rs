@@ -36,7 +36,7 @@ pub(crate) struct GenerateOptions {
     pub(crate) repetition_penalty: Option<f64>,
     /// Penalty on the logits of tokens that the text already contains.
     pub(crate) presence_penalty: f64,
-    /// Penalty on the logits of these tokens, multiplied by the number of occurrences.
+    /// Penalty on the logits of tokens that the text already contains, once for each occurrence.
     pub(crate) frequency_penalty: f64,
     /// Seed; `None` for the seed of the run.
     pub(crate) seed: Option<u64>,

@@ -23,8 +23,8 @@ use crate::files::KeptFile;
 use crate::http::Part;
 use crate::settings::Limits;
 
-/// Largest number of sentences that are translated at a time, so that a long document does not delay
-/// other requests.
+/// Largest number of sentences that are translated at a time, so that a long document does not
+/// delay other requests.
 const TOGETHER: usize = 32;
 
 /// Largest size of the text of an archive after decompression, as a multiple of the largest size of

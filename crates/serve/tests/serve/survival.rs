@@ -1,4 +1,4 @@
-//! Survival of the server: texts that cannot be read, clients that leave, long work and threads that
+//! Survival of the server: unreadable texts, clients that leave, long requests and threads that
 //! fail do not affect other requests.
 
 use std::io::Write;

@@ -210,7 +210,7 @@ impl CaptionedDataset {
         self.images.is_empty()
     }
 
-    /// Class of each image; 0 without classes.
+    /// Class of each image; 0 for images without classes.
     pub fn classes(&self) -> Vec<u32> {
         self.images.classes()
     }
@@ -247,8 +247,8 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // This answer is only a placeholder: a caption and its image have the same
-                    // index in the batch.
+                    // The correct image of a caption is the image with the same index in the batch,
+                    // so this answer is only a placeholder.
                     answers.push(0);
                 }
             }

@@ -75,8 +75,8 @@ pub(super) fn all_captions(config: &DataConfig) -> Vec<String> {
     config.images.labels.iter().flat_map(captions_of).collect()
 }
 
-/// Prompts for each label, with all fields replaced. Without prompts in the configuration, these
-/// are its sentences.
+/// Prompts for each label, with all fields replaced. If the configuration has no prompts, its
+/// sentences are used.
 #[must_use]
 pub fn prompts(config: &DataConfig) -> Vec<Vec<String>> {
     let captions = &config.captions;

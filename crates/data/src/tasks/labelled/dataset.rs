@@ -103,7 +103,8 @@ impl LabelOf {
         }
     }
 
-    /// Indices of the tokens at which a model predicts, for a row whose words are not known.
+    /// Indices of the tokens at which a model predicts. For a tagger, these are replaced by the
+    /// first token of each word once the words of a row are known.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],

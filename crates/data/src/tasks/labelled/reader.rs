@@ -11,7 +11,7 @@ use crate::{
     Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Pairs, Result, TokenizerPair,
 };
 
-/// Endings of the names of files with labelled texts.
+/// Endings that the configured name of a file of labelled texts may omit.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".tsv"];
 
 /// The files of a split.

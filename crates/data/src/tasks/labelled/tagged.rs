@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::tasks::running_text;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
-/// Endings of the names of files with tags.
+/// Endings that the configured name of a file of tags may omit.
 pub(crate) const ENDINGS: [&str; 3] = ["", ".conll", ".txt"];
 /// First column of a line that separates documents.
 const DOCUMENT: &str = "-DOCSTART-";

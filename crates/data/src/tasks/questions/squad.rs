@@ -15,7 +15,7 @@ use crate::tasks::running_text;
 use crate::text::lines::open_text;
 use crate::{Corpora, DataConfig, Error, Result};
 
-/// Endings of the names of files of questions.
+/// Endings that the configured name of a file of questions may omit.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".json"];
 /// Expected format of a file, for messages.
 const EXPECTED: &str = "expected SQuAD's format: {\"data\": [{\"paragraphs\": [{\"context\": …, \

@@ -10,7 +10,8 @@ use crate::{
     Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Refuses settings that are impossible for functions that are drawn.
+/// Refuses settings that are impossible for linear functions, which are drawn and not read from
+/// files.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::text::encoding::without_mark;
 use crate::text::lines::open_counted;
 use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, Format, LineReader, Result};
 
-/// Endings of the names of files of running text.
+/// Endings that the configured name of a file of running text may omit.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".txt"];
 
 /// Approximate number of bytes of a passage.

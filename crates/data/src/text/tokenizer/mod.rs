@@ -106,7 +106,8 @@ pub(crate) fn fault(action: &'static str) -> impl Fn(tokenizers::Error) -> Error
 }
 
 impl Tokenizer {
-    /// Trains a tokenizer of sentences. The same texts give the same tokenizer, on any number of threads.
+    /// Trains a tokenizer of sentences. The same texts give the same tokenizer, on any number of
+    /// threads.
     ///
     /// # Errors
     ///

@@ -44,7 +44,7 @@ impl Tokenizer {
         let mut marked = Self { names_language: true, ..self.clone() };
         let named = usize::from(self.names_language && tag == LanguageTag::Source);
         match tag {
-            // The token is before a prefix of the recipe.
+            // The language's token is put before the prefix that the recipe configures.
             LanguageTag::Source => {
                 marked.source_prefix = [&[id], &self.source_prefix[named..]].concat().into();
             }

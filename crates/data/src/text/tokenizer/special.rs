@@ -247,7 +247,8 @@ impl FolderTokens {
     ///
     /// # Errors
     ///
-    /// If the content has another format, or names a token beyond the vocabulary or no end token.
+    /// If the content has another format, names a token beyond the vocabulary, or names no end
+    /// token.
     pub(crate) fn from_json(json: &str, path: &Path) -> Result<Self> {
         let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
         let mut read: Self = serde_json::from_str(json)

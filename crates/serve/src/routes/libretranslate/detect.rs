@@ -267,7 +267,7 @@ mod tests {
         // This holds even if another vocabulary spells the text in fewer tokens.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // A language in which the text cannot be has the confidence 0.
+        // The confidence is 0 for a language in whose script the text is not written.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("1 + 1", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("ab", &[("xx", fit(9.0, 80.0, 0.25))]), [of("xx", 25.0)]);

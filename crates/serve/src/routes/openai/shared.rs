@@ -119,7 +119,7 @@ pub(super) fn refuse(others: &Map<String, Value>, more: &[&str]) -> Result<(), R
 /// Refuses a request for more alternatives than the limit.
 ///
 /// # Errors
-/// If more are asked for than allowed. The error has the limit.
+/// If `likeliest` exceeds the limit. The error has the limit.
 pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     match likeliest > MOST_LIKELIEST {
         true => Err(Refusal::Unfit(format!("{name} must be at most {MOST_LIKELIEST}"))),
@@ -127,7 +127,8 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Makes the refusal of a stream with `of`, which is known only for a complete text.
+/// Makes the refusal of a stream for which the field `of` is requested. The field is known only for
+/// a complete text.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }

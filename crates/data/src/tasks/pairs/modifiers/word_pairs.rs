@@ -134,7 +134,7 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// The pieces of a text that may be words, sorted, each once.
+/// The pieces of a text that may be words, sorted, without repetitions.
 fn pieces(text: &str) -> Vec<&str> {
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());
     let words = text.split_whitespace().map(bare).filter(|word| is_word(word));

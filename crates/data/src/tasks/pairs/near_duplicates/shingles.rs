@@ -29,7 +29,7 @@ pub(crate) fn shingles(source: &str, target: &str) -> Vec<u64> {
     hashes
 }
 
-/// Hashes of the shingles of a pair, sorted, each once.
+/// Hashes of the shingles of a pair, sorted, without repetitions.
 pub(crate) fn shingle_set(source: &str, target: &str) -> Vec<u64> {
     let mut set = shingles(source, target);
     set.sort_unstable();

@@ -39,8 +39,8 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Makes an empty cache at `path`. Pairs outside `limits` will be dropped; each corpus has
-    /// limits.
+    /// Makes an empty cache at `path`. `limits` has the limits of lengths for each corpus; pairs
+    /// outside them will be dropped.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ pub(super) struct NearText {
 }
 
 impl NearText {
-    /// Source and target.
+    /// Returns source and target.
     pub(super) fn sides(&self) -> (&str, &str) {
         self.text.split_once('\n').unwrap_or((&self.text, ""))
     }
