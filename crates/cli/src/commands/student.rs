@@ -15,12 +15,12 @@ use crate::bars::sentence_bar;
 use crate::text::{print_line, quoted};
 
 /// Runs the command. `threads` is the number of threads for the comparison of both models; `None`
-/// is one thread, so that the work of both is compared.
+/// means one thread, so that only the work of the two models is compared.
 pub(crate) fn run(arguments: &Student, threads: Option<usize>) -> Result<()> {
     let Student { teachers, output, module, .. } = arguments;
     let module = (!arguments.no_page).then(|| module_file(module.as_deref()));
     if let Some(file) = &module {
-        // A page without a module fails now, and not after the training.
+        // If the module for the page is missing, this fails now, and not after the training.
         read_module(file, arguments.module.is_some())?;
     }
     let language = arguments.language.into();

@@ -1,4 +1,4 @@
-//! `taper explain`: the path of one text through a model, station by station.
+//! `taper explain`: the path of one text through a model, step by step. Each step is a station.
 
 use anyhow::Result;
 use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
