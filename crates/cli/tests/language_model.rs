@@ -104,7 +104,7 @@ fn a_resumed_run_is_one_that_was_never_interrupted() {
     assert!(ends[0] == ends[1], "the weights differ");
     let last = |run: &str| metrics(&workspace.path(run)).pop();
     assert_eq!(last("whole"), last("parts"));
-    // The number of threads does not change a bit.
+    // The result does not depend on the number of threads.
     workspace.succeed("train tiny.toml --run alone --set threads=1");
     workspace.same_end("whole", "alone", 12);
     // A model of 700 GB in f32: no memory is allocated for its weights.

@@ -60,7 +60,7 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
     let rest = |text: &str| text.split_once('\n').expect("lines").1.to_owned();
     assert_eq!(rest(&own), rest(&read("other.toml").replace("other", "tiny-here")));
 
-    // A resumed training equals an uninterrupted one.
+    // A resumed training gives the same weights as an uninterrupted training.
     briefly(&workspace, "train other.toml --from parent --run whole", 4);
     briefly(&workspace, "train other.toml --from parent --run halves", 2);
     briefly(&workspace, "resume halves", 4);

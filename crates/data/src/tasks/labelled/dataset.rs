@@ -103,8 +103,8 @@ impl LabelOf {
         }
     }
 
-    /// Indices of the tokens at which a model predicts. For a tagger, these are replaced by the
-    /// first token of each word once the words of a row are known.
+    /// Indices of the tokens at which a model predicts in a row of the largest batch. This row is
+    /// made up and has no words, so a tagger predicts only once.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
