@@ -4,13 +4,18 @@ use crate::host::Host;
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
 use crate::products::{Kernel, Matrix, Packed, Packing, Products, Right, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Packed weights of a decoding model; each is packed on its first product.
+/// Number of scalars from which on a weight is packed on its second product only.
+const LARGE: usize = 1 << 18;
+
+/// Packed weights of a decoding model; each is packed on its first product, or on its second if it
+/// is large.
 ///
 /// Packing costs about as much as a product with thirty rows; otherwise each step of decoding would
-/// pay this for every weight. It takes additional memory, as a multiple of the weight's: 1.5 for
+/// pay this for every weight. The packed weights of a large model also have to be written to new
+/// memory, which would delay the first token; and a text of one token needs each weight once. It takes additional memory, as a multiple of the weight's: 1.5 for
 /// AMX's f32 products, 0.5 for bf16 products of bf16 kernels, 0.25 for int8, 1 otherwise, and none
 /// on a processor whose kernel does not pack. On a GPU in half precision each weight is converted
 /// once, which takes another half of its memory.
@@ -20,6 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
+    /// Large weights that were used once.
+    used: Mutex<HashSet<(TensorId, Products)>>,
     /// Weights in the type of the activations, if no kernel packs.
     converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
@@ -77,6 +84,23 @@ impl PackedWeights {
         // this function; so the lock must not be held.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
+    }
+
+    /// Packed weight like [`PackedWeights::get`], for one product; `None` also for a large weight
+    /// that is used for the first time. Products have the same bits in both cases.
+    pub(crate) fn get_if_used(
+        &self,
+        weight: &Tensor,
+        products: Products,
+    ) -> Result<Option<PackedWeight>> {
+        // Products in int8 exist only with packed weights.
+        if !self.is_int8 && weight.elem_count() >= LARGE {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            if used.insert((weight.id(), products)) {
+                return Ok(None);
+            }
+        }
+        self.get(weight, products)
     }
 
     /// The weight, converted to another type.

@@ -335,7 +335,7 @@ fn what_does_not_fit_is_an_error() {
 }
 
 /// The summed dimension is long enough for several blocks, and no dimension is a multiple of its
-/// block.
+/// block. The weight is large, so it is packed only for the second product.
 #[test]
 fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     let (x, weight, bias) = (
@@ -348,11 +348,26 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
         let spec = LinearSpec { activation: Activation::Relu, products, ..LinearSpec::default() };
         let packs = PackedWeights::default();
         let expected = composed::linear(&x, &weight, Some(&bias), Some(&residual), &spec)?;
-        for _ in 0..2 {
+        let mut results = Vec::new();
+        for _ in 0..3 {
             let ours = packed_linear(&packs, &x, &weight, Some(&bias), Some(&residual), &spec)?;
             let difference = largest_difference(&ours, &expected);
             assert!(difference < bound, "{products:?}: {difference}");
+            results.push(ours.to_vec2::<f32>()?);
         }
+        assert!(results.iter().all(|result| *result == results[0]), "{products:?}: other bits");
+        // A row alone, while the weight is plain, has the bits that it has among others.
+        let residual = residual.narrow(0, 0, 1)?;
+        let packs = PackedWeights::default();
+        let alone = packed_linear(
+            &packs,
+            &x.narrow(0, 0, 1)?,
+            &weight,
+            Some(&bias),
+            Some(&residual),
+            &spec,
+        )?;
+        assert_eq!(alone.to_vec2::<f32>()?[0], results[0][0], "{products:?}");
     }
     Ok(())
 }
