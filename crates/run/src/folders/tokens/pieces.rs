@@ -75,7 +75,7 @@ pub(super) fn tokenizer(
         "truncation": null,
         "padding": null,
         "added_tokens": added_tokens(model, vocabulary, special, codes),
-        "normalizer": normalizer(model),
+        "normalizer": normalizer(model, divides),
         "pre_tokenizer": pre_tokenizer,
         "post_processor": null,
         "decoder": { "type": "Sequence", "decoders": [
@@ -108,7 +108,8 @@ fn space_steps(
         let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
         !rest.contains(SPACE)
     });
-    let scheme = if model.adds_space { "always" } else { "never" };
+    let prepends = model.adds_space && !keeps_leading_spaces(model, divides);
+    let scheme = if prepends { "always" } else { "never" };
     let metaspace = json!({
         "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
     });
@@ -232,8 +233,14 @@ fn added_tokens(
     added.into_values().collect()
 }
 
+/// True if a space is put before a text even if the text begins with a space. A `Metaspace` would
+/// add none there.
+fn keeps_leading_spaces(model: &SentencePieceModel, divides: Divides) -> bool {
+    divides == Divides::AsSentencePiece && model.adds_space && !model.joins_spaces
+}
+
 /// Normaliser of a model; null for none.
-fn normalizer(model: &SentencePieceModel) -> Value {
+fn normalizer(model: &SentencePieceModel, divides: Divides) -> Value {
     let mut parts = Vec::new();
     if !model.characters.is_empty() {
         let map = BASE64.encode(&model.characters);
@@ -245,6 +252,9 @@ fn normalizer(model: &SentencePieceModel) -> Value {
                 "type": "Replace", "pattern": { "Regex": pattern }, "content": content,
             }));
         }
+    }
+    if keeps_leading_spaces(model, divides) {
+        parts.push(json!({ "type": "Prepend", "prepend": SPACE }));
     }
     match parts.is_empty() {
         true => Value::Null,
@@ -281,4 +291,49 @@ fn byte_pairs(model: &SentencePieceModel, names: &[(String, f32)], unknown: &str
         "vocab": vocabulary,
         "merges": merges,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use taper_data::Tokenizer;
+
+    use super::*;
+
+    /// The expected ids are those of the package `sentencepiece` 0.2.3 for a model of these pieces
+    /// with `remove_extra_whitespaces=False`.
+    #[test]
+    fn a_text_that_begins_with_a_space_gets_another_one() {
+        let piece = |text: &str, kind| Piece { text: text.to_owned(), score: -1.0, kind };
+        let normal = ["\u{2581}", "a", "\u{2581}a"];
+        let mut pieces = vec![piece("<unk>", PieceKind::Unknown)];
+        pieces.extend(normal.map(|text| piece(text, PieceKind::Normal)));
+        let model = SentencePieceModel {
+            pieces,
+            algorithm: 1,
+            byte_fallback: false,
+            space_ends: false,
+            characters: Vec::new(),
+            adds_space: true,
+            joins_spaces: false,
+        };
+        let names = model.pieces.iter().map(|piece| piece.text.clone());
+        let vocabulary: BTreeMap<String, u32> = names.zip(0..).collect();
+        let converted = tokenizer(
+            &model,
+            Divides::AsSentencePiece,
+            &vocabulary,
+            4,
+            "<unk>",
+            &[],
+            &BTreeSet::new(),
+        );
+        let json = converted.expect("a tokenizer").json;
+        let tokenizer = Tokenizer::of_others(&json, Path::new("tokenizer.json")).expect("read");
+        for (text, ids) in [("a", &[3][..]), (" a", &[1, 3]), ("  a", &[1, 1, 3]), ("a a", &[3, 3])]
+        {
+            assert_eq!(tokenizer.encode(text).expect("ids"), ids, "{text:?}");
+        }
+    }
 }
