@@ -1,4 +1,4 @@
-//! Inputs of one pass through a model, and the expected answers, packed on the host.
+//! Inputs of one pass through a model, and the expected answers: packed ids in main memory.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::{ModelError, Result, Sequences};
 /// Each model names the streams that it reads ([`Model::cost`](crate::Model::cost)): a translation
 /// model reads the source and the shifted target, a language model its text, a classifier of images
 /// the values of their pixels, a model of functions the bits of their numbers. The model predicts
-/// an id at rows of the last stream; `answers` holds the true ids.
+/// an id at all or some rows (positions) of the last stream; `answers` has the true ids.
 ///
 /// The alternative, a batch type for each model, would make the training loop, the memory check and
 /// the exchange between processes generic over this type. They would gain nothing, because they
 /// only need the number of answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// Packed ids, one entry for each stream, in the model's order. Each stream has one sequence
-    /// per example.
+    /// Packed ids: one entry for each stream, in the model's order of streams. Each stream has one
+    /// sequence per example.
     pub streams: Vec<Sequences>,
-    /// Rows of the last stream at which an id is predicted, ascending; `None` for every row. A
-    /// masked language model predicts at a few rows only.
+    /// Rows of the last stream at which an id is predicted, ascending; `None` if an id is predicted
+    /// at every row. A masked language model predicts at a few rows only.
     pub asked: Option<Vec<u32>>,
-    /// True id of each predicted row.
+    /// True id for each row at which an id is predicted.
     pub answers: Vec<u32>,
-    /// Word links for guided attention: pairs of a row of the last stream and a row of the first
-    /// stream, ascending. Empty without guided attention.
+    /// Pairs of aligned words, for guided attention: a row of the last stream and a row of the
+    /// first stream, ascending. Empty without guided attention.
     pub links: Vec<(u32, u32)>,
 }
 
@@ -37,8 +37,8 @@ impl Batch {
         Self { streams, answers, ..Self::default() }
     }
 
-    /// Number of answers, by which losses and gradients are weighted; in a translation, of target
-    /// tokens.
+    /// Number of answers, by which losses and gradients are weighted; for a translation model, the
+    /// number of target tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.answers.len()
@@ -47,7 +47,7 @@ impl Batch {
     /// Checks the streams for a model that reads the streams called `names`, and returns them.
     ///
     /// # Errors
-    /// If the number of streams differs from that of `names`, if a stream's lengths do not describe
+    /// If the number of streams is not the number of names, if a stream's lengths do not describe
     /// its ids, if the streams have different numbers of sequences, if there is not one answer for
     /// each predicted row, or if a predicted row or a link is out of range.
     pub fn read<const N: usize>(&self, names: [&'static str; N]) -> Result<[&Sequences; N]> {
@@ -97,7 +97,8 @@ impl Batch {
         Ok(streams)
     }
 
-    /// Makes a batch that contains every example twice, so that both passes of R-Drop are one pass.
+    /// Makes a batch that contains every example twice, so that one pass computes both predictions
+    /// that R-Drop compares (a loss between two predictions with different dropout).
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
@@ -118,7 +119,7 @@ impl Batch {
     /// answers is a batch by itself.
     ///
     /// # Panics
-    /// Never, for a batch that a model accepts.
+    /// If the fields do not fit together. [`Batch::read`] refuses such a batch.
     #[must_use]
     pub fn divided(&self, most: usize) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
@@ -168,7 +169,7 @@ impl Batch {
         parts
     }
 
-    /// Returns the predicted rows in the form that operations take; `None` for every row.
+    /// Returns `asked`, the rows at which an id is predicted, in the type that operations take.
     pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
         self.asked.as_deref().map(Into::into)
     }

@@ -50,7 +50,7 @@ pub(crate) struct PartCost {
     pub(crate) scores: f64,
     /// Part of `scores` that belongs to attention which sees only part of its sequence.
     pub(crate) masked_scores: f64,
-    /// Classes of heads. Their logits exist for only some rows at a time.
+    /// Number of classes that heads predict. Their logits exist for only some rows at a time.
     pub(crate) classes: f64,
     /// Scalars in the matrices of heads.
     pub(crate) classifier: f64,
@@ -79,7 +79,7 @@ impl PartCost {
         Self::default().keeping(scalars)
     }
 
-    /// Correction that says that `scalars` of the kept scalars are not kept if the pass recomputes
+    /// Correction of a cost: `scalars` of its kept scalars are not kept if the pass recomputes
     /// layers.
     pub(crate) fn saved(scalars: f64) -> Self {
         Self { saved: scalars, ..Self::default() }
@@ -95,9 +95,9 @@ impl PartCost {
         Self { masked_scores: self.scores, ..self }
     }
 
-    /// Cost per token of what is between the projections, in a sequence of [`USUAL_LENGTH`] tokens.
-    /// `flops_and_kept` returns the arithmetic and the kept scalars for a sequence of a given
-    /// length.
+    /// Cost per token of what is computed between the projections of a layer, in a sequence of
+    /// [`USUAL_LENGTH`] tokens. `flops_and_kept` returns the arithmetic and the kept scalars for a
+    /// sequence of a given length.
     pub(crate) fn per_token(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
         let (flops, kept) = flops_and_kept(USUAL_LENGTH);
         let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
@@ -109,13 +109,14 @@ impl PartCost {
         Self { kept: self.kept + scalars as f64, ..self }
     }
 
-    /// Returns this cost, for the case that the fused operations keep nothing.
+    /// Returns this cost with no kept scalars: those it had are kept by the composed operations
+    /// only.
     pub(crate) fn unkept(self) -> Self {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
 
-    /// Correction that says that the fused operations do not keep `scalars` of the scalars per
-    /// token that were counted as kept.
+    /// Correction of a cost: the fused operations do not keep `scalars` of the scalars per token
+    /// that were counted as kept.
     pub(crate) fn freed(scalars: usize) -> Self {
         let scalars = scalars as f64;
         Self { kept: -scalars, forgotten: scalars, ..Self::default() }
@@ -205,8 +206,8 @@ pub struct LayerCost {
     /// Forward arithmetic of the matrix products for one token. For self-attention without pairwise
     /// scores, this includes the token's share of the arithmetic for a sequence of 1,024 tokens.
     pub forward_flops: u64,
-    /// Part of `forward_flops` outside of what is computed between the projections of
-    /// self-attention or of a state-space layer.
+    /// `forward_flops` without the arithmetic between the projections of self-attention or of a
+    /// state-space layer.
     pub flops_around_attention: u64,
     /// Forward arithmetic of self-attention for each pair of a query and a key.
     pub pair_flops: u64,
@@ -230,8 +231,8 @@ impl LayerCost {
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of `tokens` tokens, with all pairs of tokens. These are
-    /// the products of a dense implementation, including those that a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens, with all pairs of tokens: the products
+    /// of a dense implementation, including those of pairs that a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
@@ -256,8 +257,8 @@ pub struct StreamCost {
     pub score_bytes: [u64; 2],
     /// Value of `activation_bytes` if `training.checkpoint_activations` is set.
     pub checkpointed_bytes: u64,
-    /// Bytes per token at the peak of a training pass with the composed operations, which run on a
-    /// GPU. Attention scores are not included.
+    /// Bytes per token at the peak of a training pass with the composed operations (made of
+    /// Candle's operations), which run on a GPU. Attention scores are not included.
     pub composed_bytes: u64,
     /// Bytes per pair of a query and a key at the peak of a training pass with the composed
     /// operations.
@@ -327,9 +328,9 @@ impl Cost {
         .fold(0, u64::saturating_add)
     }
 
-    /// Bytes that the loss of the fused operations holds for `rows` rows, in addition to what the
-    /// pass keeps: logits of some of the rows, packed weights and, if the heads' matrices are
-    /// trained (`is_trained`), their gradient.
+    /// Bytes that the loss of the fused operations holds for `rows` predicted rows, in addition to
+    /// what the pass keeps: logits of some of the rows, packed weights and, if the heads' matrices
+    /// are trained (`is_trained`), their gradient.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };

@@ -16,8 +16,8 @@ use candle_core::Tensor;
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
 ///
-/// It is the decoder of a [`ModelConfig`], without attention to an encoder. Its one embedding is
-/// also the output projection, depending on `tied`.
+/// It is the decoder of a [`ModelConfig`], without attention to an encoder. Whether its one
+/// embedding is also the output projection depends on `tied`.
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
     core: ModelCore,
@@ -25,7 +25,7 @@ pub struct LanguageModel {
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
     pub(crate) output: Head,
-    /// True if generation multiplies in int8.
+    /// Whether the matrix products of generation are in int8.
     pub(crate) is_int8: bool,
 }
 

@@ -11,13 +11,15 @@ use tally::{Stream, Tally};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{ParameterStore, Products};
 
-/// Builder of a model's parameters. Each parameter has its full name.
+/// Builder of a model's parameters. Each parameter is added under its full name.
 ///
-/// A random value is a function of (seed, name, index). So a seed gives the same model on any
-/// device, on any number of threads, and for any order in which layers are made.
+/// A random value is a function of the seed, the name of the parameter and the index of the value.
+/// So a seed gives the same model on any device, on any number of threads, and for any order in
+/// which layers are made.
 ///
-/// `compute` is the type of activations. On the CPU it is only the type of the operands of matrix
-/// products, and everything else is f32. Trained parameters are always f32.
+/// The argument `compute` of the constructors is the type of activations. On the CPU it is only the
+/// type of the operands of matrix products, and everything else is f32. Trained parameters are
+/// always f32.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) store: ParameterStore,
@@ -33,7 +35,7 @@ pub struct Builder {
     tally: Tally,
     /// True if only the cost is needed, and no parameters.
     only_counts: bool,
-    /// Type in which frozen parameters that are made now are held.
+    /// Type of the frozen parameters that are made now; [`Builder::held`] changes it for a while.
     base_dtype: DType,
 }
 
@@ -48,8 +50,8 @@ pub struct ModelCore {
 
 impl ModelCore {
     /// Makes the parts of a model whose layers are not in this crate. `store` has its parameters,
-    /// which are used in f32; `streams` are the names of the streams that it reads. The cost of
-    /// such a model is the cost of its parameters.
+    /// which are used in f32; `streams` are the names of the streams that it reads. Only the
+    /// parameters count in the cost of such a model.
     #[must_use]
     pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
         let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
@@ -67,8 +69,8 @@ impl Builder {
         Self::over(ParameterStore::new(device), Some(seed), compute)
     }
 
-    /// Builder of parameters that are zero until they are loaded, because drawing random values
-    /// takes longer than reading.
+    /// Builder of parameters that are zero until they are loaded. This is faster than drawing
+    /// random values that are then replaced.
     #[must_use]
     pub fn zeroed(device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), None, compute)
@@ -103,9 +105,9 @@ impl Builder {
         }
     }
 
-    /// Gives adapters to linear layers, if `lora` has any. All other parameters are then frozen:
-    /// they are the [base](ParameterStore::base) of the store, and zero until they are loaded.
-    /// Exceptions are the parameters that `lora` trains as a whole.
+    /// Gives adapters to linear layers, if the rank of `lora` is above 0. All other parameters are
+    /// then frozen: they are the [base](ParameterStore::base) of the store, and zero until they are
+    /// loaded. Exceptions are the parameters that `lora` trains without adapters.
     #[must_use]
     pub fn with_adapters(mut self, lora: &LoraConfig) -> Self {
         if lora.is_on() {
@@ -139,7 +141,7 @@ impl Builder {
         Self { biases, ..self }
     }
 
-    /// Runs `make`, whose linear layers have biases only if `has` is true.
+    /// Runs `make`. The linear layers that it makes have biases if and only if `has` is true.
     pub(crate) fn with_biases_if<T>(
         &mut self,
         has: bool,
@@ -152,8 +154,8 @@ impl Builder {
         layer
     }
 
-    /// Runs `make`. Parameters that it makes, and that are frozen, are held in the type that the
-    /// adapters' settings name. This must be used only for matrices of products and tables of
+    /// Runs `make`. The frozen parameters that it makes are held in the type that the settings of
+    /// the adapters name. This must be used only for matrices of linear layers and for tables of
     /// tokens, because other operations read only f32.
     pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
@@ -173,8 +175,8 @@ impl Builder {
         self.store.is_outline()
     }
 
-    /// Counts a cost per token, in addition to the cost of parameters and linear layers, in the
-    /// current stream.
+    /// Adds a cost per token to the current stream. Parameters and linear layers count their own
+    /// cost; all other costs are added here.
     pub(crate) fn count(&mut self, cost: PartCost) {
         self.tally.set_current(self.tally.current() + cost);
     }
@@ -184,8 +186,8 @@ impl Builder {
         self.tally
     }
 
-    /// Runs `make`, whose parts are computed for the tokens of `stream`, so that their cost is
-    /// counted there.
+    /// Runs `make`, and counts the cost of the parts that it makes in `stream`, for whose tokens
+    /// they are computed.
     pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.tally.stream, stream);
         let layer = make(self);
@@ -251,8 +253,8 @@ impl Builder {
         ModelCore { store: self.store, activations: self.activations, config, cost }
     }
 
-    /// Adds a parameter. `value` returns each value from random numbers, whose key is the
-    /// parameter's name, and from the index of the value.
+    /// Adds a parameter. `value` returns each of its values, from random numbers that depend on the
+    /// seed and the parameter's name, and from the index of the value.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -269,7 +271,8 @@ impl Builder {
         self.trained(name, shape, value)
     }
 
-    /// Adds a parameter in the same way as [`add`](Self::add), but one that is always trained.
+    /// Adds a parameter that is always trained, with values as in [`add`](Self::add). Does not
+    /// count its cost.
     pub(crate) fn trained(
         &mut self,
         name: &str,
@@ -295,7 +298,7 @@ impl Builder {
         self.store.set_projections(name, outputs);
     }
 
-    /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), at most
+    /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), which are between
     /// `±√(6 / (fan_in + fan_out))`.
     ///
     /// If the matrix is a fused projection of `parts` matrices, each of these is initialised with

@@ -22,7 +22,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Name in recipes.
+    /// Name of the architecture in recipes (configuration files).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// Name in recipes.
+    /// Name of the cell in recipes (configuration files).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -31,7 +31,7 @@ pub enum NormKind {
 }
 
 impl NormKind {
-    /// True if a norm has the parameter β.
+    /// Whether a norm of this kind has the parameter β.
     pub(crate) fn has_bias(self) -> bool {
         matches!(self, Self::Layer | Self::RmsWithBias)
     }
@@ -52,7 +52,7 @@ pub enum QueryKeyNorm {
 }
 
 impl QueryKeyNorm {
-    /// True if there is no norm.
+    /// Whether queries and keys have no norm.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -72,7 +72,7 @@ pub enum FeedForwardKind {
 }
 
 impl FeedForwardKind {
-    /// Number of matrices that are multiplied by the input.
+    /// Number of matrices by which the input of the layer is multiplied.
     pub(crate) fn parts(self) -> usize {
         match self {
             Self::Plain => 1,

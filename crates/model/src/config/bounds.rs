@@ -10,15 +10,15 @@ use crate::ModelError;
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
 /// Bounds of the numbers of layers, experts and other parts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
-/// Bounds of the numbers of tokens and positions, which are numbered in 32 bits.
+/// Bounds of the numbers of tokens and positions, which are held in 32 bits.
 pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
 /// Bounds of the factors of losses.
 pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
-/// Bounds of numbers that are added to a variance. Smaller numbers would be 0 in f32, and larger
-/// ones would swamp the variance.
+/// Bounds of the ε that norms add to a variance. Smaller numbers would be 0 in f32, and larger ones
+/// would swamp the variance.
 pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
 
-/// Refuses a `value` of `key` outside of `bounds`.
+/// Refuses a `value` outside of `bounds`; the error names its `key`.
 pub(super) fn size(
     key: &str,
     value: usize,
@@ -33,7 +33,7 @@ pub(super) fn size(
     Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
 }
 
-/// Refuses a `value` of `key` that is outside of `bounds` or NaN.
+/// Refuses a `value` that is outside of `bounds` or NaN; the error names its `key`.
 pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
     let (least, most) = (*bounds.start(), *bounds.end());
     let requirement = match value {

@@ -4,7 +4,8 @@ use super::{Architecture, AttentionKind, ModelConfig, NormPlacement, Positions, 
 use crate::ModelError;
 
 impl ModelConfig {
-    /// Checks that the fields describe a possible encoder-decoder model.
+    /// Checks that the fields describe a possible encoder-decoder model. `joint_vocabulary` tells
+    /// whether source and target have one vocabulary.
     ///
     /// # Errors
     /// If they do not; the error names the field, its value and the requirement.
@@ -66,8 +67,8 @@ impl ModelConfig {
         ))
     }
 
-    /// Refuses dual chunk attention for kinds of attention whose queries do not meet each key
-    /// separately.
+    /// Refuses dual chunk attention (rotary positions that restart in each chunk of tokens) for
+    /// kinds of attention whose queries do not meet each key separately.
     fn validate_dual_chunk(&self) -> Result<(), ModelError> {
         if self.positions != Positions::Rotary || self.rotary.dual_chunk().is_none() {
             return Ok(());
@@ -143,7 +144,8 @@ impl ModelConfig {
     }
 
     /// Largest number of tokens of a sequence that an encoder reads, and the key that sets this
-    /// limit; `None` without a limit. A Linformer has a limit in addition to that of positions.
+    /// limit; `None` if there is no limit. Linformer attention has a limit of its own, in addition
+    /// to the limit of learned positions.
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
         let attention = &self.encoder_attention;

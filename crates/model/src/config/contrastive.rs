@@ -47,7 +47,7 @@ impl ContrastiveConfig {
         ] {
             bounds::size(key, value, 0..=*bounds::WIDTHS.end())?;
         }
-        // With the smallest temperature, similarities are multiplied by 100.
+        // With the smallest temperature, similarities are multiplied by 100, the largest factor.
         bounds::number("model.contrastive.temperature", self.temperature, 0.01..=1e6)
     }
 

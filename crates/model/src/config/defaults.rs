@@ -1,4 +1,5 @@
-//! Defaults of a model's configuration, and conditions for leaving a value out of a recipe.
+//! Defaults of a model's configuration, and conditions for leaving a value out of a recipe
+//! (configuration file).
 
 use super::*;
 

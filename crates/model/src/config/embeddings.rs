@@ -22,7 +22,7 @@ pub enum Tied {
 }
 
 impl Tied {
-    /// Name in recipes.
+    /// Name of the choice in recipes (configuration files).
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -66,13 +66,13 @@ pub struct EmbeddingsConfig {
 }
 
 impl EmbeddingsConfig {
-    /// True if any table begins with values other than random ones.
+    /// Whether any table begins with word vectors or one-hot vectors instead of random ones.
     #[must_use]
     pub fn are_given(&self) -> bool {
         self.one_hot || !self.file.as_os_str().is_empty() || self.has_target()
     }
 
-    /// True if there is a file for the target.
+    /// Whether the tokens of the target have a separate file of word vectors.
     #[must_use]
     pub fn has_target(&self) -> bool {
         !self.target_file.as_os_str().is_empty()

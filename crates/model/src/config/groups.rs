@@ -13,8 +13,8 @@ impl ModelConfig {
         match (self.architecture, layers) {
             (Architecture::Transformer, _) => {}
             (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
-            // The first layer differs because it reads embeddings, and the last because it may
-            // attend.
+            // The first layer differs because it reads embeddings, and the last because the last
+            // layer of a decoder can have attention.
             (Architecture::Recurrent, 1) => return vec![(0, 1)],
             (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
             (Architecture::Recurrent, _) => {

@@ -62,7 +62,8 @@ pub struct LoraConfig {
 }
 
 impl BaseDtype {
-    /// True if frozen weights are held in f32, which recipes leave out.
+    /// Whether frozen weights are held in f32, the default. Recipes (configuration files) do not
+    /// name the default.
     fn is_default(&self) -> bool {
         *self == Self::F32
     }
@@ -104,7 +105,7 @@ impl LoraConfig {
         self.rank > 0
     }
 
-    /// Factor s by which the adapters' change is multiplied.
+    /// Factor s by which the product of A and B is multiplied.
     #[must_use]
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
@@ -116,7 +117,7 @@ impl LoraConfig {
         self.layers.iter().any(|pattern| matches(pattern, layer))
     }
 
-    /// True if the parameter of this name is trained as a whole, without adapters.
+    /// Whether the parameter of this name is trained itself, without an adapter.
     pub(crate) fn trains(&self, parameter: &str) -> bool {
         self.train.iter().any(|pattern| matches(pattern, parameter))
     }

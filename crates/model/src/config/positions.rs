@@ -31,7 +31,7 @@ pub enum Positions {
 }
 
 impl Positions {
-    /// Name in recipes.
+    /// Name of the encoding in recipes (configuration files).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,8 +71,8 @@ pub enum SinusoidFrequencies {
 }
 
 impl SinusoidFrequencies {
-    /// Number by which a position is divided to give the angle of pair number `pair` in a vector of
-    /// `width` dimensions.
+    /// Number by which a position is divided to give the angle of a pair of dimensions; `pair` is
+    /// the index of the pair, from 0, in a vector of `width` dimensions.
     #[must_use]
     pub fn divisor(self, pair: usize, width: usize) -> f64 {
         let last = (width / 2).saturating_sub(1).max(1);

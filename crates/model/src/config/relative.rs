@@ -20,7 +20,7 @@ impl Default for RelativeBuckets {
     }
 }
 
-/// True if the value is the default, which recipes leave out.
+/// Whether the value is the default, which recipes (configuration files) leave out.
 pub(super) fn is_usual_count(count: &usize) -> bool {
     *count == RelativeBuckets::default().count
 }

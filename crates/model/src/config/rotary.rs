@@ -49,7 +49,7 @@ pub enum RotaryScaling {
 }
 
 impl RotaryScaling {
-    /// Name in recipes.
+    /// Name of the scaling in recipes (configuration files).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -214,7 +214,7 @@ impl RotaryConfig {
     /// Returns the chunks in which positions restart; `None` without dual chunk attention.
     #[must_use]
     pub fn dual_chunk(self) -> Option<DualChunk> {
-        // If chunks are used, the configuration was checked to have this length.
+        // The 1 is never used: if there are chunks, the checked configuration has this length.
         let trained = self.original_length.unwrap_or(1);
         let chunk = self.chunk.unwrap_or((trained.saturating_mul(3) / 4).max(1));
         let window = self.local_window.unwrap_or(trained.saturating_sub(chunk));
@@ -224,7 +224,8 @@ impl RotaryConfig {
     fn rotations(self) -> Rotations {
         Rotations {
             factor: self.factor,
-            // If rotations are used, the configuration was checked to have this length.
+            // The 1 is never used: where rotations count, the checked configuration has this
+            // length.
             original_length: self.original_length.unwrap_or(1) as f64,
             slow: self.slow_rotations.unwrap_or(1.0),
             fast: self.fast_rotations.unwrap_or(self.scaling.usual_fast_rotations()),

@@ -1,4 +1,4 @@
-//! Checks of settings that do not fit a kind of self-attention.
+//! Checks that settings fit the kinds of self-attention in use.
 
 use super::{AttentionConfig, AttentionKind};
 use crate::ModelError;
@@ -6,7 +6,8 @@ use crate::config::{Positions, bounds};
 
 impl AttentionConfig {
     /// Checks that the settings are possible and fit the rest of the model. `section` is the name
-    /// of their section in the recipe, and `causal` tells whether the stack is a decoder.
+    /// of the section in the recipe (configuration file) that has these settings, and `causal`
+    /// tells whether the stack is a decoder.
     pub(in crate::config) fn validate(
         &self,
         (section, causal): (&str, bool),
@@ -42,8 +43,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Message about a kind of attention that this build does not have; `None` if it has all of
-    /// them.
+    /// Message about a kind of attention in use that this build does not have; `None` if it has all
+    /// kinds in use.
     fn refused_build(&self, section: &str) -> Option<String> {
         let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
         let kind = kinds.find(|kind| !kind.is_built())?;
@@ -55,8 +56,9 @@ impl AttentionConfig {
         ))
     }
 
-    /// Message about an odd number of hash buckets, a wrong number of kinds, or global blocks at
-    /// the end of a decoder's sequence; `None` if these are right.
+    /// Message about an odd number of hash buckets, a list of kinds that does not have one for each
+    /// layer, or global blocks at the end of a decoder's sequence; `None` if none of these is
+    /// found.
     fn refused_counts(&self, (section, causal): (&str, bool), layers: usize) -> Option<String> {
         let (named, stack) = (self.kinds.0.len(), if causal { "decoder" } else { "encoder" });
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
@@ -81,8 +83,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about a Linformer in a decoder, or one with more sums than tokens; `None` if there
-    /// is none.
+    /// Message about Linformer attention in a decoder, or with more sums of keys than its longest
+    /// sequence has tokens; `None` if neither is found.
     fn refused_linformer(&self, section: &str, causal: bool) -> Option<String> {
         if !self.has(AttentionKind::Linformer) {
             None
@@ -103,8 +105,9 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about a Transformer-XL in an encoder, without the memory that `same_length` needs,
-    /// or with other positions than its own; `None` if there is none.
+    /// Message about Transformer-XL attention in an encoder, with `same_length` but without a
+    /// memory, or in a model with positions, since it has positions of its own; `None` if none of
+    /// these is found.
     fn refused_segments(
         &self,
         (section, causal): (&str, bool),

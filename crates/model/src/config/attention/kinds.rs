@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Largest number of layers in one entry of a list of kinds.
+/// Largest number of layers that one entry of a list of kinds, such as "2 linear", can name.
 const MOST_LAYERS: usize = 10_000;
 
 /// A kind of self-attention.
@@ -75,12 +75,12 @@ impl AttentionKind {
         cfg!(feature = "kinds") || matches!(self, Self::Full | Self::Sparse)
     }
 
-    /// Name that the sublayer has in the names of parameters.
+    /// Name of the sublayer of this kind in the names of parameters.
     pub(crate) fn sublayer(self) -> &'static str {
         if self.is_state_space() { "state_space" } else { "self_attention" }
     }
 
-    /// Name in recipes.
+    /// Name of the kind in recipes (configuration files).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -150,7 +150,7 @@ impl AttentionConfig {
         }
     }
 
-    /// Name of the key that sets the kinds, for messages.
+    /// Name of the key, `kind` or `kinds`, that sets the kinds of these layers, for messages.
     fn key(&self) -> &'static str {
         if self.kinds.0.is_empty() { "kind" } else { "kinds" }
     }

@@ -26,7 +26,7 @@ impl ModelConfig {
         self.query_key_value_biases.unwrap_or(self.biases && self.attention_biases)
     }
 
-    /// True if the projections of attention's results have biases.
+    /// Whether the output projection of attention has biases.
     #[must_use]
     pub fn has_attention_output_biases(&self) -> bool {
         self.attention_output_biases.unwrap_or(self.biases && self.attention_biases)
@@ -73,7 +73,8 @@ impl ModelConfig {
         self.validate_kinds_of_shape(shape)
     }
 
-    /// Refuses heads other than the usual ones for kinds of attention that support no others.
+    /// Refuses heads that are not the usual ones (in their keys and values, width, scale or norm)
+    /// if a kind of attention in use does not support them.
     fn validate_kinds_of_shape(&self, shape: AttentionShape) -> Result<(), ModelError> {
         let usual = AttentionShape::dividing(self.d_model, self.heads);
         let unusual = if shape.key_value_heads != usual.key_value_heads {

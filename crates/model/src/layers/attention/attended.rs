@@ -16,8 +16,9 @@ pub(crate) struct Within<'a> {
     pub(crate) pass: &'a Pass,
 }
 
-/// Input of a decoder layer for attention to the encoder: the layer's keys and values, the lengths
-/// of the sequences on both sides, and a guide for the weights if there is one.
+/// What a decoder layer needs to attend to the encoder: the layer's keys and values, the lengths of
+/// the sequences of decoder (queries) and encoder (keys), and a guide for the weights if there is
+/// one.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

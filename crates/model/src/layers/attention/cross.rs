@@ -56,7 +56,7 @@ impl CrossAttention {
         })
     }
 
-    /// Computes keys and values from the encoder's output.
+    /// Computes keys and values from the encoder's output. K is the width of the keys of all heads.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·K)`.
@@ -64,7 +64,8 @@ impl CrossAttention {
         self.key_norm.forward(self.kv.forward(encoded, pass)?, pass)
     }
 
-    /// Computes queries from the decoder's states: `(N, D)` → `(N, Q)`.
+    /// Computes queries from the decoder's states: `(N, D)` → `(N, Q)`, where Q is the width of all
+    /// query heads together.
     fn query(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.query_norm.forward(self.q.forward(x, pass)?, pass)
     }
