@@ -12,10 +12,11 @@ use taper_ops::keeps_scores;
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// Number of values that the composed operations hold, at the peak of a pass, for each value in the
-/// result of a layer. Candle's graph holds the result of every step of an operation and, during the
-/// backward pass, also the gradients of the last steps. The number was counted with dropout and
-/// rotary positions; without these two it is a third less (`trainer/tests/composed_memory.rs`).
+/// Number of values that the composed operations (made of Candle's operations, as on a GPU) hold, at
+/// the peak of a pass, for each value in the result of a layer. Candle's graph holds the result of
+/// every step of an operation and, during the backward pass, also the gradients of the last steps.
+/// The number was counted with dropout and rotary positions; without these two it is a third less
+/// (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
 /// Number of values that the composed operations hold for each attention score: raw, masked and
 /// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
@@ -252,8 +253,9 @@ pub struct StreamCost {
     /// Bytes that a training pass keeps until its backward pass with the fused operations, which
     /// run on the CPU. Attention scores are not included.
     pub activation_bytes: u64,
-    /// Bytes of the scores for one query and one key, which the fused operations keep for short
-    /// sequences: for attention that sees all tokens, and for masked attention.
+    /// Bytes of the scores of all heads for one pair of a query and a key, which the fused
+    /// operations keep for short sequences. The first entry is for attention that sees all tokens,
+    /// the second for masked attention.
     pub score_bytes: [u64; 2],
     /// Value of `activation_bytes` if `training.checkpoint_activations` is set.
     pub checkpointed_bytes: u64,

@@ -104,8 +104,8 @@ impl TokenEmbedding {
         self.embed(tokens.into(), at.clone(), longest, pass)
     }
 
-    /// Table in f32 that has the rows of tokens, and the numbers of these: all of it, or those rows
-    /// of a frozen table that is held in fewer bits.
+    /// Returns indices of rows, one for each of `ids`, and the f32 table to which they refer. This
+    /// is the whole table or, if a frozen table is held in bf16, only the rows of `ids`.
     fn read(&self, ids: Arc<[u32]>, table: &Tensor) -> Result<(Arc<[u32]>, Tensor)> {
         if table.dtype() != DType::BF16 {
             return Ok((ids, table.clone()));

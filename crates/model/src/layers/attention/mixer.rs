@@ -15,8 +15,8 @@ pub(crate) trait Mixer: Debug + Send + Sync {
     /// `(N, D)` → `(N, D)`.
     fn forward(&self, x: &Tensor, residual: Residual<'_>, within: Within<'_>) -> Result<Tensor>;
 
-    /// Runs on one new token in each row, which follows the row's past tokens. The history in
-    /// `past` already includes the new token.
+    /// Runs on one new token in each row (a text that is decoded); it follows the row's past
+    /// tokens. The history in `past` already includes the new token.
     ///
     /// # Shapes
     /// `(R, D)` → `(R, D)`.

@@ -71,9 +71,8 @@ impl Site<'_> {
 /// a row has this one vector and the value. With rotary positions, queries and keys are rotated
 /// already. With dual chunk attention, a row begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
-    /// True if tokens have a second key and value, for tokens that see them as memory. No gradient
-    /// flows through the second key and value to the states below. They are at the end of a row of
-    /// `qkv`.
+    /// Whether each token has a second key and value, which later tokens see as memory, and through
+    /// which no gradient flows to the layers below. If so, these are at the end of a row of `qkv`.
     fn remembers(&self) -> bool {
         false
     }
@@ -93,7 +92,8 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// every intermediate result, and a copy of `qkv`.
     fn kept(&self, width: usize, length: usize) -> f64;
 
-    /// Cost per token in a sequence of the usual length, not counting parameters.
+    /// Cost per token in a sequence of the length that [`PartCost::per_token`] assumes, without the
+    /// cost of parameters.
     fn cost(&self, width: usize) -> PartCost {
         PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
@@ -104,8 +104,9 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// `qkv (N, W)` → `(B, H, T, T)`.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Attends from one new token in each row, and records the token in `past`. The result is the
-    /// same as that of [`attend`](Self::attend) for this token on the whole row so far.
+    /// Attends from one new token in each row (a text that is decoded), and records the token in
+    /// `past`. The result is the same as that of [`attend`](Self::attend) for this token on the
+    /// whole row so far.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.
@@ -119,8 +120,8 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor>;
 }
 
-/// Makes the first sublayer of a layer. `at` says whether the stack is causal, and gives the
-/// layer's index from 0.
+/// Makes the first sublayer of a layer: self-attention or a state-space layer. `at` says whether
+/// the stack is causal, and gives the layer's index from 0.
 pub(crate) fn mixer(
     build: &mut Builder,
     name: &str,
@@ -133,7 +134,7 @@ pub(crate) fn mixer(
     }
 }
 
-/// Chooses the mechanism that the recipe names for this layer, and counts its cost.
+/// Makes the mechanism of the kind that is configured for this layer, and counts its cost.
 fn choose(build: &mut Builder, site: &Site<'_>) -> Result<Arc<dyn Mechanism>> {
     let mechanism = match site.kind() {
         AttentionKind::Full | AttentionKind::Sparse => Arc::new(Softmax::new(site)),

@@ -16,7 +16,7 @@ pub(crate) struct LayerPast {
     pub(crate) running: Option<Tensor>,
 }
 
-/// State of the rows that a decoder writes.
+/// State of the rows that a decoder writes; a row is one text.
 ///
 /// Keys and values are written once and never move. For each row, `ranges` says which of the keys
 /// that were read as a whole are its own, and `history` says which of the keys that were added
@@ -26,7 +26,8 @@ pub(crate) struct LayerPast {
 pub(crate) struct DecodedRows {
     /// State of each layer.
     pub(crate) layers: Vec<LayerPast>,
-    /// Row in its block for each step and row.
+    /// For each step and row, the index of the row's token in the block of keys that the step
+    /// added.
     pub(crate) history: Vec<Vec<u32>>,
     /// For each row, its range in what was read as a whole: its source, or the beginning of its
     /// text.
@@ -71,7 +72,7 @@ impl DecodedRows {
     }
 }
 
-/// Says which keys and values are the past of each row: the same for all layers.
+/// Says which keys and values are the past of each row; this is the same for all layers.
 pub(crate) struct PastRows<'a> {
     /// For each row, its range in the texts that were read as a whole; empty if it has none.
     pub(crate) read: &'a [Range<usize>],

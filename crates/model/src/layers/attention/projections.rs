@@ -1,4 +1,4 @@
-//! Projections of attention layers: what they have in common is in one description.
+//! Projections of attention layers: their widths, and whether they have biases.
 
 use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig};

@@ -54,8 +54,8 @@ impl SelfAttention {
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {
-            // This way, the projection's weights get a gradient from the memory, but the layers
-            // below do not.
+            // Because `x` is detached here, the projection's weights get a gradient from the
+            // memory, but the layers below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
             qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
                 let width = inputs[1].dim(1)? / 3;

@@ -19,7 +19,8 @@ use taper_ops::{
 pub(super) struct Softmax {
     shape: AttentionShape,
     causal: bool,
-    /// Rule for the keys that a query sees; `None` if it sees all keys.
+    /// Rule for the keys that a query sees, in addition to the causal mask; `None` without such a
+    /// rule.
     sparse: Option<Sparse>,
     dropout: f64,
     products: Products,

@@ -36,8 +36,8 @@ impl Unprojected for OfWidth {
     }
 }
 
-/// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
-/// the projections before and after. It serves for measurements.
+/// Self-attention of the configured kind, or the state-space layer in its place, without the
+/// projections before and after. It serves for measurements.
 #[derive(Debug, Clone)]
 pub struct UnprojectedAttention(Arc<dyn Unprojected>);
 
@@ -103,10 +103,11 @@ impl UnprojectedAttention {
     }
 
     /// Number of multiplications and additions in the products of [`attend`](Self::attend) on one
-    /// sequence of this length, by formula, as a CPU computes them. Tiles and chunks count as a
-    /// whole, the queries of a Reformer are assumed to be normally distributed, and the scans of
-    /// state-space layers are included. In the backward pass, softmax attention needs five products
-    /// for the two of the forward pass, and other kinds need two for each.
+    /// sequence of this length, by formula, as a CPU computes them. Blocks of scores and chunks
+    /// count in full even if parts of them are hidden or empty, the queries of a Reformer are
+    /// assumed to be normally distributed, and the scans of state-space layers are included. In the
+    /// backward pass, softmax attention needs five products for the two of the forward pass, and
+    /// other kinds need two for each.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         self.0.flops(length)

@@ -8,13 +8,13 @@
 //! where `C` is the chunk of token `i`, under a causal mask only up to `i`; `k̄_J` and `v̄_J` are
 //! the means of the keys and values of chunk `J`, which has `|J|` tokens; and `Z_i` is the sum of
 //! the weights. With one level of summaries, the `J` are all other chunks or, under a causal mask,
-//! all chunks before `C`: a query has about `chunk + n / chunk` scores. With more levels, `chunk`
-//! chunks of a level form one chunk of the next level. At each level but the last, the `J` are then
-//! only the chunks in the same chunk of the next level; at the last level they are all other
-//! chunks. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. This is the coarsening of
-//! blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
-//! queries; a summary counts as many times as it has tokens. Chunks of one token, and a chunk that
-//! holds the whole sequence, give full attention.
+//! all chunks before `C`: in a sequence of n tokens, a query has about `chunk + n / chunk` scores.
+//! With more levels, `chunk` chunks of a level form one chunk of the next level. At each level but
+//! the last, the `J` are then only the chunks in the same chunk of the next level; at the last
+//! level they are all other chunks. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores.
+//! This is the coarsening of blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section
+//! 4), without coarsened queries; the weight of a summary is multiplied by its number of tokens.
+//! Chunks of one token, and a chunk that holds the whole sequence, give full attention.
 
 use super::rows::padded_rows;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};

@@ -11,8 +11,8 @@
 //! grow only linearly with the length. Queries and keys are not scaled, since φ does not depend on
 //! their product.
 //!
-//! The sums `Σ φ(k) (v, 1)ᵀ` are all that decoding keeps: `(M, Dh + 1)` for each head, with M
-//! features.
+//! All that decoding keeps are the sums `Σ φ(k) (v, 1)ᵀ`: `(M, Dh + 1)` for each head, with M
+//! features and the width Dh of a head.
 
 use super::performer::RandomFeatures;
 use crate::Pass;
@@ -63,7 +63,7 @@ impl LinearAttention {
         }
     }
 
-    /// Number of random features of a head; `None` for `elu(x) + 1`.
+    /// Number of random features of a head; `None` if the features are `elu(x) + 1`.
     fn count(&self) -> Option<usize> {
         match &self.features {
             Features::Elu => None,
@@ -71,7 +71,8 @@ impl LinearAttention {
         }
     }
 
-    /// Returns the vectors of random features outside of training; `None` for `elu(x) + 1`.
+    /// Returns the vectors ω that define random features outside of training; `None` if the
+    /// features are `elu(x) + 1`.
     pub(super) fn own_vectors(&self) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),
@@ -79,7 +80,8 @@ impl LinearAttention {
         }
     }
 
-    /// Returns the vectors of random features in `pass`; `None` for `elu(x) + 1`.
+    /// Returns the vectors ω that define random features in `pass`; `None` if the features are
+    /// `elu(x) + 1`.
     fn vectors_of_pass(&self, pass: &Pass) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),

@@ -26,7 +26,8 @@ use state_space::{StateSpace, StateSpaceMechanism};
 use std::sync::Arc;
 use transformer_xl::TransformerXl;
 
-/// Makes the mechanism of a layer.
+/// Makes the mechanism of a layer (the computation between its projections) for this kind of
+/// attention.
 pub(super) fn mechanism(
     build: &mut Builder,
     site: &Site<'_>,

@@ -19,7 +19,7 @@ use candle_core::{Device, Result, Tensor};
 use std::sync::OnceLock;
 use taper_ops::rng::{Counter, mix, name_key};
 
-/// The vectors ω of a layer, which all heads share.
+/// The vectors ω of a layer, which all heads share: M features, for heads of the width Dh.
 #[derive(Debug)]
 pub(super) struct RandomFeatures {
     head: usize,
@@ -42,13 +42,13 @@ impl RandomFeatures {
         Self { head, count, key, redraw_every, fixed: OnceLock::new() }
     }
 
-    /// Draws the vectors from `key`, and never redraws them.
+    /// Makes features whose vectors are drawn from `key`, and never redrawn.
     #[cfg(test)]
     pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
         Self::with_key(head, count, key, 0)
     }
 
-    /// Uses `vectors (M, Dh)`, and never redraws them.
+    /// Makes features with these `vectors (M, Dh)`, which are never redrawn.
     #[cfg(test)]
     pub(super) fn given(vectors: &Tensor) -> Self {
         let (count, head) = vectors.dims2().unwrap();
@@ -60,8 +60,8 @@ impl RandomFeatures {
         self.count
     }
 
-    /// Returns the vectors ω for `pass`, `(M, Dh)`. In training they may be redrawn every few
-    /// updates.
+    /// Returns the vectors ω for `pass`, `(M, Dh)`. In training they are redrawn after every
+    /// `redraw_every` updates, unless this is 0.
     pub(super) fn of_pass(&self, pass: &Pass) -> Result<Tensor> {
         match pass.updates() {
             Some(updates) if self.redraw_every > 0 => {
@@ -84,8 +84,8 @@ impl RandomFeatures {
 
 /// Draws normally distributed vectors that are orthogonal in blocks: `(count, width)`, f64.
 ///
-/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, so they are
-/// uniform over all rotations. The lengths are those of other normal vectors.
+/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, so each is
+/// uniformly distributed over all directions. The lengths are those of other normal vectors.
 fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
     let (directions, lengths) = (Counter::new(mix(key, &[0])), Counter::new(mix(key, &[1])));
     let normal = |counter: &Counter, row: usize| -> Vec<f64> {
@@ -141,11 +141,11 @@ mod tests {
         assert!((mean - width as f64).abs() < 0.2, "{mean}");
     }
 
-    /// Compares the error with the paper's. If the m features are independent, the mean squared
-    /// error is that of lemma 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with
-    /// `SM = exp(x·y)`; a single feature is always independent. If the features are orthogonal, the
-    /// error is smaller by at least the bound of theorem 2,
-    /// `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
+    /// Compares the error of the estimate with the formulas of the paper. If the m features are
+    /// independent, the mean squared error is that of lemma 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x +
+    /// y‖²)) / m`, with `SM = exp(x·y)`; a single feature is always independent. If the features
+    /// are orthogonal, the error is smaller by at least the bound of theorem 2, `2 (m − 1) / (m (d
+    /// + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]
     fn the_error_of_the_estimate_is_that_of_the_paper() {
         let (width, draws) = (4, 40_000);

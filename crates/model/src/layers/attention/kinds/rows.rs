@@ -5,8 +5,8 @@ use crate::layers::attention::{LayerPast, PastRows};
 use candle_core::{Result, Tensor};
 
 impl LayerPast {
-    /// Returns the keys and values of all past tokens; and for each of `count` decoded rows, the
-    /// indices in these of the row's tokens, in order.
+    /// Returns the keys and values of all past tokens and, for each of `count` decoded rows, the
+    /// indices of the row's own tokens among them, in order.
     pub(crate) fn tokens(
         &self,
         rows: &PastRows<'_>,
@@ -22,8 +22,9 @@ impl LayerPast {
     }
 }
 
-/// Gathers the rows `of_rows` of `all`, and pads each list with zeros to `longest` rows. The
-/// padding follows the rows or, if `at_the_end` is true, precedes them: `(M, W)` → `(R, T, W)`.
+/// Gathers, for each list in `of_rows`, these rows of `all`, and pads each list with zeros to
+/// `longest` rows. If `at_the_end` is true, the rows are at the end, after the padding; otherwise
+/// they precede it: `(M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(
     all: &Tensor,
     of_rows: &[Vec<u32>],

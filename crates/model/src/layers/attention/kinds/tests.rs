@@ -1,4 +1,4 @@
-//! Mechanisms in plain Candle, compared with their equations, with other packages (golden files of
+//! Mechanisms of attention, compared with their equations, with other packages (golden files of
 //! `scripts/golden/attention/low_rank_attention.py`), and with finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
@@ -35,7 +35,8 @@ fn performer(causal: bool, vectors: &Tensor) -> LinearAttention {
     LinearAttention::performer(HEADS, causal, Products::F32, RandomFeatures::given(vectors))
 }
 
-/// Runs the fused operation if Candle does not track the input, and the composed one if it does.
+/// Runs the fused operation if Candle does not track the input, and the composed operation (in
+/// plain Candle) if it does.
 fn run(kind: &LinearAttention, qkv: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     on_tape(kind, None, qkv, lengths)
 }
@@ -53,8 +54,8 @@ fn inner(left: &Tensor, right: &Tensor) -> f64 {
     left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
 }
 
-/// Compares attention by chunks and sums, composed and fused, with attention whose weights are
-/// computed one by one in plain Rust.
+/// Compares linear attention, which is computed by chunks and sums, composed and fused, with
+/// attention whose weights are computed one by one in plain Rust.
 #[test]
 fn linear_attention_is_the_equation() {
     let (qkv, head) = (random(221, 18, 1), 3);
@@ -209,7 +210,7 @@ fn linformers_of_others_agree() {
     }
 }
 
-/// Compares sequences of the full length, with E = F = I.
+/// Compares a Linformer with E = F = I with full attention, for sequences of the longest length.
 #[test]
 fn a_linformer_that_sums_nothing_is_full_attention() {
     let (length, heads) = (12, 3);
@@ -269,8 +270,8 @@ fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
     Hierarchical { heads, causal, chunk, levels: 1, dropout: 0.0, products: Products::F32, site: 1 }
 }
 
-/// Compares with the equation, which `scripts/golden/attention/chunked_attention.py` computes one
-/// query at a time.
+/// Compares both implementations with the equation, which
+/// `scripts/golden/attention/chunked_attention.py` computes one query at a time.
 #[test]
 fn hierarchical_attention_is_the_equation() {
     let file = golden("attention/hierarchical-attention");
@@ -374,7 +375,8 @@ fn reformers_of_others_agree() {
     }
 }
 
-/// Computes softmax(q·k̂) v over all tokens; a token attends to itself only if it has no other.
+/// Computes softmax(q·k̂) v over all tokens, with normalised keys k̂; a token attends to itself
+/// only if it sees no other token.
 fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     let rows = qv.to_vec2::<f64>().unwrap();
     let (width, head) = (rows[0].len() / 2, rows[0].len() / 2 / HEADS);
@@ -404,7 +406,8 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
 }
 
-/// Checks both rules for cutting chunks, with rounds that all give the same result.
+/// Checks both rules for cutting chunks. With one bucket, all rounds give the same result. If the
+/// bucket is cut into chunks of 16, a token sees all tokens only under a causal mask.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);
@@ -425,7 +428,7 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
 
 #[test]
 fn hashed_attention_has_gradients_of_finite_differences() {
-    // The differences are small enough that no token changes its bucket.
+    // The steps of the finite differences are so small that no token changes its bucket.
     let qv = random(50, 12, 14);
     for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
         let kind = Reformer::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));

@@ -46,7 +46,7 @@ pub(super) struct TransformerXl {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segments {
     pub(super) heads: usize,
-    /// Tokens of a segment.
+    /// Number of tokens in a segment.
     pub(super) segment: usize,
     pub(super) memory: usize,
     /// True if each token sees `memory` tokens, itself included.
@@ -55,7 +55,8 @@ pub(super) struct Segments {
     pub(super) clamp: usize,
 }
 
-/// Weights and values of the segments of padded sequences.
+/// Weights and values of the segments of B padded sequences: n segments of C tokens in each
+/// sequence, with a memory of M tokens.
 struct Attended {
     /// `(B, H, n, C, M + C)`, the memory first.
     weights: Tensor,
@@ -75,8 +76,8 @@ impl Segments {
         }
     }
 
-    /// Divides a sequence of this length: tokens of a segment, number of segments, and tokens of
-    /// the memory.
+    /// Divides a sequence of this length. Returns the number of tokens in a segment, the number of
+    /// segments, and the number of tokens in the memory.
     fn cut(self, length: usize) -> (usize, usize, usize) {
         let segment = self.segment.min(length.max(1));
         let count = length.div_ceil(segment);
@@ -95,8 +96,9 @@ impl Segments {
     ///
     /// - Per token: queries, keys and values (padded, and again split into segments); the result;
     ///   the memory's copy of keys and values.
-    /// - Per head: scores by content and by distance; the results of softmax and of dropout.
-    /// - For all heads together: a mask; the projected distances.
+    /// - Per token, visible key and head: scores by content and by distance; the results of softmax
+    ///   and of dropout.
+    /// - Per token and visible key, for all heads together: a mask. Per distance: its projection.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let padded = count * segment;
@@ -109,9 +111,10 @@ impl Segments {
         padded as f64 * of_token + of_memory + 5.0 * visible * d + added
     }
 
-    /// Computes weights and values. The columns of `qkv (N, 5·D)` are query, key and value, and
-    /// then the key and value that the next segment sees as memory. If the memory has the same keys
-    /// and values, `qkv` is `(N, 3·D)`. `parameters` are `W_R`, `u` and `v`.
+    /// Computes the weights, and gathers the values that they weigh. The columns of `qkv (N, 5·D)`
+    /// are query, key and value, and then the key and value that the next segment sees as memory.
+    /// If the memory has the same keys and values, `qkv` is `(N, 3·D)`. `parameters` are `W_R`, `u`
+    /// and `v`.
     fn attended(
         self,
         qkv: &Tensor,
@@ -234,7 +237,7 @@ impl Segments {
             .contiguous()
     }
 
-    /// Attends: `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
+    /// Attends within whole sequences: `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
     pub(super) fn run(
         self,
         qkv: &Tensor,
@@ -312,7 +315,7 @@ impl Mechanism for TransformerXl {
         self.segments.flops(width, length)
     }
 
-    /// Cost, including the keys and values of the memory, which training projects separately.
+    /// Cost, including that of the memory's keys and values, which training projects separately.
     fn cost(&self, width: usize) -> PartCost {
         let remembered = if self.remembers() { width.saturating_mul(16 + 3 * 2) } else { 0 };
         PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))

@@ -1,8 +1,9 @@
 //! Arithmetic and kept memory of attention by hashing, as formulas.
 
-/// Mean of `⌈X / size⌉` for X from the binomial distribution of `length` draws with probability
-/// `share`. It starts at the likeliest X, and goes on in both directions by the ratio of
-/// neighbouring probabilities, until these are negligible.
+/// Expected number of chunks of `size` tokens in a bucket: the mean of `⌈X / size⌉` for X from the
+/// binomial distribution of `length` draws with probability `share`. The sum starts at the
+/// likeliest X, and goes on in both directions by the ratio of neighbouring probabilities, until
+/// these are negligible.
 pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
@@ -30,11 +31,11 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     sum / weights
 }
 
-/// Number of scalars kept for a sequence.
+/// Number of scalars kept for the backward pass of a sequence.
 ///
 /// - Per token: queries and values; normalised queries; the result.
-/// - Per place in a chunk: gathered rows and weighted rows; in its head, the scores with two
-///   chunks, and the results of softmax and of dropout.
+/// - Per place in a chunk (for one head of one token): its gathered and its weighted rows; its
+///   scores with the keys of two chunks, and the results of softmax and of dropout.
 /// - Per token and round: the result of the round, and its weight.
 ///
 /// `chunks` is the number of chunks in all heads and rounds.
@@ -53,8 +54,9 @@ pub(super) fn kept(
 }
 
 /// Number of operations: for each place in a chunk, empty places included, the scores with the keys
-/// of two chunks and the weighted sums; and the products with rotations, one for each of the
-/// `rotated` elements. `chunks` is the number of chunks in all heads and rounds.
+/// of two chunks and the weighted sums; and the products of queries and rotations. `rotated` is the
+/// number of multiplications in these products, and `chunks` is the number of chunks in all heads
+/// and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

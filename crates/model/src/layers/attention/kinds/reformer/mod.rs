@@ -5,13 +5,14 @@
 //! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
 //! ```
 //!
-//! over the tokens j that i meets (equations 2 and 3). Queries and keys share one projection, so
-//! that similar tokens fall into the same bucket of a random rotation R. Tokens are sorted by
-//! bucket and cut into chunks; each token meets the tokens of its own chunk and of the chunk
-//! before. There are several rounds, each with a rotation of its own; their results are averaged
-//! with weights proportional to their sums exp(z_i^r) (section 2, "Multi-round LSH attention"). A
-//! token attends to itself only if it meets no other token, since a query is nearest to its own key
-//! ("Causal masking for shared-QK attention").
+//! over the tokens j that i meets (equations 2 and 3); z_i is the logarithm of the sum of
+//! exp(q_i·k_j) over these tokens. Queries and keys share one projection, so that similar tokens
+//! fall into the same bucket of a random rotation R. Tokens are sorted by bucket and cut into
+//! chunks; each token meets the tokens of its own chunk and of the chunk before. There are several
+//! rounds, each with a rotation of its own; their results are averaged with weights proportional to
+//! their sums exp(z_i^r) in round r (section 2, "Multi-round LSH attention"). A token attends to
+//! itself only if it meets no other token, since a query is nearest to its own key ("Causal masking
+//! for shared-QK attention").
 //!
 //! **Decision.** In an encoder, chunks are cut as in the paper, from the sorted tokens of all
 //! rounds, one round after the other. Then the place where a chunk ends, and so the set of earlier
@@ -36,7 +37,8 @@ use taper_ops::{Dropout, composed};
 pub(super) use plan::Chunks;
 pub(super) use rotations::Rotations;
 
-/// Number added to the score of a token with itself.
+/// Number added to the score of a token with itself, so that it attends to itself only if it meets
+/// no other token.
 const ITSELF: f32 = -1e5;
 /// Number added to scores of tokens that do not meet.
 const HIDDEN: f32 = -1e9;
@@ -76,7 +78,8 @@ impl Reformer {
         Self { heads: rotations.heads, causal, chunks, rotations, dropout: 0.0, site: 0 }
     }
 
-    /// Attention over whole sequences: `qv (N, 2·D)` → `(N, D)`.
+    /// Attends within whole sequences: `qv (N, 2·D)`, the queries and values of N tokens → `(N,
+    /// D)`.
     pub(super) fn run(&self, qv: &Tensor, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
         let (tokens, width) = qv.dims2()?;
         let value = qv.narrow(1, width / 2, width / 2)?.contiguous()?;
@@ -85,7 +88,7 @@ impl Reformer {
         out.reshape((tokens, width / 2))
     }
 
-    /// Attends from each head of each token to the rows of `value (N·H, W)`: `(N·H, W)`.
+    /// Attends from each head of each token to the rows of `value (N·H, W)`. Returns `(N·H, W)`.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -164,7 +167,7 @@ impl Mechanism for Reformer {
         flops(width / self.heads, self.chunks.size(), (rotated, chunks))
     }
 
-    /// Returns the cost for buckets that all have equally many tokens.
+    /// Returns the cost per token if all buckets have equal probability.
     fn cost(&self, width: usize) -> PartCost {
         let Rotations { rounds, buckets, .. } = self.rotations;
         let (size, drops) = (self.chunks.size(), self.dropout > 0.0);
@@ -184,8 +187,8 @@ impl Mechanism for Reformer {
         kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
 
-    /// Computes the weights by running the mechanism on one-hot values, which are 1 at the token's
-    /// place and 0 elsewhere.
+    /// Computes the weights by running the mechanism on one-hot values: the value of a token is 1
+    /// at the index of the token in its sequence, and 0 elsewhere.
     fn weights(&self, qv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, .. } = within;
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -201,8 +204,8 @@ impl Mechanism for Reformer {
         padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
     }
 
-    /// Makes a step. Each row of the cache has a token's query, its value, and the buckets of its
-    /// query.
+    /// Attends from one new token of each row (a text that is decoded). Each row of the cache has a
+    /// token's query, its value, and the buckets of its query.
     fn step(&self, qv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
@@ -260,10 +263,10 @@ impl Reformer {
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
     }
 
-    /// Finds the keys that the last token of each row meets, in each head and round. `tokens` has
-    /// the tokens of each row, and `buckets` the buckets of all tokens. A place without a key gets
-    /// the index after the last row of keys. Returns the indices of the keys, and the numbers that
-    /// are added to their scores.
+    /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
+    /// and round. `tokens` has the tokens of each row, and `buckets` the buckets of all tokens. A
+    /// place without a key gets the index after the last key. Returns the indices of the keys, and
+    /// the numbers that are added to their scores.
     ///
     /// # Shapes
     /// Tokens of R rows, `buckets (M, H·rounds)` → both results `(R, H, rounds, 2·C)`.

@@ -4,7 +4,8 @@ use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
-/// Tokens of a chunk, each as a pair: the round, and the token's number in its sequence.
+/// Tokens of a chunk, each as a pair: the index of the round, and the index of the token in its
+/// sequence.
 type Chunk = Vec<(usize, usize)>;
 
 /// Rule by which sorted tokens are cut into chunks.
@@ -35,7 +36,7 @@ impl Chunks {
 
     /// Cuts the tokens of a sequence into chunks, in all rounds. `bucket` returns the bucket of a
     /// token in a round. Returns the chunks and, for each of them, the index of the chunk on which
-    /// it looks back.
+    /// it looks back, or `None` if there is no such chunk.
     fn cut(
         self,
         length: usize,
@@ -75,7 +76,7 @@ impl Chunks {
     }
 }
 
-/// Which tokens meet, for all heads of all sequences.
+/// Which tokens meet, for all heads of all sequences: K chunks with C places each.
 pub(super) struct Plan {
     /// For each place in each chunk, its row among the `N·H` rows, where a row is one head of one
     /// token; an empty place has the index after the last row: `(K, C)`.
@@ -121,7 +122,7 @@ impl Plan {
             }
             first += length;
         }
-        // A vector that has grown may have up to twice the capacity that it needs, and these
+        // A vector that has grown can have up to twice the capacity that it needs, and these
         // vectors live until the backward pass.
         plan.mask.shrink_to_fit();
         plan.queries.shrink_to_fit();
@@ -129,8 +130,8 @@ impl Plan {
         plan
     }
 
-    /// Adds a chunk, and `before`, the chunk on which it looks back. `rows` is the number of all
-    /// rows; `row` returns the row of a token.
+    /// Adds a chunk. `before` is the chunk on which it looks back. `rows` is the number of all
+    /// rows; `row` returns the index of a token's row.
     fn add(
         &mut self,
         chunk: &[(usize, usize)],

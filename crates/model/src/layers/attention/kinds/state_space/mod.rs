@@ -39,10 +39,10 @@ use taper_ops::{
     selective_scan, selective_scan_after,
 };
 
-/// Smallest and largest initial step size.
+/// Smallest and largest initial step size Δ.
 const STEPS: (f64, f64) = (1e-3, 0.1);
 
-/// Number of tokens from one state that is kept for the backward pass to the next.
+/// Distance, in tokens, between the states that are kept for the backward pass.
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
@@ -190,7 +190,8 @@ impl StateSpaceMechanism {
 
     /// Runs on sequences, each of which continues from its state in `remembered`, or begins without
     /// one. Returns the results and the new states. A state is the last inputs of the convolution,
-    /// `(K − 1, E)`, and h, `(E, S)`, in f32 or wider.
+    /// `(K − 1, E)`, and h, `(E, S)`, in f32 or wider. K is the width of the convolution in tokens,
+    /// E the number of channels, and S the size of a channel's state.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
@@ -408,8 +409,8 @@ impl Direction {
     }
 }
 
-/// Returns the last inputs of each sequence, preceded by inputs of its previous window if the
-/// sequence is short.
+/// Returns the last K − 1 inputs of the convolution for each sequence. If the sequence is shorter,
+/// its previous window supplies the first of them.
 ///
 /// # Shapes
 /// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
@@ -424,7 +425,7 @@ fn window_after(
         return Ok(window.clone());
     }
     let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
-    // The inputs in the windows follow those of the sequences.
+    // In `rows`, the inputs of the windows follow those of the sequences.
     let rows = Tensor::cat(&[inputs, window.reshape((batch * remembered, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * remembered);
