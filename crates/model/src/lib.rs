@@ -7,8 +7,8 @@
 //!
 //! **Initialisation.** Linear layers are Xavier uniform, where each part of a fused projection is
 //! drawn separately. Biases are zero. Embeddings are normal with standard deviation `1/√d_model`.
-//! Layer norms begin with weights of one and biases of zero. Each value is a function of (seed,
-//! name, index).
+//! Layer norms begin with weights of one and biases of zero. Each value is a function of the seed,
+//! the name of the parameter, and the index of the value.
 //!
 //! ```
 //! use candle_core::{DType, Device};

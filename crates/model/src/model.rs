@@ -18,8 +18,8 @@ const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.
 ///
-/// The alternative, a training loop for each kind of model, would repeat accumulation, clipping,
-/// skipping, validation and resuming, and these copies could drift apart.
+/// The alternative to this trait, a training loop for each kind of model, would repeat
+/// accumulation, clipping, skipping, validation and resuming, and these copies could drift apart.
 pub trait Model: Send + Sync {
     /// True if answers are classes, with probabilities. If they are numbers, the loss is the
     /// squared error, and there is neither accuracy nor perplexity.
@@ -72,7 +72,7 @@ pub trait Model: Send + Sync {
         self.core().activations
     }
 
-    /// Width of the residual stream, `d_model`, which the schedule `noam` reads.
+    /// Width of the residual stream, `d_model`, which the learning-rate schedule `noam` reads.
     fn width(&self) -> usize {
         self.config().d_model
     }
@@ -105,8 +105,8 @@ pub trait Model: Send + Sync {
             let output = with_auxiliary(output, scale, pass)?;
             return Ok(LossOutput { loss_scale, ..output });
         }
-        // Dropout depends on the place of an element in the batch. In a batch of twice the size,
-        // the second half is therefore dropped differently than the first.
+        // Dropout depends on the position of an element in the batch. In a batch of twice the size,
+        // the second half is therefore dropped differently from the first.
         let scale = scale / 2.0;
         let output = self.loss_of_pass(&batch.twice(), LossSpec { objective, scale, pass })?;
         let output = with_auxiliary(output, scale, pass)?;
@@ -124,11 +124,11 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Adds the losses that layers of the pass contribute to `output`, whose `loss` is `scale` times a
-/// sum over answers.
+/// Adds to `output` the losses that layers contributed in the pass. The `loss` of `output` is
+/// `scale` times a sum over answers.
 ///
 /// Each of these losses is a mean over the tokens of a micro-batch. It is weighted by the number of
-/// answers there, so that the update gets the weighted mean over its micro-batches.
+/// answers in the micro-batch, so that the update gets the weighted mean over its micro-batches.
 fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput> {
     let (losses, routing) = pass.take_auxiliary();
     if losses.is_empty() {

@@ -17,7 +17,8 @@ pub struct Objective {
     /// paper's α is twice this one, and its loss is twice this loss. The mean keeps losses,
     /// gradients and clipping on the scale of one pass.
     pub r_drop: f64,
-    /// Guidance of a translation model's attention by the links of a batch; `None` for no guidance.
+    /// Guidance of a translation model's attention by the word links of a batch; `None` for no
+    /// guidance.
     pub guidance: Option<Guidance>,
 }
 
@@ -35,8 +36,8 @@ impl Objective {
     }
 }
 
-/// Guidance of the attention of one head of the decoder by the links of a batch (Garg et al. 2019,
-/// "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
+/// Guidance of the attention of one head of the decoder by the word links of a batch (Garg et al.
+/// 2019, "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guidance {
     /// Weight λ of the loss of the guided head, which is added to the cross entropy.
@@ -66,7 +67,8 @@ pub struct LossOutput {
     /// Sum over the answers of the minimised objective: the smoothed cross entropy; with R-Drop,
     /// plus α times the divergence; plus the losses of experts or of guidance, if there are any.
     pub objective_sum: f64,
-    /// Numbers of the tokens that a training pass sent to experts, and that these dropped.
+    /// Number of tokens that a training pass sent to experts, and number of those that experts
+    /// dropped.
     pub routing: Routing,
     /// Number of answers whose true class scored highest; with two passes, half of the sum of both
     /// counts, rounded down.

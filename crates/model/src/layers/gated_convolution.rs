@@ -21,8 +21,8 @@ pub(crate) struct GatedConvolution {
 const GATE: GatedSpec = GatedSpec { activation: Activation::Sigmoid, dropout: Dropout::none() };
 
 impl GatedConvolution {
-    /// Makes the layer. A causal convolution sees each row and the rows before it; another one sees
-    /// equally many rows on both sides.
+    /// Makes the layer. A causal convolution sees each row and the rows before it; a convolution
+    /// that is not causal sees equally many rows on both sides.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

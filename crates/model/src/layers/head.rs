@@ -52,8 +52,8 @@ impl Head {
     }
 
     /// Counts the product and the loss for each row. Logits are not kept, because the loss is
-    /// computed for some rows at a time. The gradient of the loss by the rows is kept and, on a
-    /// GPU, also Candle's intermediate results.
+    /// computed for some rows at a time. The gradient of the loss with respect to the rows is kept
+    /// and, on a GPU, also Candle's intermediate results.
     fn count(build: &mut Builder, width: usize, classes: usize) {
         let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
         let (of_matrix, product) =

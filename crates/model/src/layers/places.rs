@@ -1,4 +1,4 @@
-//! Choice of one token of a text: a softmax over the text's places, of which each token has one.
+//! Choice of one token of a text, by a softmax over the text's places: the positions of its tokens.
 
 use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -43,7 +43,8 @@ impl Places {
         })
     }
 
-    /// Computes the log-probabilities of the places of each text, for each of K questions.
+    /// Computes the log-probabilities of the places of each text, for each of K questions about a
+    /// text, such as where an answer begins and where it ends.
     ///
     /// # Shapes
     /// `logits (N, K)` of B texts → `(B·K, L)`, text after text.
@@ -114,7 +115,7 @@ pub(crate) fn loss_of_places(
     let correct: f32 = correct.to_dtype(DType::F32)?.sum_all()?.to_scalar()?;
     let sums = places.sums(&log_probabilities, &right, objective)?;
     let [smoothed_sum, nll_sum, divergence_sum] = sums.map(|sum| -> Result<f64> {
-        // The conversion is on the host, because Metal has no f64.
+        // The conversion is on the CPU, because Metal has no f64.
         sum.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar()
     });
     let (smoothed_sum, divergence_sum) = (smoothed_sum?, divergence_sum?);

@@ -91,7 +91,8 @@ impl RecurrentLayer {
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let columns = gates.saturating_mul(width);
-        // Kept are the state and, for an LSTM, its cell or, for a GRU, one product.
+        // The pass keeps the state and, for an LSTM, the state of its cell or, for a GRU, one
+        // product.
         build.count(PartCost::kept(width.saturating_mul(2)));
         build.count(PartCost::product(width, columns).unkept());
         let named = |part: &str| format!("{name}.{part}");

@@ -33,8 +33,8 @@ impl Weight {
         Self { detached: tracked.detach(), tracked }
     }
 
-    /// Computes `x Wᵀ` for this matrix W, adds `bias` and `residual` if they are given, and applies
-    /// what `spec` says.
+    /// Computes `residual + dropout(activation(x Wᵀ + bias))` for this matrix W. A residual or bias
+    /// that is `None` is not added; activation and dropout are those of `spec`.
     pub(crate) fn apply(
         &self,
         x: &Tensor,

@@ -2,8 +2,9 @@
 //! neighbourhoods are part of the architecture, whereas attention has to learn them (Dosovitskiy et
 //! al. 2021, section 4.3).
 //!
-//! A convolution is a fused product: the nine neighbours of each place are gathered into one row,
-//! which a matrix maps to the channels of the next layer.
+//! Each convolution is a matrix product: the nine neighbours of each place (a position in the grid
+//! of a layer, at first a pixel) are gathered into one row, which a matrix maps to the channels of
+//! the next layer.
 
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::head::picked;
@@ -40,7 +41,8 @@ struct Convolution {
 /// Sizes of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
-    /// Number of places on a side of the input; `to` is that of the output.
+    /// Number of places on a side of the input. `to` is the number of places on a side of the
+    /// output.
     from: usize,
     to: usize,
     stride: usize,
@@ -175,8 +177,9 @@ impl Convolution {
 }
 
 impl Plan {
-    /// Returns the row of each neighbour of each place in `count` images, from top to bottom and
-    /// from left to right. Neighbours outside of an image get the index after the last row.
+    /// Returns the index of the row of each neighbour of each place in `count` images, from top to
+    /// bottom and from left to right. Neighbours outside of an image get the index after the last
+    /// row.
     fn neighbours(&self, count: usize) -> Arc<[u32]> {
         let Self { from, to, stride, .. } = *self;
         let outside = (count * from * from) as u32;

@@ -35,8 +35,9 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
-        // Between the two matrices, a layer keeps the gated product, or the slopes of the
-        // nonlinearity. For relu it keeps nothing there: the slopes are the signs of the result.
+        // Between the two matrices, a layer keeps the gated product, or the derivatives of the
+        // nonlinearity. For relu it keeps nothing there: the signs of the result give the
+        // derivatives.
         build.count(match (kind, Activation::from(config.activation)) {
             (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
             _ => PartCost::kept(inner),

@@ -49,11 +49,12 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
 }
 
-/// Returns T5's bucket for the distance from a query to a key (Raffel et al. 2020, section 2.1). Up
-/// to half of the buckets, each distance has its own bucket; then buckets are logarithmic up to the
-/// largest distance. In a causal stack, all buckets are for keys before the query. The calculation
-/// is in f32 and in the order of Transformers, so that distances at the border of two buckets fall
-/// into the same bucket as there.
+/// Returns T5's bucket for the distance from a query to a key (Raffel et al. 2020, section 2.1).
+/// Distances below half of the number of buckets have one bucket each; the buckets of larger
+/// distances are logarithmic, up to the largest distance. In a causal stack, all buckets are for
+/// keys before the query; otherwise half of them are for keys after it. The calculation is in f32
+/// and in the order of Transformers, so that distances at the border of two buckets fall into the
+/// same bucket as there.
 #[must_use]
 pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
     let (side, buckets) = if causal {
@@ -188,7 +189,8 @@ pub(crate) enum Relative {
 }
 
 impl Relative {
-    /// Makes the positions of the stack called `name`; `groups` are its groups of equal layers.
+    /// Makes the positions of the stack called `name`. `groups` are its groups of equal layers: the
+    /// index of the first layer, and the number of layers.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -212,7 +214,7 @@ impl Relative {
                 let turns = config.rotary.turns(config.attention_shape().head_width);
                 Self::Rotary(Box::new(turns), chunks)
             }
-            // The number of heads in an outline may be too large for a table of slopes.
+            // The number of heads in an outline can be too large for a table of slopes.
             Positions::Alibi if build.is_outline() => Self::Nothing,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
@@ -301,7 +303,7 @@ fn bias(
 pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
 
 impl StackPositions {
-    /// Returns the positions in the layer with the index `layer`.
+    /// Returns the positions in the layer with the index `layer`, from 0.
     pub(crate) fn for_layer(&self, layer: usize) -> &PreparedPositions {
         &self.0[layer.min(self.0.len() - 1)]
     }
@@ -316,7 +318,7 @@ pub(crate) struct PreparedPositions {
 }
 
 impl PreparedPositions {
-    /// Chunks by which queries are rotated; `None` if each query has a single rotation.
+    /// Chunks of dual chunk attention; `None` if each query has a single rotation.
     pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
         self.rotary.as_ref().and_then(RotaryPositions::dual_chunk)
     }

@@ -12,8 +12,8 @@ pub(crate) struct RotaryPositions {
     turns: Turns,
     /// Position of each token, for the rotation of its key and the first rotation of its query.
     at: Arc<[u32]>,
-    /// Chunks, and for each further rotation of the queries, the position of each query; `None` if
-    /// queries have a single rotation.
+    /// Chunks of dual chunk attention and, for each further rotation of the queries, the position
+    /// of each query; `None` if queries have a single rotation.
     chunks: Option<(DualChunk, [Arc<[u32]>; DualChunk::ROTATIONS - 1])>,
 }
 
@@ -33,13 +33,13 @@ impl RotaryPositions {
         Self { turns, at: positions(&|token| chunks.key(token)), chunks: Some((chunks, further)) }
     }
 
-    /// Chunks by which queries are rotated; `None` if each query has a single rotation.
+    /// Chunks of dual chunk attention; `None` if each query has a single rotation.
     pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
         self.chunks.as_ref().map(|(chunks, _)| *chunks)
     }
 
-    /// Rotates the queries and keys in `qkv`. A row begins with the query, which `keys` keys follow
-    /// (0 or 1).
+    /// Rotates the queries and keys in `qkv`. A row begins with the query; a key follows it if
+    /// `keys` is 1, and none if `keys` is 0.
     ///
     /// # Shapes
     /// `qkv (N, Q + …)` → `(N, Q + …)`; with several rotations of the query, `(N, 3·Q + …)`.
@@ -225,8 +225,8 @@ mod tests {
         Ok(())
     }
 
-    /// Checks that a key in another chunk has another distance than the true one, so that the test
-    /// above can fail.
+    /// Checks that a key in another chunk has another distance than the true one, so that attention
+    /// by true distances would fail the test above.
     #[test]
     fn distances_beyond_the_window_are_not_the_true_ones() {
         let chunk_rule = chunks(6, 4, 10);

@@ -35,7 +35,8 @@ impl Sublayer {
 
     /// Makes what surrounds a sublayer that has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // The input is kept by another sublayer, and the output is recomputed.
+        // The fused operations keep neither the input, which another sublayer keeps, nor the norm's
+        // result, which they recompute.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,
@@ -81,8 +82,9 @@ impl Sublayer {
     }
 }
 
-/// Self-attention or a layer in its place; attention to an encoder, if there is one; and the
-/// feed-forward layer, which may be missing after a state-space layer.
+/// A Transformer layer: self-attention, or a state-space layer in its place; attention to an
+/// encoder, if there is one; and the feed-forward layer, which can be missing after a state-space
+/// layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     mixer: (Sublayer, Arc<dyn Mixer>),
@@ -164,8 +166,8 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs `mix`, which must run self-attention or the layer in its place; and then the
-    /// feed-forward layer, if it is parallel: `(N, D)` → `(N, D)`.
+    /// Runs `mix`, which must run self-attention or the state-space layer in its place; and then
+    /// the feed-forward layer, if it is parallel: `(N, D)` → `(N, D)`.
     fn mixed(
         &self,
         x: &Tensor,

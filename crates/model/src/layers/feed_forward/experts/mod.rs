@@ -11,10 +11,10 @@
 //! and multiplied together, so that a token costs only the arithmetic of its own experts.
 //!
 //! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch.
-//! First choices precede second choices, and among equal choices the order is that of the tokens
-//! (Switch, equation 3). Further tokens are dropped: the layer adds nothing for them. Outside of
-//! training nothing is dropped, so that the result of a token does not depend on other tokens, nor
-//! that of a sentence on other sentences.
+//! All first choices come before the second choices, and each of these groups is in the order of
+//! the tokens (Switch, equation 3). Further tokens are dropped: the layer adds nothing for them.
+//! Outside of training nothing is dropped, so that the result of a token does not depend on other
+//! tokens, nor that of a sentence on other sentences.
 
 #[cfg(test)]
 mod tests;
@@ -43,12 +43,12 @@ pub(crate) struct Experts {
 
 /// Assignment of the tokens of a pass to experts.
 struct Plan {
-    /// Tokens of each expert.
+    /// Indices of the tokens of each expert.
     tokens: Vec<Vec<u32>>,
     /// For each choice and token, a row among the rows of all experts, which are stored one expert
     /// after the other. A dropped token gets the index after the last row.
     rows: Vec<Vec<u32>>,
-    /// For each choice and token, the expert.
+    /// For each choice and token, the index of the chosen expert.
     experts: Vec<Vec<u32>>,
     /// Number of times that a token was dropped; a token that is dropped by two experts counts
     /// twice.
@@ -158,8 +158,8 @@ impl Experts {
     }
 
     /// Computes, for each token, the probabilities of the experts, followed by the logarithm of the
-    /// sum of the exponentials: `x (N, D)` → `(N, E + 1)`. The result is in f32, or wider, whatever
-    /// the type of the model (Switch, section 2.4).
+    /// sum of the exponentials of the router's scores: `x (N, D)` → `(N, E + 1)`. The result is in
+    /// f32, or wider, whatever the type of the model (Switch, section 2.4).
     ///
     /// In training, each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
@@ -188,7 +188,8 @@ impl Experts {
         })
     }
 
-    /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`. Here f_e is the share of tokens whose first
+    /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`, where α is `balance_loss`, β is `z_loss`, E
+    /// is the number of experts, and N that of tokens. Here f_e is the share of tokens whose first
     /// choice is expert e, P_e is the mean probability of e (Switch, equations 4 to 6), and z_t is
     /// the logarithm that [`Experts::route`] returns for token t (Zoph et al. 2022, "ST-MoE",
     /// equation 5).

@@ -34,7 +34,7 @@ fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor 
 #[test]
 fn switch_transformers_agree() {
     let file = golden("layers/experts");
-    // The capacity is 5 of 18 tokens.
+    // An expert takes at most 5 of the 18 tokens.
     let experts_config = ExpertsConfig {
         count: 4,
         capacity: 1.1,
@@ -185,7 +185,7 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Checks that with two experts per token, the gates are their shares of the sum of both
+/// Checks that with two experts per token, the gate of each is its share of the sum of both
 /// probabilities, and that nothing is dropped in evaluation.
 #[test]
 fn two_experts_weigh_as_their_shares() {
