@@ -205,7 +205,7 @@ impl Model for InContextRegressor {
 }
 
 impl InContextRegressor {
-    /// Places in the stream of the first number of each x.
+    /// Indices, in the stream, of the first number of each x.
     fn first_numbers(&self, functions: &Sequences) -> Vec<u32> {
         let (mut first, mut rows) = (0, Vec::new());
         for &length in &functions.lengths {

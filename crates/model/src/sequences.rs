@@ -1,4 +1,4 @@
-//! Packed sequences on the host: their ids one after the other, and their lengths.
+//! Packed sequences in main memory: their ids one after the other, and their lengths.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Packs rows.
+    /// Packs `rows`, each of which is a sequence.
     #[must_use]
     pub fn pack<R: AsRef<[u32]>>(rows: &[R]) -> Self {
         Self {

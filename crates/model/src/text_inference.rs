@@ -11,8 +11,9 @@ use taper_ops::{ABSENT, PackedWeights};
 /// A language model prepared for generation.
 ///
 /// It shares the weights of the model, and packs each of them on first use; after further training,
-/// the model must be prepared again. When a text grows beyond the context, its last half is read
-/// again; when this happens depends only on the text itself.
+/// the model must be prepared again. When a text grows beyond the context (the largest number of
+/// tokens that it remembers), only its last tokens are kept, as many as half of the context, and
+/// read again. When this happens depends only on the text itself.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,
@@ -24,7 +25,7 @@ pub struct TextInference {
 #[derive(Debug, Clone)]
 pub struct TextState {
     /// Past of each row. The range of a row covers the tokens that were read as a whole. For steps
-    /// before the row's text was read again, the row's history has no entries.
+    /// before the row's text was read again, the row's history has `ABSENT`.
     rows: DecodedRows,
     /// Number of tokens that are cached because they were read as a whole.
     read: usize,
@@ -52,7 +53,7 @@ impl TextState {
 
 impl LanguageModel {
     /// Prepares the model for generation. It remembers at most the last `context` tokens of a text;
-    /// learned positions may set a lower limit.
+    /// learned positions can set a lower limit.
     #[must_use]
     pub fn inference(&self, context: usize) -> TextInference {
         let most = self.config().longest_sequence().unwrap_or(usize::MAX);
@@ -134,7 +135,8 @@ impl TextInference {
         }))
     }
 
-    /// Reads the last half of every row again that has as many tokens as the context.
+    /// For every row with as many tokens as the context: keeps only the last tokens, as many as
+    /// half of the context, and reads these again.
     fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
@@ -193,7 +195,7 @@ impl TextInference {
     fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        // The same is done for steps: one that no row remembers is removed.
+        // Steps are treated in the same way: a step that no row remembers is removed.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let is_kept: Vec<bool> = history.iter().map(is_seen).collect();
         for layer in layers {

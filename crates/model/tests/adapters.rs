@@ -95,7 +95,7 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
     for base in store.base() {
         let weight = plain.parameters().get(base.name()).unwrap();
         base.set(values(weight)).unwrap();
-        // The base may store rounded values: the plain model gets the same.
+        // The frozen weights can have been rounded when they were set.
         weight.set(values(base)).unwrap();
     }
     let held = store.base().iter().filter(|one| one.dtype() == DType::BF16);

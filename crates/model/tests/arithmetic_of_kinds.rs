@@ -1,5 +1,5 @@
-//! FLOPs of the matrix products of each attention kind by formula, compared with the count while it
-//! runs, and with what torch counts for other implementations
+//! Number of operations in the products of each attention kind by formula, compared with the number
+//! counted while it runs, and with torch's counts of other implementations
 //! (`scripts/golden/attention/attention_flops.py`).
 
 mod common;
@@ -50,7 +50,8 @@ fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     profile::stop().flops as f64
 }
 
-/// Makes every kind with chunks, segments and windows in proportion to `size`.
+/// Returns every kind, some of them with several settings. Chunks, segments and windows grow with
+/// `size`.
 fn kinds(size: usize) -> Vec<AttentionConfig> {
     let of = |kind| AttentionConfig {
         kind,
@@ -94,8 +95,8 @@ fn products_are_as_many_as_the_formula_says() {
                 for length in [1, 50, 256, 1000, 1024, 4096] {
                     let ratio = counted(&attention, length) / attention.forward_flops(length);
                     checked += 1;
-                    // A Reformer sorts tokens into hash buckets and cuts these into chunks. For a
-                    // short sequence the formula is rough, as their number depends on the tokens.
+                    // In a short sequence, buckets have few chunks, whose number differs more from
+                    // the expected number.
                     let hashes = own.kind == AttentionKind::Reformer && causal;
                     let bound = if hashes && length < 256 { 0.5 } else { 0.05 };
                     if (ratio - 1.0).abs() > bound {

@@ -19,7 +19,7 @@ use taper_ops::{
 /// One pass through a model.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// Key of this pass's dropout; `None` in evaluation.
+    /// Key of the random numbers of this pass's dropout; `None` in evaluation.
     dropout_key: Option<u64>,
     /// Number of the update that this pass belongs to; `None` in evaluation.
     step: Option<u64>,
@@ -28,15 +28,16 @@ pub struct Pass {
     /// True if stacks keep only the inputs of some layers, and compute everything else again in the
     /// backward pass.
     checkpoints: bool,
-    /// Constant weights, packed in the layout of the matrix kernels.
+    /// Constant weights, packed in the layout of the matrix kernels; `None` if they are not packed.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
-    /// Gradients by the states of recurrent layers, with the name of the layer; `None` if they are
-    /// not recorded.
+    /// Gradients with respect to the states of recurrent layers, with the name of the layer; `None`
+    /// if they are not recorded.
     states: Option<RefCell<Vec<(String, StateGradients)>>>,
     /// Indices of masked heads, by the full name of their layer.
     masked: HashMap<String, Vec<usize>>,
-    /// Losses that layers add, as scalars, and the sum of the layers' statistics of routing.
+    /// Losses that layers add, as scalars, and the sum of the layers' statistics of routing (of
+    /// tokens that were sent to experts).
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
 }
 
@@ -62,7 +63,7 @@ impl Pass {
     }
 
     /// Makes a pass with the same dropout but a tape of its own, for a segment of layers; `None` if
-    /// nothing is computed again.
+    /// the backward pass computes no layers again.
     pub(crate) fn for_segment(&self) -> Option<Self> {
         let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
         Some(Self {
@@ -74,21 +75,22 @@ impl Pass {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff. They are slow, and are the
-    /// reference for tests of the fused operations.
+    /// Switches to the composed operations (made of Candle's operations) and Candle's autodiff.
+    /// They are slow, and are the reference for tests of the fused operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
     }
 
-    /// Makes the backward pass also record the gradients by the states of recurrent layers.
+    /// Makes the backward pass also record the gradients with respect to the states of recurrent
+    /// layers.
     #[must_use]
     pub fn noting_states(self) -> Self {
         Self { states: Some(RefCell::default()), ..self }
     }
 
-    /// Gradients by the states of recurrent layers, with the name of the layer, in the order in
-    /// which the layers ran. They are empty until [`Pass::backward`] fills them.
+    /// Gradients with respect to the states of recurrent layers, with the name of the layer, in the
+    /// order in which the layers ran. They are empty until [`Pass::backward`] fills them.
     #[must_use]
     pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
         self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
@@ -146,7 +148,7 @@ impl Pass {
     /// Sets the outputs of a layer's masked heads to zero. `heads` is the number of heads.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`; each head has as many columns.
+    /// `(N, D)` → `(N, D)`; all heads have equally many columns.
     pub(crate) fn unmasked(&self, layer: &str, attended: Tensor, heads: usize) -> Result<Tensor> {
         let Some(masked) = self.masked.get(layer) else { return Ok(attended) };
         let width = attended.dim(1)?;
@@ -221,8 +223,8 @@ impl Pass {
         self.dropout_key.is_some()
     }
 
-    /// Adds a scalar `loss` to the loss of each answer, and `routing` to the statistics of the
-    /// pass.
+    /// Adds a scalar `loss` to the loss of each answer, and `routing` to the statistics of the pass
+    /// about tokens sent to experts.
     pub(crate) fn add_auxiliary(&self, loss: Tensor, routing: Routing) {
         let mut auxiliary = self.auxiliary.borrow_mut();
         auxiliary.0.push(loss);
@@ -234,8 +236,7 @@ impl Pass {
         self.auxiliary.take()
     }
 
-    /// Key of random numbers for the part of the model with the number `site`; `None` in
-    /// evaluation.
+    /// Key of random numbers for the part of the model with the key `site`; `None` in evaluation.
     pub(crate) fn noise(&self, site: u64) -> Option<u64> {
         self.dropout_key.map(|key| mix(key, &[site]))
     }
@@ -258,8 +259,9 @@ impl Pass {
         self.tape
     }
 
-    /// Adds the gradients of `output.loss` by all parameters to `gradients`, and consumes the pass.
-    /// If the loss has a factor against underflow in f16, gradients are divided by it.
+    /// Adds the gradients of `output.loss` with respect to all parameters to `gradients`, and
+    /// consumes the pass. If the loss has a factor against underflow in f16, gradients are divided
+    /// by it.
     ///
     /// # Errors
     /// If a parameter gets no gradient, or the device has no memory left.
@@ -272,7 +274,7 @@ impl Pass {
         self.backward_watched(output, store, gradients, None)
     }
 
-    /// Runs [`Pass::backward`]. On the host with a tape, it calls `when_final` whenever a part of
+    /// Runs [`Pass::backward`]. On the CPU with a tape, it calls `when_final` whenever a part of
     /// the gradient has become final; see [`Tape::backward_watched`].
     ///
     /// # Errors
@@ -330,7 +332,7 @@ impl Pass {
         }
     }
 
-    /// Dropout of the part of the model with the number `site`, which no other part has.
+    /// Dropout of the part of the model with the key `site`, which no other part has.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

@@ -28,7 +28,7 @@ pub struct StateRecord {
     pub stack: String,
     /// Number of complete layers of the stack that the states have passed.
     pub layers: usize,
-    /// Point of the stack at which these are the states.
+    /// Point of the stack at which the states were recorded.
     pub point: StatePoint,
     /// The states, `(N, D)`.
     pub rows: Tensor,
@@ -87,8 +87,8 @@ impl Recorder {
         self.only.as_deref().is_none_or(|only| only == layer)
     }
 
-    /// Keeps states at a point within a layer: the one that follows the last recorded complete
-    /// layer.
+    /// Keeps states at a point within the current layer, which is the layer after the last recorded
+    /// complete layer.
     pub(crate) fn keep_within(&self, point: StatePoint, rows: &Tensor) {
         let states = &mut self.records.borrow_mut().states;
         let Some(last) = states.last() else { return };

@@ -1,4 +1,4 @@
-//! The masked language model (Devlin et al. 2019, section 3.1): it predicts hidden tokens from the
+//! The masked language model (Devlin et al. 2019, section 3.1): it predicts masked tokens from the
 //! tokens on both sides and, optionally, whether one text follows another.
 
 use crate::config::{ModelConfig, Tied};
@@ -150,9 +150,9 @@ impl MaskedLanguageModel {
         Ok(Some(head.logits(&pooled, pass)?))
     }
 
-    /// Computes the loss of the hidden tokens. If there is a head for next sentences, adds the mean
-    /// of its loss over texts, multiplied by the number of hidden tokens. So in the mean over
-    /// hidden tokens both losses have the same weight, as in the paper.
+    /// Computes the loss of the masked tokens. If there is a head for next sentences, adds the mean
+    /// of its loss over texts, multiplied by the number of masked tokens. So in the mean over
+    /// masked tokens both losses have the same weight, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),
@@ -182,8 +182,8 @@ impl MaskedLanguageModel {
     }
 }
 
-/// Reads the segments and the text, and predicts the hidden tokens. If there is a head for next
-/// sentences, a stream before these has one answer for each pair of texts: 0 if the second text
+/// Reads the segments and the text, and predicts the masked tokens. If there is a head for next
+/// sentences, a stream before these two has one answer for each pair of texts: 0 if the second text
 /// follows the first, otherwise 1.
 impl Model for MaskedLanguageModel {
     fn core(&self) -> &ModelCore {

@@ -81,8 +81,9 @@ impl Model for SpanExtractor {
         &self.core
     }
 
-    /// Computes `Σ (CE(start) + CE(end))` over the texts. BERT's loss of a text is half of its sum;
-    /// since a text has two answers, the mean over answers equals BERT's mean over texts.
+    /// Computes `Σ (CE(start) + CE(end))` over the texts. BERT's loss of a text is half of
+    /// CE(start) + CE(end); since a text has two answers here, the mean over answers equals BERT's
+    /// mean over texts.
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [segments, text] = batch.read(["segments", "text"])?;
         let twice =

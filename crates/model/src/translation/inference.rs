@@ -14,10 +14,10 @@ const LOGITS: usize = 1 << 20;
 /// model are few, and cheap to read again; with smaller blocks, the rows of a block stay in the
 /// cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
-/// Largest number of logits in a block on a GPU: 64 MiB. Each block is copied to the host
+/// Largest number of logits in a block on a GPU: 64 MiB. Each block is copied to main memory
 /// separately, so blocks are larger.
 const DEVICE_LOGITS: usize = 1 << 24;
-/// The number of rows in a block is a multiple of this, as matrix kernels prefer.
+/// The number of rows in a block is a multiple of this number, as matrix kernels prefer.
 const ROWS: usize = 32;
 
 /// A translation model prepared for decoding.
@@ -30,7 +30,7 @@ pub struct Inference {
     packs: Arc<PackedWeights>,
 }
 
-/// State of the decoder. Each row is a hypothesis; several rows may share a source.
+/// State of the decoder. Each row is a hypothesis; several rows can have the same source.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.

@@ -81,7 +81,7 @@ pub(crate) enum SourceKind {
 }
 
 impl SourceKind {
-    /// Number of different ids that a source may have.
+    /// Number of different ids that a source can have.
     fn vocabulary(&self) -> usize {
         match self {
             Self::Text(size) => *size,
@@ -115,7 +115,7 @@ enum SourceEmbedding {
 }
 
 /// Makes the embedding matrices of source and target, for vocabularies of these sizes, and the
-/// matrix of the output projection. As `tied` says, some of them may be the same.
+/// matrix of the output projection. `tied` says which of them are the same.
 fn tables(
     build: &mut Builder,
     tied: Tied,
@@ -136,7 +136,7 @@ fn tables(
 }
 
 /// Makes the embedding matrix of the target, which the source does not share, and the matrix of the
-/// output projection. As `tied` says, these two may be the same.
+/// output projection. `tied` says whether these two are the same.
 fn target_tables(
     build: &mut Builder,
     tied: Tied,

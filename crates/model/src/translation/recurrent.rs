@@ -1,11 +1,11 @@
 //! Recurrent layers: an encoder that reads in one direction or both, and a decoder whose first
-//! states come from the encoder's last states (Sutskever et al. 2014). The decoder may attend to
-//! the encoder's output for each token (Bahdanau et al. 2015; Luong et al. 2015).
+//! states come from the encoder's last states (Sutskever et al. 2014). The decoder can attend to
+//! the encoder's output for each token, its annotation (Bahdanau et al. 2015; Luong et al. 2015).
 //!
 //! There are two differences from the papers. First, the decoder begins with `tanh(W [h_1; h_M])`
 //! of the annotations of the first and the last token, whereas Bahdanau et al. take only the
-//! backward state of the first token. Second, with either kind of attention, `tanh(W [s; c])` is
-//! projected to the vocabulary, as in Luong et al.
+//! backward state of the first token. Second, with either kind of attention, `tanh(W [s; c])` of
+//! state s and context c is projected to the vocabulary, as in Luong et al.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, EncoderOutput};

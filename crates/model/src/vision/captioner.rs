@@ -58,7 +58,7 @@ impl ImageCaptioner {
 /// Refuses configurations whose image encoder does not output one row for each patch.
 ///
 /// # Errors
-/// If there is such a setting; the error names the key, its value and the requirement.
+/// If a setting is not supported; the error names the key, its value and the requirement.
 pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     if config.architecture == Architecture::Transformer
         && config.image_encoder == ImageEncoder::Convolutional

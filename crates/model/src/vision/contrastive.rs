@@ -1,7 +1,7 @@
 //! Images and texts embedded in one space (Radford et al. 2021, "Learning Transferable Visual
 //! Models From Natural Language Supervision", CLIP). There is an encoder for images and one for
-//! texts. They are trained so that, within a batch, the text nearest to an image is that image's,
-//! and the image nearest to a text is that text's.
+//! texts. They are trained so that, within a batch, the text nearest to an image is the text of
+//! this image, and the image nearest to a text is the image of this text.
 //!
 //! The wrong texts for an image are the other texts of its micro-batch. So with gradient
 //! accumulation, an update consists of several smaller comparisons, not of one large comparison.
@@ -111,7 +111,7 @@ impl ContrastiveModel {
         Ok(scale.first().map_or(1.0, |&scale| f64::from(scale).exp()).min(MOST))
     }
 
-    /// Embeds images as rows of length 1, in f32.
+    /// Embeds images as rows of Euclidean length 1, in f32.
     ///
     /// # Shapes
     /// B images → `(B, E)`.
@@ -131,7 +131,7 @@ impl ContrastiveModel {
         Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
 
-    /// Embeds texts, by the states of their last tokens, as rows of length 1, in f32.
+    /// Embeds texts, by the states of their last tokens, as rows of Euclidean length 1, in f32.
     ///
     /// # Shapes
     /// B texts → `(B, E)`.
@@ -177,7 +177,7 @@ impl ContrastiveModel {
     }
 }
 
-/// Divides each row by its length, in f32.
+/// Divides each row by its Euclidean length, in f32.
 fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     composed::on_tape(pass.tape(), "length of 1", &[rows], |inputs| {
         let rows = inputs[0].to_dtype(DType::F32)?;
@@ -185,8 +185,8 @@ fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Reads images and equally many texts. It predicts, at the last token of each text, the text's own
-/// place in the batch.
+/// Reads images and equally many texts. It predicts, at the last token of each text, the index of
+/// the text in the batch.
 impl Model for ContrastiveModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -1,5 +1,5 @@
 //! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), which has the same
-//! blocks as models of text, or a small convolutional network for comparison.
+//! layers as models of text, or a small convolutional network for comparison.
 //!
 //! **Decision.** An image is a sequence of its values, from 0 to 255, channel by channel and row by
 //! row. These are ids, as in texts, so that batches, their division and the two passes of R-Drop
@@ -153,7 +153,8 @@ impl ImageClassifier {
         Ok((pass.into_records(), logits))
     }
 
-    /// Computes the states of all places of each image after each convolution.
+    /// Computes the states of all places (positions in the layer's grid) of each image after each
+    /// convolution.
     ///
     /// # Shapes
     /// B images → for each layer `(B · P, D)`: the P places of each image, row by row.

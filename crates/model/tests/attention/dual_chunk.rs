@@ -1,5 +1,5 @@
-//! Dual chunk attention in language models: it equals the plain model within a chunk and a window,
-//! reading a text at once equals stepping through it, and gradients are right.
+//! Dual chunk attention in language models: within a chunk and its window the result is that of the
+//! plain model, reading a text at once gives the result of single steps, and gradients are right.
 
 use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -8,8 +8,8 @@ use taper_model::{
     Objective, Pass, Positions, RotaryConfig, RotaryScaling, Sequences, TextInference, TextState,
 };
 
-/// The model was trained with eight tokens: three quarters make a chunk of six, and a window of two
-/// remains.
+/// The sequences of training have eight tokens, so chunks have six (three quarters), and a window
+/// has two.
 fn config(scaling: RotaryScaling) -> ModelConfig {
     ModelConfig {
         d_model: 24,
@@ -52,14 +52,14 @@ fn texts_within_a_chunk_are_read_as_without_chunks() -> TestResult {
         assert_eq!(values(&ours), values(&theirs), "to the bit");
     }
     // In a text as long as a chunk and its window, all distances are true, but come from other
-    // rotations: the results agree up to rounding.
+    // rotations.
     let (ours, theirs) = (logits(&chunked, &[text(8)])?, logits(&plain, &[text(8)])?);
     let difference = largest_difference(&ours, &theirs);
     assert!(difference < 1e-5, "{difference}");
     let (ours, theirs) = (logits(&chunked, &[text(9)])?, logits(&plain, &[text(9)])?);
     let last = |x: &Tensor| x.get(8).unwrap();
     assert!(largest_difference(&last(&ours), &last(&theirs)) > 1e-4);
-    // Steps within a chunk also equal those of the plain model.
+    // Single steps within a chunk have the same results, too.
     let (ours, theirs) = (chunked.inference(100), plain.inference(100));
     let mut states = (ours.start(&[&text(2)])?, theirs.start(&[&text(2)])?);
     for &token in &text(6)[2..] {
@@ -92,7 +92,7 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
                 assert!(difference < 2e-5, "{read} read, token {at}: {difference}");
             }
         }
-        // A batch with other texts, one of which fits into a chunk, changes nothing.
+        // The same holds in a batch with other texts, some of which are within a chunk.
         let among = logits(&model, &[self::text(4), text.clone(), self::text(13)])?;
         let difference = largest_difference(&among.narrow(0, 4, 40)?, &whole);
         assert!(difference < 1e-5, "{difference}");
@@ -100,8 +100,8 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
     Ok(())
 }
 
-/// For texts in which all distances are true, the gradient is that of the plain model, which runs
-/// other operations.
+/// Checks that where all distances are true, the gradient is that of the plain model, which
+/// computes it by other operations.
 #[test]
 fn a_model_can_be_trained_on_with_chunks() -> TestResult {
     let trained = |scaling: RotaryScaling, length: usize| {
