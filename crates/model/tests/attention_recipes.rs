@@ -166,7 +166,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     };
     let error = refused(full(), same_length, Positions::None);
     assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
-    // A Linformer refuses a sequence longer than its weights allow.
+    // A sequence is longer than the number of positions for which the model has weights.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();
     let error = logits(&model).unwrap_err().to_string();
@@ -191,10 +191,10 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    // Panels of 32 queries cover the keys that their last query sees.
+    // Queries are computed in panels of 32, which cover the keys that their last query sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
-    // The keys of a panel begin at the panel that contains the first key of its window. The first
-    // 16 panels have fewer keys.
+    // The keys of a panel begin at the panel with the first key of the window of its first query.
+    // The first 16 panels see fewer keys than the others.
     let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
     // All pairs of a short sequence are computed.

@@ -31,10 +31,11 @@ fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     (bytes.expect("the allocator counts").most as f64, formula as f64)
 }
 
-/// Four times as many layers take about twice the memory with checkpoints, and four times without.
+/// Checks that four times as many layers take about twice the memory; without checkpoints, four
+/// times.
 #[test]
 fn memory_grows_with_the_root_of_the_layers() {
-    peak(2, true); // The first pass allocates what threads keep for themselves.
+    peak(2, true); // Lets threads allocate what they keep for later work.
     let (short, long) = (peak(9, true), peak(36, true));
     let (short_kept, long_kept) = (peak(9, false), peak(36, false));
     let found = format!("{short:?}, {long:?}; kept {short_kept:?}, {long_kept:?}");
@@ -42,7 +43,8 @@ fn memory_grows_with_the_root_of_the_layers() {
     assert!(long_kept.0 > 3.4 * short_kept.0, "{found}");
     let (few, all) = (peak(24, true), peak(24, false));
     assert!(3.0 * few.0 < all.0, "24 layers: {few:?}, all kept {all:?}");
-    // The formula bounds the kept bytes; a layer needs additional room for its adjoints.
+    // The formula estimates the kept bytes; a layer also needs room for the gradients of its
+    // results.
     for (bytes, formula) in [short, long, few, long_kept, all] {
         assert!((0.6..1.5).contains(&(bytes / formula)), "{bytes} bytes, {formula}: {found}");
     }

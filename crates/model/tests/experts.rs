@@ -40,7 +40,7 @@ fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -
     (output.loss.to_scalar().unwrap(), flat)
 }
 
-/// With dropout, the loss and every gradient are equal to the bit.
+/// Checks, with dropout, that the loss and every gradient are identical bit for bit.
 #[test]
 fn one_expert_is_the_dense_layer() {
     let one = ExpertsConfig { count: 1, z_loss: 0.0, balance_loss: 0.0, ..several() };
@@ -74,7 +74,8 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// The passes have dropout, jitter, dropped tokens, both losses of the router, and R-Drop.
+/// Compares the gradients of a pass with dropout, jitter, dropped tokens and both losses of the
+/// router, with and without R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {
@@ -120,8 +121,8 @@ fn a_text_does_not_depend_on_its_neighbours_nor_on_a_cache() {
     }
 }
 
-/// Checks that the losses of the router are added to the objective and to no other sum, and that
-/// dropped tokens are counted.
+/// Checks that the losses of the router are in the objective and nowhere else, and that dropped
+/// tokens are counted.
 #[test]
 fn losses_of_the_router_join_the_objective() {
     let of = |balance_loss, z_loss| {

@@ -75,8 +75,8 @@ fn construction(first: &Tensor, rate: f64) -> Result<[Tensor; 3]> {
     Ok([look, value, (eye(width)? * (rate / count as f64))?])
 }
 
-/// Johannes von Oswald et al. 2023, "Transformers learn in-context by gradient descent",
-/// proposition 1.
+/// Checks proposition 1 of von Oswald et al. 2023, "Transformers learn in-context by gradient
+/// descent".
 #[test]
 fn linear_self_attention_is_a_step_of_gradient_descent() -> TestResult {
     let (count, inputs, answers) = SIZES;
@@ -98,8 +98,8 @@ fn linear_self_attention_is_a_step_of_gradient_descent() -> TestResult {
     Ok(())
 }
 
-/// Von Oswald et al., appendix A.1: layers with equal weights are steps from W₀ = 0, each on the
-/// residual that the steps before it left.
+/// Checks appendix A.1 of von Oswald et al. 2023: layers with equal weights are steps from W₀ = 0,
+/// each on the residual that the steps before it left.
 #[test]
 fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult {
     let (count, inputs, answers) = SIZES;
@@ -164,7 +164,7 @@ fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![stream], bits(answers)) }
 }
 
-/// Draws the arguments of [`batch_of`] as independent random numbers, which is enough for tests in
+/// Returns random numbers and answers for functions with these numbers of points, for tests in
 /// which nothing is learnt.
 fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let counter = Counter::new(mix(7, &[3]));
@@ -211,8 +211,8 @@ fn pytorch_agrees_on_regression() -> TestResult {
     agrees("decoders/in-context-sinusoidal", &post)
 }
 
-/// A prediction depends only on the points before it: later points and other functions in the batch
-/// change nothing.
+/// Checks that a prediction depends only on the points before it: later points and other functions
+/// in the batch change nothing.
 #[test]
 fn a_prediction_is_of_the_points_before_it() -> TestResult {
     let linear = AttentionConfig { kind: AttentionKind::Linear, ..Default::default() };

@@ -29,8 +29,8 @@ fn model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 37, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Returns the smoothed loss, the plain loss and the gradients of `batch`, from a training pass,
-/// which is deterministic without dropout.
+/// Returns the smoothed loss and the negative log-likelihood of `batch`, as means over its tokens,
+/// and the gradients, in a training pass, which is deterministic without dropout.
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -144,7 +144,7 @@ fn the_transformer_xl_of_others_agrees() -> TestResult {
     Ok(())
 }
 
-/// The context of a token reaches back by one memory per layer, and not beyond.
+/// Checks that the context of a token reaches back by one memory per layer, and not beyond.
 #[test]
 fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     let own = AttentionConfig {
@@ -223,8 +223,8 @@ fn gradients_are_finite_differences() -> TestResult {
         let (_, _, gradients) = trained(&model, &batch, 0.1);
         let name = format!("{positions:?}");
         let loss = || trained(&model, &batch, 0.1).0;
-        // The gradient of a key's bias is zero up to rounding, and so below the least that is
-        // compared.
+        // The exact gradient of a key's bias is zero: what remains is rounding, below the second
+        // number.
         compare_slopes(
             &name,
             model.parameters().parameters(),

@@ -1,5 +1,5 @@
-//! Memory that each attention kind keeps for the backward pass, in f32 on a CPU: bytes by formula
-//! are compared with those that the allocator counts.
+//! Memory that a pass keeps for its backward pass, by formula and as the allocator counts it: every
+//! attention kind, in f32 on a CPU.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Tokens of a chunk, of a segment and of a memory; also the rank of a Linformer.
+/// Number of tokens in a chunk, in a segment and in a memory, and number of sums of keys.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
@@ -80,8 +80,9 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
     found
 }
 
-/// Bytes that `work` adds to those in use while its result lives. This is the median of several
-/// runs, as another thread may be late to free memory, or allocate some on first use.
+/// Returns the bytes that are in use after `work`, while its result lives, in addition to those in
+/// use before: the median of several runs, because another thread can be late to free memory, or
+/// allocate its own on first use.
 fn kept<R>(work: impl Fn() -> R) -> f64 {
     let mut bytes = [0; 7].map(|_| {
         let (result, bytes) = counted(&work);

@@ -1,5 +1,5 @@
-//! Memory that a whole model keeps for its backward pass, in f32 on a CPU: the bytes by the formula
-//! that `inspect` prints are compared with those that the allocator counts.
+//! Memory that a whole model keeps for its backward pass, by the formula that `inspect` prints and
+//! as the allocator counts it: in f32 on a CPU.
 
 use std::alloc::System;
 
@@ -16,7 +16,7 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Number of tokens of a batch, whose sequences have equal lengths.
+/// Number of tokens in each stream of a batch, in sequences of one length.
 const TOKENS: usize = 2048;
 
 fn sequences(length: usize) -> Sequences {
@@ -26,8 +26,8 @@ fn sequences(length: usize) -> Sequences {
     Sequences::pack(&ids.chunks(length).collect::<Vec<_>>())
 }
 
-/// Returns the bytes that a forward pass over `batch` keeps, divided by the bytes of the formula:
-/// the median of several runs.
+/// Bytes in use after a pass over `batch`, divided by the bytes of the formula: the median of
+/// several runs.
 fn ratio(model: &impl Model, batch: &Batch) -> f64 {
     let length = batch.streams[0].longest();
     let mut bytes = [0; 5].map(|_| {
@@ -68,20 +68,21 @@ fn build() -> Builder {
     Builder::seeded(1, &Device::Cpu, DType::F32)
 }
 
-/// Returns [`ratio`] for translation, with sources and targets of `length` tokens.
+/// Ratio of counted to calculated bytes for translation, with sources and targets of `length`
+/// tokens.
 fn translation_ratio(shape: &ModelConfig, length: usize) -> f64 {
     let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
     let streams = vec![sequences(length), sequences(length)];
     ratio(&model, &Batch::new(streams, sequences(length).ids))
 }
 
-/// Returns [`ratio`] for a language model, on texts of 1,024 tokens.
+/// Ratio of counted to calculated bytes for a language model, on texts of 1,024 tokens.
 fn language_model_ratio(shape: &ModelConfig) -> f64 {
     let model = LanguageModel::new(shape, 90, build()).unwrap();
     ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
 }
 
-/// Returns [`ratio`] for a classifier of texts of 128 tokens.
+/// Ratio of counted to calculated bytes for a classifier of texts of 128 tokens.
 fn classifier_ratio(shape: &ModelConfig) -> f64 {
     let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
     let text = sequences(128);

@@ -173,8 +173,8 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
 }
 
 /// Compares the loss of guided alignment and all gradients
-/// (`scripts/golden/translation/guided_alignment.py`): fused, on plain Candle, in parts, and for a
-/// batch that passes twice.
+/// (`scripts/golden/translation/guided_alignment.py`): by the fused and by the composed operations,
+/// for a batch that is divided, and for a batch that passes twice.
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) =
@@ -188,7 +188,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let streams = vec![stream("source", "source"), stream("target_in", "target")];
     let links = guided["links"].to_vec2::<u32>()?.iter().map(|row| (row[0], row[1])).collect();
     let batch = Batch { links, ..Batch::new(streams, ids(&file["target_out_ids"])) };
-    // With `layer: None` the last layer but one is guided, which is the first of two.
+    // The guided layer is by default the last but one: here the first.
     let guidance = Some(Guidance { weight: 0.3, layer: None, head: 2 });
     let once = Objective { guidance, ..Objective::smoothed(0.1) };
     let twice = Objective { r_drop: 1.0, ..once };

@@ -14,7 +14,7 @@ use taper_ops::{
     self_attention,
 };
 
-/// Euclidean norm of `ours - theirs`.
+/// Euclidean norm of `ours - theirs`, not relative to their size.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
@@ -111,11 +111,10 @@ fn scaled_rotary_positions_are_those_of_transformers() -> TestResult {
             let turns = RotaryConfig { pairs, ..own }.turns(16);
             let ours = rotary(None, &file["x"], (&positions, turns), 16, 48)?;
             let theirs = &file[&format!("{name}.{key}")];
-            // The library has frequencies in f32, whose rounding grows with the position, here up
-            // to 120.
+            // Transformers has frequencies in f32, which matters at the last position, 120.
             let error = distance(&ours, theirs) / norm(theirs);
             assert!(error < 3e-6, "{name}, {key}: {error}");
-            // For a variable that Candle tracks, the composed operation runs.
+            // For an input that Candle tracks, the composed operation runs.
             let x = Var::from_tensor(&file["x"])?;
             let error = distance(&rotary(None, &x, (&positions, turns), 16, 48)?, &ours);
             assert!(error < 1e-5, "{name}, {key}, composed: {error}");
@@ -154,8 +153,7 @@ fn t5_buckets_are_the_papers() -> TestResult {
     Ok(())
 }
 
-/// Compares with `scripts/golden/layers/t5_buckets.py`, also where a distance lies exactly on the
-/// border of two buckets.
+/// Compares also distances at the border of two buckets (`scripts/golden/layers/t5_buckets.py`).
 #[test]
 fn t5_buckets_are_those_of_transformers() -> TestResult {
     let file = golden("layers/t5-buckets");

@@ -240,14 +240,14 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     })
 }
 
-/// Steps with one token per row. Returns the logits of all rows.
+/// Feeds one token to each row, and returns the logits of all rows.
 fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Tensor {
     let blocks: Vec<Tensor> =
         model.step(state, tokens).unwrap().collect::<Result<_, ModelError>>().unwrap();
     Tensor::cat(&blocks, 0).unwrap()
 }
 
-/// Reads a text up to several places and steps through the rest; the text is long enough for
+/// Reads a text up to several positions and steps through the rest; the text is long enough for
 /// several chunks of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
@@ -313,8 +313,8 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// Checks that the weights of linear attention are positive, sum to one, and in a decoder are zero
-/// for later tokens.
+/// Checks that the weights of linear attention are positive and sum to one, and that in a decoder
+/// only past tokens have weights.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
     let linear = kinds().into_iter().find(|kinds| kinds.name == "linear").ok_or("no such kind")?;

@@ -1,6 +1,6 @@
-//! Shapes of attention: heads that share keys and values, the width of heads, the factor of scores,
-//! and biases. Tests compare with PyTorch (`scripts/golden/attention/grouped_attention.py`), and
-//! check properties of every shape with random numbers.
+//! Shapes of attention: heads that share keys and values, their width, the factor of scores, and
+//! biases. They are compared with PyTorch (`scripts/golden/attention/grouped_attention.py`), and
+//! checked for properties that every shape has for any numbers.
 
 use crate::common::translation::{
     decodes_as_at_once, reads_as_it_steps, tape_differentiates_as_candle, transformer,
@@ -50,7 +50,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             vars.iter().find(|(other, _)| *other == name).map(|(_, var)| var.as_tensor())
         };
         let var = |name: &str| some(name).unwrap();
-        // Normalises the columns of each part in `parts`, which come first.
+        // Normalises the first columns of `x`, if the case has norms.
         let normed = |tape: Option<&Tape>, x: Tensor, parts: &[(&str, usize)]| {
             let Some(spec) = norm else { return Ok(x) };
             let part = |&(part, columns): &(&str, usize)| NormedColumns {
@@ -60,7 +60,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             };
             norm_columns(tape, &x, &parts.iter().map(part).collect::<Vec<_>>(), &spec)
         };
-        // Projects `x` by `count` rows of the weight from row `first` on.
+        // Projects `x` by `count` rows of the weight, from row `first` on.
         let projected = |tape: Option<&Tape>, x: &Tensor, first: usize, count: usize| {
             let part = |name: &str| {
                 composed::on_tape(tape, "part", &[var(name)], |inputs| {
@@ -287,7 +287,8 @@ fn projections_are_as_wide_as_their_heads() {
     }
 }
 
-/// In bf16 the results agree up to the rounding of products, in int8 up to that of activations.
+/// Compares decoding with a whole pass: in f32; in bf16, up to the rounding of products; and in
+/// int8, up to the rounding of activations.
 #[test]
 fn cached_decoding_is_full_decoding() -> TestResult {
     for (name, config) in shapes() {
@@ -320,7 +321,7 @@ fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     for (name, config) in shapes() {
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
-        // The guided head shares its keys with others in shapes where heads do so.
+        // The guided head shares its keys with another head if any heads do.
         let links = vec![(1, 2), (8, 9), (15, 10)];
         let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
         let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
@@ -411,7 +412,7 @@ fn impossible_shapes_are_named() {
     }
 }
 
-/// Checks the FLOPs and the kept bytes of a short and a long sequence.
+/// Checks the arithmetic, and the kept scalars of a short and of a long sequence.
 #[test]
 fn costs_follow_the_heads() {
     let base = ModelConfig { d_model: 64, heads: 4, ..ModelConfig::default() };
@@ -421,9 +422,9 @@ fn costs_follow_the_heads() {
         assert_eq!(attention.input_width(), 6 * 24);
         // The FLOPs are those of the scores and weighted sums of four heads.
         assert_eq!(attention.forward_flops(10), (4 * 4 * 24 * 100) as f64);
-        // A short sequence keeps the result and the weights.
+        // Kept are the result and the weights.
         assert_eq!(attention.kept_bytes(10), (4 * (10 * 96 + 4 * 100)) as f64);
-        // A long one keeps the result, and one number for each query and head.
+        // Kept are the result, and a number for each query and head.
         assert_eq!(attention.kept_bytes(2048), (4 * 2048 * (96 + 4)) as f64);
     }
 }

@@ -1,4 +1,4 @@
-//! Helpers of the tests: golden files, gradients, and distances between tensors.
+//! Golden files (results of other implementations), and distances of tensors.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 mod tensors;
@@ -31,7 +31,7 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
     ids(tensor).into_iter().map(|length| length as usize).collect()
 }
 
-/// Largest absolute difference between elements of two tensors.
+/// Largest absolute difference between elements of two tensors at the same index.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
@@ -79,7 +79,7 @@ pub(crate) fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64
     (output.objective_sum * scale, flat)
 }
 
-/// Gradient of one parameter, from `flat`, which has those of all parameters.
+/// Returns the gradient of one parameter from `flat`, which has the gradients of all parameters.
 pub(crate) fn gradient_of(flat: &Tensor, parameter: &Parameter) -> Tensor {
     let gradient = flat.narrow(0, parameter.offset(), parameter.len()).unwrap();
     gradient.reshape(parameter.shape()).unwrap()
@@ -99,9 +99,9 @@ pub(crate) fn compare_gradients(
     }
 }
 
-/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the
-/// direction of the gradient of parameter `p`. Gradients shorter than `least` are left out: they
-/// change a loss in f32 too little.
+/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d`
+/// of each parameter's own gradient; `bound` is the largest relative error. Parameters whose
+/// gradient has a norm below `least` are left out: a step changes their loss too little for f32.
 pub(crate) fn compare_slopes<'p>(
     name: &str,
     parameters: impl IntoIterator<Item = &'p Parameter>,

@@ -7,7 +7,7 @@ use taper_model::{
     Result, Sequences, Transformer,
 };
 
-/// A Transformer with random weights and vocabularies of 19 tokens.
+/// A Transformer with vocabularies of 19 tokens for source and target.
 pub(crate) fn transformer(config: &ModelConfig) -> Transformer {
     Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
@@ -23,7 +23,7 @@ pub(crate) fn full_logits(
     model.logits(&model.decode(&Sequences::pack(targets), &encoded, &pass)?, &pass)
 }
 
-/// Steps with one token per row. Returns the logits of all rows.
+/// Feeds one token to each row, and returns the logits of all rows.
 pub(crate) fn step(
     inference: &Inference,
     state: &mut DecodeState,
@@ -33,8 +33,7 @@ pub(crate) fn step(
     Ok(Tensor::cat(&blocks, 0)?)
 }
 
-/// Decodes targets of equal length step by step, and compares the logits of each step with those of
-/// one pass over the whole targets.
+/// Decodes targets of equal length step by step, and compares each with the whole pass.
 pub(crate) fn decodes_as_at_once(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -79,8 +78,7 @@ pub(crate) fn rows_carry_their_past(
     Ok(())
 }
 
-/// Compares the logits of each pair in a batch, whose targets have equal length, with those of the
-/// pair alone.
+/// Compares each pair of a batch, whose targets have equal lengths, with the pair alone.
 pub(crate) fn batch_is_its_sentences(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -95,8 +93,8 @@ pub(crate) fn batch_is_its_sentences(
     Ok(())
 }
 
-/// Compares the gradients of a training pass with dropout on the tape with those of Candle, and
-/// checks that none is zero for a whole parameter. Returns the gradients of the tape.
+/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle. No
+/// parameter may have a gradient of zero. Returns the gradients of the tape.
 pub(crate) fn tape_differentiates_as_candle(
     model: &impl Model,
     batch: &Batch,
@@ -115,8 +113,7 @@ pub(crate) fn tape_differentiates_as_candle(
     Ok(ours)
 }
 
-/// For each of `places`, reads the text up to there at once and steps through the rest. Compares
-/// the logits with those of one pass over the whole text.
+/// Reads a text up to each of `places`, steps through the rest, and compares with the whole pass.
 pub(crate) fn reads_as_it_steps(
     model: &LanguageModel,
     text: &[u32],

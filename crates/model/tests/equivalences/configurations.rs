@@ -49,13 +49,13 @@ fn the_cost_of_the_base_model_by_hand() {
     assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
     assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
     assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
-    // A layer keeps queries, keys and values; the result of attention with one number per head, and
-    // its projection; and the results of the inner and the outer linear layer. Keys and values for
-    // the decoder and the embedding are added.
+    // Kept for a token: in each layer queries, keys and values; the result of attention with one
+    // number per head, and its projection; the inner layer and the outer; keys and values for the
+    // decoder. Also the embedding.
     let layer = (5 * d + 8) + (2048 + d);
     assert_eq!(source.activation_bytes, 4 * (6 * (layer + 2 * d) + d));
-    // The decoder also keeps its attention to the encoder, and the gradient of the loss by the last
-    // layer.
+    // In addition: the decoder's attention to the encoder; the gradient of the loss with respect to
+    // the last states.
     assert_eq!(target.activation_bytes, 4 * (6 * (layer + 3 * d + 8) + d + d));
     // The loss on the CPU keeps no logits.
     let larger = cost_of(&Device::Cpu, |builder| Transformer::new(&config, 1000, 100_000, builder));

@@ -18,8 +18,8 @@ fn selected_rows_carry_their_past() -> TestResult {
     every(|model, name| rows_carry_their_past(model, &SOURCES, name))
 }
 
-/// A model with rounded weights decodes in int8 as in f32, up to the rounding of activations. With
-/// products in bf16 the result is the same up to the rounding of both factors.
+/// Compares decoding with decoding in f32. Weights rounded to int8 give the same results up to the
+/// rounding of weights and activations, and so do bf16 products.
 #[test]
 fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     for (config, name) in others().into_iter().chain(blocks()) {

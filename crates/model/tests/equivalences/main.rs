@@ -1,6 +1,7 @@
-//! Equivalences that hold for any weights: a batch gives the results of its sentences, a training
-//! step reaches every parameter, and equal seeds make equal models. The submodules test decoding,
-//! attention maps and masks, and facts that are known before a model is made.
+//! Equivalences that hold for any numbers: a batch gives the results of its sentences, a training
+//! step reaches every parameter, and a seed determines the model. The other files have the
+//! equivalences of decoding, of attention maps and masks, and facts about a model before it is
+//! made.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -50,7 +51,7 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// Transformers whose blocks differ from those of the original paper of 2017.
+/// Transformers with other layers than those of Vaswani et al. 2017.
 fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
@@ -86,7 +87,7 @@ fn blocks() -> Vec<(ModelConfig, String)> {
     all
 }
 
-/// Configurations of all architectures but the Transformer, in each variant, with their names.
+/// Every architecture but the Transformer, in each of its kinds.
 fn others() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let mut all = Vec::new();
@@ -111,7 +112,7 @@ fn others() -> Vec<(ModelConfig, String)> {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
 
-/// Recomputes seven encoder layers in segments of three, with dropout.
+/// Compares an encoder of seven layers, in segments of three, and a decoder of five, with dropout.
 #[test]
 fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
     for positions in [Positions::T5, Positions::Rotary] {

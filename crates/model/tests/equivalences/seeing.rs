@@ -1,4 +1,5 @@
-//! Views into a model: attention weights, masked heads, and gradients with respect to states.
+//! What can be observed in a model: attention, the effect of masked heads, and gradients with
+//! respect to states.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -9,9 +10,8 @@ use taper_ops::Gradients;
 
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
-/// Masking a head has the same effect as zeros in the columns of the output projection that read
-/// it. Checked for each kind of attention layer, in fused and composed training passes and in
-/// evaluation.
+/// Checks that a masked head has the same effect as zeros in its columns of the output projection:
+/// in training passes, fused and composed, and in evaluation, for each kind of attention layer.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
@@ -85,7 +85,7 @@ fn attention_can_be_seen() -> TestResult {
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
 
-    // Recording only one layer gives the same weights, and records no other layer.
+    // Recording a single layer gives the same weights, and keeps nothing of the other layers.
     let pass = Pass::evaluate_with_attention_of("decoder.layers.1.cross_attention");
     model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
     let only = pass.into_attention();
@@ -97,8 +97,8 @@ fn attention_can_be_seen() -> TestResult {
     Ok(())
 }
 
-/// A pass records the attention weights of the decoder to the source, which sum to one; a model
-/// without attention records none.
+/// Checks that the weights by which a model aligns are recorded in its pass, and sum to one; a
+/// model without attention has none.
 #[test]
 fn attention_of_each_architecture_can_be_seen() -> TestResult {
     for (config, name) in others() {

@@ -66,7 +66,7 @@ fn a_batch_is_its_texts_whatever_its_classes_are_told_from() -> TestResult {
     Ok(())
 }
 
-/// With pooling by the mean and no positions, the order of tokens changes nothing.
+/// Checks that each token of a text contributes equally to the mean.
 #[test]
 fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     let mean = ModelConfig { pooling: Pooling::Mean, positions: Positions::None, ..small() };
@@ -80,8 +80,8 @@ fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     Ok(())
 }
 
-/// With bf16, as on a GPU, activations are in bf16 and parameters in f32: loss and gradients are
-/// those of f32 up to rounding.
+/// With bf16 on a GPU, activations are in bf16, and meet parameters in f32. Checks that loss and
+/// gradients are those in f32 except for rounding.
 #[test]
 fn activations_in_half_precision_meet_parameters() -> TestResult {
     for pooling in POOLINGS {
