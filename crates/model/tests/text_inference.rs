@@ -50,7 +50,8 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Checks that values are equal to the bit if the kernel packs weights, and nearly equal otherwise.
+/// Checks for equality to the bit if the best kernel packs weights, and for near equality
+/// otherwise.
 fn same(ours: &[f32], theirs: &[f32], what: &str) {
     match Kernel::best(Products::F32) {
         Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
@@ -122,9 +123,8 @@ fn what_is_beyond_the_context_is_forgotten() {
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
 
-/// Takes the path of a GPU in f16: keys and values in one tensor that grows, composed operations,
-/// and weights in the type of the activations. It equals the path with our own kernels up to
-/// rounding.
+/// Follows the path of a GPU: keys and values in one tensor that grows, composed operations
+/// (Candle's), and weights in the type of the activations.
 #[test]
 fn without_kernels_of_our_own_texts_go_on_as_with_them() {
     for positions in ALL_POSITIONS {

@@ -3,7 +3,7 @@
 use std::fmt;
 use taper_model::ModelError;
 
-/// Place in a program, counted from 1.
+/// Position in the text of a program. Lines and columns count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Line.
@@ -26,7 +26,7 @@ pub enum TheoryError {
     Program {
         /// Place of the fault.
         place: Place,
-        /// Message: the fault, and a remedy.
+        /// Position of the fault.
         message: String,
     },
     /// An input or a size that a construction does not support.
@@ -35,7 +35,7 @@ pub enum TheoryError {
     /// A model could not be built, or run.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A study of another crate failed, with its error.
+    /// A study that another crate runs failed; the error is from that crate.
     #[error(transparent)]
     Study(#[from] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,7 +1,6 @@
-//! Classifiers of images: a ViT is compared with one made of parts of Hugging Face Transformers
-//! (golden files of `scripts/golden/images/vit.py`), and its properties are checked with random
-//! numbers. ViTs with class tokens are compared in `run/tests/folders/vit.rs`, which reads folders
-//! of that library.
+//! Classifiers of images: a ViT against the parts of the library Transformers, and properties that
+//! hold for any numbers. Golden files of `scripts/golden/images/vit.py`. Models with class tokens
+//! are compared in another test, which reads folders of Transformers (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -133,7 +132,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
             let difference = largest_difference(&alone, &logits.narrow(0, image, 1)?);
             assert!(difference < 2e-5, "{config:?}");
         }
-        // Swaps rows of patches (rows 0 to 3 with rows 4 to 7 of each channel): the logits change.
+        // Two rows of patches are swapped: in each channel, rows 0 to 3 of the pixels with rows 4
+        // to 7.
         let mut turned = together.clone();
         for plane in turned.ids.chunks_mut(12 * 12) {
             let (first, second) = plane[..96].split_at_mut(48);

@@ -1,4 +1,4 @@
-//! Assembly of blueprints to models.
+//! Assembly of blueprints (columns, heads and units) to models with weights.
 
 use super::{Blueprint, Column, Form, Layer, Row, Unit};
 use crate::TheoryError;
@@ -9,10 +9,10 @@ use taper_model::{
 };
 use taper_ops::ParameterStore;
 
-/// Value of the anchor, column 0 of every row.
+/// Value of the anchor: column 0 of every row, which makes the norms identities.
 const ANCHOR: f64 = (1_u64 << 40) as f64;
 
-/// Largest number of parameters: half a GB.
+/// Largest number of parameters of an assembled model. In f32 they take half a GB.
 const MOST_PARAMETERS: usize = 1 << 27;
 
 /// Matrix of a linear layer, with its bias.
@@ -27,7 +27,8 @@ impl Linear {
         Self { inputs, weight: vec![0.0; outputs * inputs], bias: vec![0.0; outputs] }
     }
 
-    /// Adds `form` to output `row`: its factors to the weights, and its constant to the bias.
+    /// Adds `form` to the output with the index `row`: its factors to the weights, and its constant
+    /// to the bias.
     fn compute(&mut self, row: usize, form: &Form) {
         for (column, factor) in &form.terms {
             self.weight[row * self.inputs + column.number()] += *factor as f32;
@@ -60,7 +61,7 @@ impl Blueprint {
         self.layers.iter().flat_map(|layer| &layer.units).any(|unit| unit.factor.is_some())
     }
 
-    /// Configuration of the model.
+    /// Returns the configuration of the model, after checking the number of parameters.
     ///
     /// # Errors
     /// If the model would have more than [`MOST_PARAMETERS`] parameters.
@@ -207,7 +208,7 @@ impl Blueprint {
         values
     }
 
-    /// Sets the embeddings, positions and layers of a stack.
+    /// Sets the token embeddings, positions and layers of a stack.
     fn fill(&self, store: &ParameterStore, stack: &str) -> Result<(), TheoryError> {
         set(store, "embedding.weight", self.table(&self.tokens, ANCHOR))?;
         self.fill_layers(store, stack)
@@ -275,15 +276,15 @@ fn feed_forward(units: &[Unit], config: &ModelConfig) -> (Linear, Linear) {
     (up, down)
 }
 
-/// Decoder of a blueprint.
+/// Decoder assembled from a blueprint.
 #[derive(Debug, Clone)]
 pub struct Decoder(pub LanguageModel);
 
-/// Regressor of a blueprint: a decoder that predicts a function.
+/// Regressor assembled from a blueprint: a decoder that predicts a function.
 #[derive(Debug, Clone)]
 pub struct Regressor(pub InContextRegressor);
 
-/// Encoder of a blueprint.
+/// Encoder assembled from a blueprint.
 #[derive(Debug, Clone)]
 pub struct Encoder(pub MaskedLanguageModel);
 

@@ -11,7 +11,7 @@ impl Column {
         Self(number)
     }
 
-    /// Number of the column in a row of the stream.
+    /// Index of the column in the residual stream, from 0.
     #[must_use]
     pub const fn number(self) -> usize {
         self.0

@@ -82,7 +82,7 @@ impl Unit {
         self
     }
 
-    /// Adds the unit to the column `to`, times `weight`.
+    /// Adds the unit, multiplied by `weight`, to the column `to`.
     #[must_use]
     pub fn adds(mut self, to: Column, weight: f64) -> Self {
         self.outputs.push((to, weight));
@@ -97,8 +97,8 @@ impl Unit {
         [Self::relu(form.clone()).adds(to, weight), Self::relu(-form).adds(to, -weight)]
     }
 
-    /// Makes the two units that add a ramp of `form` to the columns `to`, times their weights. The
-    /// ramp is 0 up to `low`, rises linearly, and is 1 from `high` on.
+    /// Makes the two units that add a ramp of `form`, multiplied by the weight of each column in
+    /// `to`, to this column. The ramp is 0 up to `low`, rises linearly, and is 1 from `high` on.
     #[must_use]
     pub fn rise(form: &Form, (low, high): (f64, f64), to: &[(Column, f64)]) -> [Self; 2] {
         let slope = 1.0 / (high - low);

@@ -27,9 +27,9 @@ pub struct CompiledProgram {
 impl CompiledProgram {
     /// Compiles a program for inputs of at most `longest` characters.
     ///
-    /// # Errors
-    /// With the place of an expression whose parts have unsuitable kinds, or that has too many
-    /// values. If `longest` is 0 or too large, or the residual stream would need too many columns.
+    /// If an expression has arguments of the wrong kinds, or too many possible values; the error
+    /// has the line and column of the expression. If `longest` is 0 or too large, or the residual
+    /// stream would need too many columns.
     pub fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
         if longest == 0 || longest > LONGEST {
             let message = format!("programs are compiled for 1 to {LONGEST} characters");
@@ -65,7 +65,7 @@ impl CompiledProgram {
         &self.encoder
     }
 
-    /// Texts of the tokens, by id.
+    /// Texts of the tokens; the index of a text is the id of its token.
     #[must_use]
     pub fn vocabulary(&self) -> &[String] {
         &self.vocabulary
@@ -78,7 +78,7 @@ impl CompiledProgram {
         (config.encoder_layers, config.heads, config.d_model)
     }
 
-    /// Token ids of an input, after `<cls>`.
+    /// Token ids of `<cls>` and of an input.
     fn ids(&self, input: &str) -> Result<Vec<u32>, TheoryError> {
         self.program.check(input)?;
         let length = input.chars().count();
@@ -120,7 +120,8 @@ impl CompiledProgram {
         Ok(pass.into_attention())
     }
 
-    /// Draws the attention weights on an input: a name and a figure for each head that has scores.
+    /// Draws the attention weights on an input. Returns a name and a figure for each head that has
+    /// scores.
     ///
     /// # Errors
     /// See [`CompiledProgram::attention`].
@@ -131,7 +132,7 @@ impl CompiledProgram {
         for (layer, record) in (1..).zip(self.attention(input)?) {
             let heads: Vec<Vec<Vec<f32>>> = record.weights.squeeze(0)?.to_vec3()?;
             for (head, weights) in (1..).zip(heads) {
-                // A head that no term was written for gives all tokens the same weight.
+                // A head that is not used in this layer gives all tokens the same weight.
                 if weights.iter().flatten().all(|weight| *weight == weights[0][0]) {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Kinds and domains of values: every value of a compiled program has finitely many possible
+//! Kinds and domains of values: every expression of a compiled program has finitely many possible
 //! values.
 
 use super::parser::Program;
@@ -13,7 +13,7 @@ pub(super) enum ValueKind {
     Truth,
 }
 
-/// Values that an expression may have, ascending.
+/// Values that an expression can have, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Domain {
     pub(super) kind: ValueKind,
@@ -28,7 +28,8 @@ impl Domain {
         Self { kind, values }
     }
 
-    /// Index of a value among the values of the domain.
+    /// Index of a value among the values of the domain; `None` if the domain does not have the
+    /// value.
     pub(super) fn index(&self, value: i64) -> Option<usize> {
         self.values.binary_search(&value).ok()
     }

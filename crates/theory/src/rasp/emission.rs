@@ -1,33 +1,34 @@
 //! Layers that compute the nodes of a graph.
 //!
-//! A node has a column for each value of its domain: the column of the node's value is 1, and the
-//! others are 0. So a relation of keys and queries is a bilinear form of columns. A head computes
-//! the relations of one term, all of which must hold for a key to be selected: the score of a key
-//! is the number of relations that hold. `<cls>` has a fixed score, which only a key exceeds for
-//! which the whole term holds. A head that counts is an exception: it gives `<cls>` the same score
-//! as a key for which the term holds. If w keys are selected, the weight of `<cls>` is then
-//! 1/(w+1), and the feed-forward layer computes w from it.
+//! A node is a value that is computed at each position. It has a column for each value of its
+//! domain: the column of the node's value is 1, and the others are 0. So a relation of keys and
+//! queries is a bilinear form of columns. A head computes the relations of one term, all of which
+//! must hold for a key to be selected: the score of a key is the number of relations that hold.
+//! `<cls>` has a fixed score, which a key exceeds only if the whole term holds for it. A head that
+//! counts is an exception: it gives `<cls>` the same score as a key for which the term holds. If w
+//! keys are selected, the weight of `<cls>` is then 1/(w+1), and the feed-forward layer computes w
+//! from it.
 
 use super::graph::{Graph, Node, Source};
 use super::selectors::Term;
 use crate::TheoryError;
 use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 
-/// Factor of scores. Two scores differ by at least half of it, so that the smaller one has no
-/// weight in f32.
+/// Factor of scores. Two different scores differ by at least half of this factor, so that the
+/// smaller one has no weight in f32.
 pub(super) const HARD: f64 = 64.0;
-/// Larger than any sum of arguments.
+/// A number larger than any weighted sum of arguments.
 const NEVER: f64 = (1_u64 << 32) as f64;
 /// Largest width of the residual stream.
 const MOST_COLUMNS: usize = 4096;
 
-/// Columns of a node, as forms.
+/// A node as forms: affine functions of columns.
 struct Emitted {
     /// A form for each value of the domain: 1 if the node has this value, otherwise 0.
     hot: Vec<Form>,
     /// The node's value as a number.
     number: Form,
-    /// Number of the first layer that can read these forms.
+    /// Index, from 0, of the first layer that can read these forms.
     ready: usize,
 }
 
@@ -52,8 +53,8 @@ impl<'a> Emission<'a> {
         Self { blueprint, basis, layers: Vec::new(), longest }
     }
 
-    /// Writes all layers. Returns a form for each value of the result's domain, which is 1 if the
-    /// result has this value.
+    /// Writes all layers. Returns a form for each value that the program's result can have; the
+    /// form is 1 if the result has this value, otherwise 0.
     ///
     /// # Errors
     /// If the stream would be too wide.
@@ -99,8 +100,9 @@ impl<'a> Emission<'a> {
         hot(columns, node, 0)
     }
 
-    /// Writes a node that is a function of a weighted sum. The function is a step function, which
-    /// is flat around each possible sum, so that small errors vanish.
+    /// Writes a node that is a function of a weighted sum of other nodes. The function is a step
+    /// function, which is flat around each possible sum, so that small errors vanish. `table` has
+    /// pairs of a sum and the function's value.
     fn map(
         &mut self,
         arguments: &[(usize, i64)],
@@ -117,7 +119,7 @@ impl<'a> Emission<'a> {
         hot(columns, node, ready + 1)
     }
 
-    /// Adds the units of a step function of `sum` to the layer with the number `layer`.
+    /// Adds the units of a step function of `sum` to the layer with the index `layer`, from 0.
     fn steps(
         &mut self,
         sum: &Form,
@@ -186,14 +188,14 @@ impl<'a> Emission<'a> {
         head
     }
 
-    /// First layer at which the keys and queries of all relations are ready.
+    /// Index of the first layer that can read the keys and queries of all relations.
     fn ready(terms: &[Term], emitted: &[Emitted]) -> usize {
         let nodes =
             terms.iter().flatten().flat_map(|relation| [relation.between.0, relation.between.1]);
         nodes.map(|node| emitted[node].ready).max().unwrap_or(0)
     }
 
-    /// Writes a node that counts the keys that the terms select.
+    /// Writes a node with the number of keys that the terms select.
     fn width(&mut self, terms: &[Term], node: &Node, emitted: &[Emitted]) -> Emitted {
         let at = Self::ready(terms, emitted);
         let number = self.blueprint.column();
@@ -201,7 +203,8 @@ impl<'a> Emission<'a> {
             let share = self.blueprint.column();
             let head = self.head(term, 1.0 + term.len() as f64, emitted);
             let head = head.value(self.basis.is_class, share);
-            // Piecewise linear function that is w at 1/(w+1): at 1/w, its slope changes by 2w.
+            // Unit of a piecewise linear function that is w at 1/(w+1): at 1/w, its slope changes
+            // by 2w.
             let ramp = |w: usize| Unit::relu(-share + 1.0 / w as f64).adds(number, 2.0 * w as f64);
             let units: Vec<Unit> = (1..=self.longest).map(ramp).collect();
             let layer = self.layer(at);
@@ -218,8 +221,8 @@ impl<'a> Emission<'a> {
         hot(columns, node, at + 3)
     }
 
-    /// Writes a node with the value of the selected keys, or `default`, the index of a value, if no
-    /// key is selected.
+    /// Writes a node with the value that all selected keys have or, if no key is selected, with the
+    /// value that has the index `default` in the domain.
     fn aggregate(
         &mut self,
         terms: &[Term],

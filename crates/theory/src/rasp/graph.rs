@@ -1,4 +1,5 @@
-//! Programs as graphs. Each node is a value with a finite domain; the kinds of values are checked.
+//! Programs as graphs. Each node is a value with a finite domain; the kinds of the values are
+//! checked.
 
 use super::domains::{Domain, ValueKind};
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
@@ -11,7 +12,7 @@ const MOST_VALUES: usize = 1024;
 /// Largest number of combinations of values of the arguments of an operation.
 const MOST_COMBINATIONS: usize = 1 << 16;
 
-/// A value that is computed at every place of the input.
+/// A value that is computed at every position of the input.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) domain: Domain,
@@ -26,7 +27,7 @@ pub(super) enum Source {
     Constant,
     /// Number of keys that the terms select.
     Width(Vec<Term>),
-    /// Value of the selected keys, which is read from the node `values`; `default` if no key is
+    /// Value that all selected keys have, read from the node `values`; `default` if no key is
     /// selected.
     Aggregate {
         terms: Vec<Term>,
@@ -45,11 +46,11 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Number of the node of the result.
+    /// Index of the node of the result.
     pub(super) output: usize,
 }
 
-/// Value of an expression: the number of a node, or a selector.
+/// Value of an expression: the index of a node, or a selector.
 #[derive(Debug, Clone)]
 enum Lowered {
     Value(usize),
@@ -59,9 +60,8 @@ enum Lowered {
 impl Graph {
     /// Makes the graph of a program for inputs of at most `longest` characters.
     ///
-    /// # Errors
-    /// With the place of an expression whose parts have unsuitable kinds, or that has too many
-    /// values.
+    /// If an expression has arguments of the wrong kinds, or too many possible values; the error
+    /// has the line and column of the expression.
     pub(super) fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
         let characters = Domain::new(ValueKind::Character, 0..program.alphabet().len() as i64);
         let places = Domain::new(ValueKind::Number, 0..longest as i64);
@@ -94,7 +94,7 @@ struct Lowering<'a> {
     program: &'a Program,
     longest: usize,
     nodes: Vec<Node>,
-    /// Node of the input's length; `None` until the length is used.
+    /// Index of the node of the input's length; `None` until the length is used.
     length: Option<usize>,
     defined: Vec<Lowered>,
 }
@@ -320,8 +320,9 @@ impl Lowering<'_> {
     }
 
     /// Adds a node that is the function `compute` of the values of `arguments`. The node reads the
-    /// sum of the arguments times `factors`, so `compute` must depend on this sum alone. `None`:
-    /// factors with which the sum determines all arguments.
+    /// sum of the arguments, each multiplied by its factor, so `compute` must depend on this sum
+    /// alone. If `factors` is `None`, factors are chosen with which the sum determines all
+    /// arguments.
     fn map(
         &mut self,
         place: Place,
@@ -368,7 +369,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Factors with which the weighted sum of arguments determines each argument.
+/// Returns factors with which the weighted sum of arguments determines each argument.
 fn digits(domains: &[&Domain]) -> Vec<i64> {
     let mut factors = vec![1; domains.len()];
     for at in (1..domains.len()).rev() {

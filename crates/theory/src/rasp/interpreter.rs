@@ -6,7 +6,7 @@ use crate::{Place, TheoryError};
 /// Longest input.
 const LONGEST: usize = 4096;
 
-/// A value at one place of a sequence.
+/// A value at one position of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Item {
     Number(i64),
@@ -36,9 +36,9 @@ impl Program {
     /// Interprets the program on an input; returns a result for each character.
     ///
     /// # Errors
-    /// With the place of an expression whose parts have unsuitable kinds, or that aggregates
-    /// several values in one place. If the input has characters outside of the alphabet, or is too
-    /// long.
+    /// If an expression has arguments of the wrong kinds, or aggregates different values at one
+    /// position; the error has the line and column of the expression. If the input has characters
+    /// outside of the alphabet, or is too long.
     pub fn interpret(&self, input: &str) -> Result<Vec<String>, TheoryError> {
         self.check(input)?;
         let tokens: Vec<char> = input.chars().collect();
@@ -67,13 +67,13 @@ struct Interpreter {
     defined: Vec<Value>,
 }
 
-/// Error of an expression whose parts have unsuitable kinds.
+/// Makes the error of an expression whose arguments have the wrong kinds. `place` is its line and
+/// column in the program.
 fn unsuitable(place: Place, expected: &str) -> TheoryError {
     TheoryError::program(place, format!("expected {expected}"))
 }
 
-/// Compares two items: `Some(true)` if the comparison holds, `None` if the items have different
-/// kinds.
+/// Returns whether a comparison of two items holds; `None` if the items have different kinds.
 fn holds(comparison: Comparison, left: &Item, right: &Item) -> Option<bool> {
     match (left, right) {
         (Item::Number(left), Item::Number(right)) => Some(comparison.holds(left, right)),
@@ -251,7 +251,9 @@ impl Interpreter {
     }
 }
 
-/// Returns the value of all selected places, or the default if no place is selected.
+/// Returns the value that all selected positions have, or the default if no position is selected.
+/// `place` is the line and column of the expression in the program, and `at` the position in the
+/// sequence for which the value is computed.
 fn one_of<'a>(
     mut selected: impl Iterator<Item = &'a Item>,
     default: Option<&Item>,

@@ -9,7 +9,7 @@ pub(super) enum Lexeme {
     Number(i64),
     Character(char),
     Text(String),
-    /// A mark such as `==` or `(`.
+    /// An operator or another mark, such as `==` or `(`.
     Mark(&'static str),
     /// End of a line outside of parentheses, or of the program.
     End,
@@ -35,7 +35,7 @@ const MARKS: [&str; 13] = ["==", "!=", "<=", ">=", "<", ">", "=", "(", ")", ",",
 /// Largest number of words of a program. It also bounds the depth of expressions.
 const MOST_WORDS: usize = 2000;
 
-/// Divides a program into words with their places. `#` begins a comment.
+/// Divides a program into words, each with its line and column. `#` begins a comment.
 pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
     let mut lexemes = Vec::new();
     let mut depth = 0_usize;

@@ -1,7 +1,8 @@
 //! Programs of select and aggregate, compiled to the weights of an encoder (Weiss, Goldberg and
 //! Yahav 2021, "Thinking Like Transformers"; Lindner et al. 2023, "Tracr").
 //!
-//! A program is a list of definitions; the last line is its result.
+//! The first line of a program is its alphabet: the characters of inputs. Then come definitions;
+//! the last line is the result.
 //!
 //! ```text
 //! alphabet "abc"
@@ -11,10 +12,10 @@
 //!
 //! Values are sequences: `tokens`, `indices` (from 0), `length`, numbers, `'c'`, `true` and
 //! `false`. The operators `+`, `-`, comparisons, `and`, `or`, `not` and `x if c else y` apply at
-//! each place. `select(keys, queries, ==)` compares the key at each place with the query at each
-//! place, and selectors combine with `and`, `or` and `not`. `selector_width(s)` counts the selected
-//! places. `aggregate(s, values)` returns the value at the selected places, where all values must
-//! be equal; its optional third argument is the result if no place is selected.
+//! each position. `select(keys, queries, ==)` compares the key at each position with the query at
+//! each position, and selectors combine with `and`, `or` and `not`. `selector_width(s)` counts the
+//! selected positions. `aggregate(s, values)` returns the value at the selected positions, where
+//! all values must be equal; its optional third argument is the result if no position is selected.
 //!
 //! ```
 //! use taper_theory::rasp::{CompiledProgram, Program};

@@ -44,14 +44,14 @@ impl Comparison {
     }
 }
 
-/// An expression with its place.
+/// An expression with its line and column in the program.
 #[derive(Debug, Clone)]
 pub(super) struct Expression {
     pub(super) place: Place,
     pub(super) kind: ExpressionKind,
 }
 
-/// Kind of an expression. A name is stored as the number of the definition that it stands for.
+/// Kind of an expression. A name is stored as the index of the definition that it stands for.
 #[derive(Debug, Clone)]
 pub(super) enum ExpressionKind {
     Tokens,
@@ -60,7 +60,7 @@ pub(super) enum ExpressionKind {
     Number(i64),
     Character(char),
     Truth(bool),
-    /// Definition with this number.
+    /// The value of the definition with this index.
     Defined(usize),
     Add(Box<[Expression; 2]>),
     Subtract(Box<[Expression; 2]>),
@@ -88,14 +88,14 @@ impl Program {
     /// Parses a program.
     ///
     /// # Errors
-    /// With the line and column of the first fault.
+    /// If the text is not a program; the error has the line and column of the first fault.
     pub fn parse(text: &str) -> Result<Self, TheoryError> {
         let lexemes = lexemes(text)?;
         let mut parser = Parser { lexemes: &lexemes, at: 0, names: BTreeMap::new(), depth: 0 };
         parser.program()
     }
 
-    /// Characters that an input may have, sorted.
+    /// Characters that an input can have, sorted.
     #[must_use]
     pub fn alphabet(&self) -> &[char] {
         &self.alphabet
@@ -115,11 +115,11 @@ impl Program {
     }
 }
 
-/// A parser, before the word with the number `at`.
+/// A parser. `at` is the index of the next word.
 struct Parser<'a> {
     lexemes: &'a [(Place, Lexeme)],
     at: usize,
-    /// Numbers of the definitions by their names.
+    /// Indices of the definitions, by their names.
     names: BTreeMap<String, usize>,
     depth: usize,
 }
@@ -141,7 +141,7 @@ impl Parser<'_> {
         Err(TheoryError::program(self.place(), message))
     }
 
-    /// Skips the next word if it is `lexeme`; returns true if so.
+    /// Skips the next word if it is `lexeme`. Returns whether it is.
     fn skip(&mut self, lexeme: &Lexeme) -> bool {
         let is = self.peek() == lexeme;
         self.at += usize::from(is);

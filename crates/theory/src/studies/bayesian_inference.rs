@@ -77,7 +77,7 @@ impl Draws {
     }
 
     /// Draws a transition matrix of `count` states: 0.95 times a weighted mean of four random
-    /// permutations, most of whose weight is on few, plus 0.05 times the uniform matrix.
+    /// permutations, most of whose weight is on a few of them, plus 0.05 times the uniform matrix.
     fn transitions(&mut self, count: usize) -> Vec<Vec<f64>> {
         let mut rows = vec![vec![0.05 / count as f64; count]; count];
         let weights: Vec<f64> = (0..4).map(|_| (self.uniform() / 0.1).exp()).collect();
@@ -136,7 +136,8 @@ impl Mixture {
         beliefs.predicted()
     }
 
-    /// Surprise of each token of a document but the first, given the tokens before it, in nats.
+    /// Surprise (negative logarithm of the probability) of each token of a document but the first,
+    /// given the tokens before it, in nats.
     #[must_use]
     pub fn surprise(&self, document: &[usize]) -> Vec<f64> {
         let mut beliefs = Beliefs::new(self, &self.concepts);
@@ -294,7 +295,7 @@ impl<'a> Beliefs<'a> {
     }
 }
 
-/// Moves the probabilities of entities and slots by the transitions of a concept.
+/// Returns the probabilities of entities and slots after one transition of a concept.
 fn moved(belief: &[Vec<f64>], concept: &Concept) -> Vec<Vec<f64>> {
     let slots = belief[0].len();
     let mut by_slot = vec![vec![0.0; slots]; belief.len()];

@@ -37,7 +37,7 @@ pub struct Findings {
 /// A claim that is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Study {
-    /// Name.
+    /// Name of the study.
     pub name: &'static str,
     /// Claim, in a sentence.
     pub claim: &'static str,

@@ -20,14 +20,14 @@ pub(super) const STUDY: Study = Study {
     run,
 };
 
-/// Numbers of points.
+/// Numbers N of points that a model knows.
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 /// Number of points at which a loss is measured.
 const ASKED: usize = 400;
 
-/// For each N of `sizes`, the mean squared error of a model that answers with the value at the
-/// nearest of N points. The points are uniform on a torus of `dimensions` dimensions, and the
-/// teacher is a sum of sine waves.
+/// Returns, for each N of `sizes`, the mean squared error of a model that answers with the value at
+/// the nearest of N points. The points are uniform on a torus of `dimensions` dimensions, and the
+/// true function is a sum of sine waves.
 #[must_use]
 pub fn nearest_losses(dimensions: usize, sizes: &[usize], seed: u64) -> Vec<f64> {
     let counter = Counter::new(mix(6, &[seed, dimensions as u64]));
@@ -68,7 +68,7 @@ pub fn spectrum_tail(alpha: f64, learned: usize) -> f64 {
     sum + (terms as f64 + 0.5).powf(-alpha) / alpha
 }
 
-/// Slope of ln(loss) against ln(size), by least squares.
+/// Returns the slope of ln(loss) against ln(size), fitted by least squares.
 #[must_use]
 pub fn fitted_exponent(sizes: &[usize], losses: &[f64]) -> f64 {
     let points = sizes.iter().map(|size| (*size as f64).ln()).zip(losses.iter().map(|y| y.ln()));

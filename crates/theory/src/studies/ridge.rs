@@ -43,7 +43,7 @@ pub struct RidgeSetting {
     pub steps: usize,
 }
 
-/// Columns of a square matrix, row by row, and its size.
+/// Columns of the entries of a square matrix, row by row, and the size of the matrix.
 struct Matrix<'a>(&'a [Column], usize);
 
 impl Matrix<'_> {

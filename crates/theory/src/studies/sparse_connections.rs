@@ -31,8 +31,8 @@ pub struct SparseFunction {
 
 impl SparseFunction {
     /// Assembles the encoder for texts of `length` bits and a function of the bits at `positions`.
-    /// Bit i of `table` is the function's value if the chosen bits are the binary number i, with
-    /// the lowest bit first.
+    /// Bit i of `table` is the function's value if the chosen bits are the binary number i; the bit
+    /// at the first of `positions` is the lowest.
     ///
     /// # Errors
     /// If there are more than 6 positions, or a position is not in the text.
@@ -59,7 +59,7 @@ impl SparseFunction {
         Ok(Self { encoder: blueprint.encoder()?, length })
     }
 
-    /// Returns the function's value as computed by each token, for each text.
+    /// Returns, for each text, the function's value as each of its tokens computes it.
     ///
     /// # Errors
     /// If a text does not have the length that the encoder was made for.
@@ -84,8 +84,8 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Number of functions that are tried for each k; `run` tries at least 256, or all if there are
-/// fewer.
+/// Number of functions to try for each k. `run` tries 256 if this is fewer, and all functions if
+/// there are not so many.
 const SAMPLED: u64 = 64;
 
 fn run() -> Result<Findings, TheoryError> {

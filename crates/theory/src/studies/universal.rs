@@ -2,10 +2,10 @@
 //! approximators of sequence-to-sequence functions?", theorem 2), for three tokens of two numbers.
 //!
 //! 1. Feed-forward units quantise each number to a grid of G cells: a token is in one of G² cells.
-//! 2. A head without scores averages a number of each token's cell. These numbers are chosen so
-//!    that the sums of any three are all different. So the mean determines the three cells of the
-//!    tokens: a contextual mapping. (Yun et al. shift selected cells by hard attention instead, one
-//!    layer for each cell.)
+//! 2. Each cell has a code number, and a head without scores averages the codes of the tokens'
+//!    cells. The codes are chosen so that the sums of any three are all different. So the mean
+//!    determines the three cells of the tokens: a contextual mapping. (Yun et al. shift selected
+//!    cells by hard attention instead, one layer for each cell.)
 //! 3. A lookup table has a unit for each set of three cells and each cell in the set, with the
 //!    function's value at the centres of these cells.
 
@@ -26,17 +26,17 @@ pub(super) const STUDY: Study = Study {
 /// A token of two numbers from 0 to 1.
 pub type Point = [f64; 2];
 
-/// A function of three tokens: its value for the first argument, one of the tokens, given all
-/// three.
+/// A function of three tokens. It returns the value for one of the tokens, the first argument,
+/// given all three.
 pub type SetFunction = fn(Point, &[Point; 3]) -> Point;
 
-/// Finest grid.
+/// Largest number of cells on a side of a grid.
 const FINEST: usize = 4;
 /// Share of a cell's width in which the quantiser rises from one cell to the next.
 const EDGE: f64 = 1.0 / 4096.0;
 
-/// Numbers whose sums of three, with repetitions, are all different. A greedy search finds them: it
-/// takes each next number that keeps the sums different.
+/// Returns numbers whose sums of three, with repetitions, are all different. A greedy search finds
+/// them: it takes each next number that keeps the sums different.
 fn distinct_sums(count: usize) -> Vec<u64> {
     let mut chosen: Vec<u64> = Vec::new();
     let mut sums: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
@@ -61,11 +61,11 @@ fn distinct_sums(count: usize) -> Vec<u64> {
     chosen
 }
 
-/// Approximates `function` at each token of `triples`, by a model whose grid has `grid` cells a
+/// Approximates `function` at each token of `triples`, by a model whose grid has `grid` cells on a
 /// side.
 ///
 /// # Errors
-/// If the grid has no cells, or more than 4 a side.
+/// If the grid has no cells, or more than 4 on a side.
 pub fn approximate(
     function: SetFunction,
     grid: usize,

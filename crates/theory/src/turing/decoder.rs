@@ -28,7 +28,8 @@ pub(crate) const SPECIAL: usize = 4;
 const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
-/// Factor of scores. Scores that must differ do so by at least 1, and e^−32 is no weight in f32.
+/// Factor of scores. Scores that must differ do so by at least 1, and a weight of e^−32 is lost in
+/// f32.
 const HARD: f64 = 32.0;
 
 /// Decoder of a machine.
@@ -48,7 +49,7 @@ struct Columns {
     is_right: Column,
     is_input: Column,
     is_start: Column,
-    /// 1 at `</s>`, a mark with which a document may begin.
+    /// 1 at `</s>`, a mark with which a document can begin.
     is_end: Column,
     /// Share of `</s>` among the tokens so far.
     end_share: Column,
@@ -67,7 +68,7 @@ struct Columns {
     /// Position of a token that writes; −1 for the first state, which stands for blanks, and −2 for
     /// `</s>`.
     time: Column,
-    /// Symbol under the head.
+    /// Symbol under the head of the machine, with a column for each symbol.
     read: Vec<Column>,
     next: Vec<Column>,
 }
@@ -180,7 +181,8 @@ fn shares(columns: &Columns) -> Layer {
     let Columns { is_left, is_right, is_input, inverse, ratio, cell_share, .. } = *columns;
     let end_share = columns.end_share;
     let to = columns.written_share;
-    // Makes a unit that is `value` if `flag` is 1, and 0 if it is 0. Values are between 0 and 1.
+    // Makes a unit that is `value` if `flag` is 1, and 0 if `flag` is 0. Values are between 0 and
+    // 1.
     let where_set = |value: Form, flag: Column| Unit::relu(value + flag - 1.0);
     let mut units = vec![
         where_set(inverse.into(), is_left).adds(to, 1.0),
@@ -207,7 +209,7 @@ fn cells(columns: &Columns, positions: usize) -> Layer {
     let sought =
         [(columns.cell_share, columns.cell), (columns.written_share, columns.written_cell)];
     let heads = sought.into_iter().flat_map(|of| [lookup(of, 1.0), lookup(of, -1.0)]);
-    // A token that writes nothing has the time 0 here: no place exceeds the number of positions.
+    // For a token that writes nothing, the first unit is 0: no position exceeds `positions`.
     let no_write = columns.is_start + columns.is_end;
     let units = [
         Unit::relu(columns.place - no_write * positions as f64).adds(columns.time, 1.0),
@@ -217,7 +219,7 @@ fn cells(columns: &Columns, positions: usize) -> Layer {
     Layer { heads: heads.collect(), units: units.into() }
 }
 
-/// Layer 3: the symbol under the head, and the rule for the state and this symbol.
+/// Layer 3: the symbol under the head of the machine, and the rule for the state and this symbol.
 fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: usize) -> Layer {
     let weight = HARD * distance_weight(positions);
     let ([cell, cell_square], [at, at_square]) = (columns.cell, columns.written_cell);
@@ -281,8 +283,8 @@ impl TuringDecoder {
         &self.decoder
     }
 
-    /// Texts of the tokens, by id. Symbols are given by name, the first state is `STATE//`, and an
-    /// action is `STATE/SYMBOL/MOVE`.
+    /// Texts of the tokens; the index of a text is the id of its token. Symbols are given by name,
+    /// the first state is `STATE//`, and an action is `STATE/SYMBOL/MOVE`.
     #[must_use]
     pub fn vocabulary(&self) -> Vec<String> {
         let words = Vocabulary::for_machine(&self.machine);

@@ -42,9 +42,9 @@ impl Move {
 /// Action of a machine in a step: its next state, the symbol that it writes, and a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Action {
-    /// Number of the next state.
+    /// Index of the next state.
     pub state: usize,
-    /// Number of the symbol written.
+    /// Index of the symbol written.
     pub symbol: usize,
     /// Move after writing.
     pub shift: Move,
@@ -57,9 +57,9 @@ pub struct Action {
 pub struct Machine {
     states: Vec<String>,
     symbols: Vec<String>,
-    /// Symbol of cells that nothing was written to.
+    /// Index of the symbol of cells to which nothing was written.
     pub(super) blank: usize,
-    /// First state.
+    /// Index of the first state.
     pub(super) start: usize,
     rules: BTreeMap<(usize, usize), Action>,
 }
@@ -72,7 +72,7 @@ fn number(names: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// A word of a line, with its place.
+/// A word of a line, with its position in the text.
 type Word<'a> = (Place, &'a str);
 
 /// Splits a line into words; `#` begins a comment.
@@ -101,7 +101,7 @@ impl Machine {
     /// `STATE SYMBOL -> STATE SYMBOL MOVE` with the move L, R or S (stay). `#` begins a comment.
     ///
     /// # Errors
-    /// With the place of the fault:
+    /// In the following cases; the error has the line and column of the fault:
     /// - if a line cannot be read
     /// - if a state and symbol have a second rule
     /// - if a state that is entered has no rules and does not halt, or has rules and halts
@@ -224,13 +224,13 @@ impl Machine {
         &self.symbols
     }
 
-    /// Number of the blank symbol.
+    /// Index of the blank symbol.
     #[must_use]
     pub const fn blank(&self) -> usize {
         self.blank
     }
 
-    /// Number of the first state.
+    /// Index of the first state.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start
@@ -253,7 +253,7 @@ impl Machine {
         self.rules.values().copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Reads the symbols of a tape, as numbers. Whitespace separates symbols; it may be left out if
+    /// Reads the symbols of a tape, as indices. Whitespace separates symbols; it can be left out if
     /// each symbol of the machine is a single character.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use taper_plots::{Axis, Chart, Figure, Series};
 /// Bits that a step needs in the scores of the decoder's heads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrecisionStep {
-    /// Number of the step, from 1.
+    /// Index of the step, from 1.
     pub step: usize,
     /// Bits of the lookup of a cell among the positions.
     pub lookup: f64,
