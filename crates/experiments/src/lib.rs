@@ -1,9 +1,9 @@
 //! Claims about training. Each is measured in minutes, on small models that are trained for it.
 //!
-//! **Decision.** Examples are drawn, as functions of (seed, epoch, place), from sources whose best
-//! predictions can be computed. What a model has learned can then be compared with all that there
-//! is to learn. The alternative is a corpus, where it would remain open whether a bad prediction is
-//! due to the model or to the text.
+//! **Decision.** Examples are drawn, as functions of the seed, the epoch and the index in the
+//! epoch, from sources whose best predictions can be computed. What a model has learned can then be
+//! compared with all that there is to learn. The alternative is a corpus, where it would remain
+//! open whether a bad prediction is due to the model or to the text.
 //!
 //! An experiment is a [`Study`](taper_theory::studies::Study), as in `taper-theory`, whose models
 //! are not trained. To add an experiment, add a file here, and its study to [`EXPERIMENTS`].

@@ -6,7 +6,7 @@
 //! The decoder of a translation model reads a text whose tokens all differ. At the last token, it
 //! is asked for the first. The source is a single token, the same for all texts. As the tokens
 //! differ, the gradient with respect to a token's row of the embedding matrix is the gradient with
-//! respect to the token's place in the text.
+//! respect to the token's position in the text.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -201,7 +201,7 @@ impl FirstToken {
         Ok(Self(model))
     }
 
-    /// Share of texts of `length` tokens whose first token the decoder names.
+    /// Computes the share of texts of `length` tokens whose first token the decoder names.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -220,8 +220,8 @@ impl FirstToken {
         Ok(right as f64 / ASKED as f64)
     }
 
-    /// Computes the gradients of the loss at the last token of a text, for an answer that is drawn
-    /// and wrong. For the right answer, gradients would fade also because the model has learned it.
+    /// Computes the gradients of the loss at the last token of a text, for a wrong answer that is
+    /// drawn. For the right answer, gradients would fade also because the model has learned it.
     fn slope(&self, text: &[u32], key: u64, pass: Pass) -> Result<Gradients, TheoryError> {
         let others = text.len().max(2) as u64 - 1;
         let wrong = match text.len() {

@@ -24,12 +24,12 @@ pub(crate) const HEADS_STUDY: Study = Study {
     run: run_heads,
 };
 
-/// Number of pairs of sentences that are asked.
+/// Number of pairs of sentences on which answers are counted.
 const PAIRS: usize = 256;
 /// Number of trainings of [`HEADS_STUDY`].
 const SEEDS: u64 = 5;
 
-/// Answers without some heads. Heads are numbered in the order of [`PronounReader::heads`].
+/// Right answers without some heads. Heads have the order of [`PronounReader::heads`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ablation {
     /// For each head, answers without it.
@@ -71,7 +71,7 @@ impl Ablation {
         Ok(Self { without, alone, without_two, two_alone })
     }
 
-    /// Number of the head without which the fewest answers are right.
+    /// Index of the head without which the fewest answers are right.
     #[must_use]
     pub fn decisive(&self) -> usize {
         let share = |number: &usize| self.without[*number].sentences;
@@ -103,7 +103,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Names of heads as `layer.head`, both counted from 1.
+/// Returns the names of heads as `layer.head`, where both count from 1.
 fn named(numbers: &[usize]) -> String {
     let name = |number: &usize| format!("{}.{}", number / HEADS + 1, number % HEADS + 1);
     numbers.iter().map(name).collect::<Vec<_>>().join(", ")

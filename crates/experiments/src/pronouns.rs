@@ -4,10 +4,10 @@
 //! schema, Levesque et al. 2012).
 //!
 //! Sentences are drawn from a grammar. At `it`, an encoder is asked for the noun that `it` stands
-//! for. A sentence with a choice has two nouns that `it` may stand for. The nouns that are asked
-//! for were never in a training sentence with a choice: the encoder knows them from sentences with
-//! one noun, where `it` can be nothing else. The settings were chosen by six of these nouns of each
-//! kind; results are measured with six others.
+//! for. A sentence with a choice has two nouns that `it` can stand for. The nouns on which the
+//! encoder is tested were never in a training sentence with a choice: the encoder knows them from
+//! sentences with one noun, where `it` can be nothing else. The settings were chosen by six of
+//! these nouns of each kind; results are measured with six others.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences};
@@ -116,7 +116,7 @@ pub struct Referred {
 }
 
 impl Referred {
-    /// Makes a sentence of a living thing and a place, one of which may be a word of [`NEITHER`].
+    /// Makes a sentence of a living thing and a place, one of which can be a word of [`NEITHER`].
     /// In the passive voice the place comes first.
     pub(crate) fn new(
         [animal, place, verb, adjective]: [&'static str; 4],
@@ -182,7 +182,7 @@ impl Referred {
     }
 }
 
-/// Rows of `it` in packed sentences.
+/// Indices of the rows of `it` in packed sentences.
 fn rows_of_it(packed: &Sequences) -> Vec<u32> {
     let is_it = |(row, id): (usize, &u32)| (*id == IT).then_some(row as u32);
     packed.ids.iter().enumerate().filter_map(is_it).collect()
@@ -269,7 +269,7 @@ impl PronounReader {
         (0..LAYERS).map(|layer| format!("encoder.layers.{layer}.self_attention"))
     }
 
-    /// All heads: the full name of the layer, and the number of the head in it, from 0.
+    /// All heads: the full name of the layer, and the index of the head in the layer, from 0.
     #[must_use]
     pub fn heads() -> Vec<(String, usize)> {
         Self::layers().flat_map(|layer| (0..HEADS).map(move |head| (layer.clone(), head))).collect()

@@ -5,7 +5,7 @@
 //! A text whose tokens all differ goes through an encoder that is not trained. The middle state's
 //! numbers are summed with random factors, and this sum has a gradient with respect to each token's
 //! row of the embedding matrix. As the tokens differ, this is the gradient with respect to the
-//! token's place. For images, the pixels are changed one after the other.
+//! token's position. For images, the pixels are changed one after the other.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -32,7 +32,7 @@ const WIDTH: usize = 32;
 /// Number of models over which squares are averaged, with different weights.
 const DRAWS: u64 = 24;
 
-/// Influence of each token, or pixel of the middle line, on the state in the middle.
+/// Influence of each token, or of each pixel in the middle row, on the state in the middle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Shares of the tokens or pixels in the sum of squared influences; they sum to 1.
@@ -45,7 +45,7 @@ impl Field {
         Self { shares: squares.into_iter().map(|square| square / sum).collect() }
     }
 
-    /// Number of places from the first to the last place that has an influence.
+    /// Number of positions from the first to the last position that has an influence.
     #[must_use]
     pub fn size(&self) -> usize {
         let has = |share: &f64| *share > 0.0;
@@ -53,7 +53,7 @@ impl Field {
         first.zip(last).map_or(0, |(first, last)| last + 1 - first)
     }
 
-    /// Standard deviation of the places, weighted by their shares.
+    /// Standard deviation of the positions, weighted by their shares.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         let weighed = |of: &dyn Fn(f64) -> f64| {
@@ -124,7 +124,7 @@ pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, Theo
     Ok(Field::new(squares))
 }
 
-/// Influence of the pixels of an image's middle line on the state in the middle, after each of
+/// Influence of the pixels in an image's middle row on the state in the middle, after each of
 /// `layers` convolutions of 3 × 3, every second of which has stride 2.
 ///
 /// # Errors

@@ -4,8 +4,8 @@
 //! Models translate sentences of a grammar (subject, verb, object) from Chinese, where words have
 //! one form, into English, where "I" and "me" show who acts. Half of the sentences have an adverb,
 //! which stands before the verb in Chinese and at the end in English, so it is not enough to attend
-//! to the word at the same place. Some sentences are held out. If a sentence is held out, so is the
-//! sentence with its subject and object exchanged.
+//! to the word at the same position. Some sentences are held out. If a sentence is held out, so is
+//! the sentence with its subject and object exchanged.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, ModelConfig, Pass, Positions, Sequences, TranslationModel};
@@ -158,7 +158,7 @@ impl Words {
         clause.chinese().iter().map(id).collect()
     }
 
-    /// Ids of a sentence in English, without marks.
+    /// Ids of a sentence in English, without the tokens for its beginning and its end.
     fn target(&self, clause: Clause) -> Vec<u32> {
         clause
             .english()

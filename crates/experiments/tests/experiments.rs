@@ -101,8 +101,8 @@ fn students_fall_by_the_dimension() -> TestResult {
     Ok(())
 }
 
-/// The largest eigenvalue of a matrix with known eigenvalues: H D H, with a reflection H = 1 − 2 u
-/// uᵀ / uᵀu.
+/// Computes the largest eigenvalue of a matrix with known eigenvalues: H D H, with a reflection H =
+/// 1 − 2 u uᵀ / uᵀu.
 #[test]
 fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     let size = 60;

@@ -68,8 +68,8 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
         let points = reader.vectors(&known)?.into_iter().zip(reader.vectors(&asked)?);
         Ok(points.map(|(known, asked)| told_apart(&known, &asked)).collect())
     };
-    // The held-out words are few. So with one draw of their vectors, they are closer to one of the
-    // senses by chance, which the mean over many draws is not.
+    // The held-out words are few. So with one draw of their vectors, the states of "bank" can be
+    // closer to one of the senses by chance, which the mean over many draws is not.
     let mut untrained = vec![0.0; 4];
     for seed in 1..=16 {
         let shares = shares(&SenseReader::train(0, seed)?)?;

@@ -71,7 +71,7 @@ impl AddAssign for AlignmentCounts {
 /// Quality of word alignments, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct AlignmentScore {
-    /// Share of predicted links that are possible.
+    /// Share of predicted links that are sure or possible links of the reference.
     pub precision: f64,
     /// Share of sure links that were predicted.
     pub recall: f64,

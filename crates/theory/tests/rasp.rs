@@ -29,7 +29,7 @@ fn random(alphabet: &[char], length: usize, seed: u64) -> String {
     (0..length as u64).map(pick).collect()
 }
 
-/// Result that the program `name` should compute on a text, in plain Rust.
+/// Returns the result that the program `name` should compute on a text, computed in plain Rust.
 fn expected(name: &str, text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let count = |one: char| characters.iter().filter(|other| **other == one).count();
@@ -62,8 +62,9 @@ fn expected(name: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// Programs of Weiss et al. 2021, section 3, and Lindner et al. 2023, section 3, on every input of
-/// at most eight characters of an alphabet of three.
+/// Compares compiled programs with plain Rust and with the interpreter: programs of Weiss et al.
+/// 2021, section 3, and Lindner et al. 2023, section 3, on every input of at most eight characters
+/// of an alphabet of three.
 #[test]
 fn compiled_programs_are_interpreted_programs() -> TestResult {
     for name in ["reverse", "sort", "histogram", "dyck-depth", "most-frequent"] {
@@ -99,8 +100,8 @@ fn compiled_programs_hold_for_long_inputs() -> TestResult {
     Ok(())
 }
 
-/// Every operation of the language gives the same compiled and interpreted, on all inputs of at
-/// most five characters.
+/// Checks that every operation of the language gives the same result compiled and interpreted, on
+/// all inputs of at most five characters.
 #[test]
 fn every_operation_is_compiled() -> TestResult {
     for text in [

@@ -8,8 +8,8 @@ use taper_theory::turing::{Action, Machine, TableauDecoder, TuringDecoder, preci
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Rules of a machine as a function of state and symbol: next state, symbol written and move.
-/// `None` halts.
+/// Rules of a machine as a function of state and symbol. It returns the next state, the symbol
+/// written and the move, or `None` if the machine halts.
 type Rule = fn(&str, &str) -> Option<(&'static str, &'static str, i32)>;
 
 fn increment(state: &str, symbol: &str) -> Option<(&'static str, &'static str, i32)> {
@@ -82,7 +82,8 @@ fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
     Ok(())
 }
 
-/// All words of at most four letters, and two longer ones, with reversed strings as the oracle.
+/// Checks all words of at most four letters, and two longer words, by comparing each with the
+/// reversed word.
 #[test]
 fn a_decoder_knows_palindromes() -> TestResult {
     let machine = machine("palindrome")?;
@@ -137,8 +138,8 @@ fn precision_that_is_missing_is_missed() -> TestResult {
     Ok(())
 }
 
-/// A document may begin with `</s>`, which does not change its predictions. The text ends with
-/// `</s>` when the machine halts.
+/// Checks that a document can begin with `</s>`, which does not change its predictions, and that
+/// the text ends with `</s>` when the machine halts.
 #[test]
 fn texts_may_begin_with_their_mark() -> TestResult {
     const END: u32 = 3;

@@ -27,7 +27,7 @@ impl<'a> BleuCounter<'a> {
         }
     }
 
-    /// Replaces `words` with the numbers of a line's tokens.
+    /// Replaces `words` with the ids of a line's tokens.
     fn read_words(&mut self, line: &str) {
         let line = text::fold_case(line, self.options.lowercase);
         let tokens = self.options.tokenizer.rewrite(text::trim_end(&line), &mut self.buffers);

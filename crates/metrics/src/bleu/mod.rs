@@ -28,17 +28,17 @@ const HIGHEST_ORDER: usize = 100;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bleu {
-    /// Tokenizer of lines.
+    /// Tokenizer of hypotheses and references.
     pub tokenizer: Tokenizer,
     /// Replacement of zero precisions.
     pub smoothing: Smoothing,
-    /// Omits orders for which the hypotheses are too short; meant for single sentences.
+    /// Whether to omit orders for which the hypotheses are too short; meant for single sentences.
     pub effective_order: bool,
-    /// Ignores case.
+    /// Whether to ignore case.
     pub lowercase: bool,
-    /// Accepts hypotheses that look tokenized, without a warning.
+    /// Whether to accept hypotheses that look tokenized without a warning.
     pub force: bool,
-    /// Longest n-gram counted.
+    /// Largest order n of the n-grams that are counted.
     pub max_order: usize,
 }
 
@@ -160,7 +160,7 @@ impl Bleu {
     }
 }
 
-/// A row holds the lengths of hypothesis and reference, then the matches of each order,
+/// A row of counts has the lengths of hypothesis and reference, then the matches of each order,
 /// then the n-grams of the hypothesis of each order.
 impl Metric for Bleu {
     fn name(&self) -> String {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A BLEU score with the quantities that it was computed from.
 ///
-/// Displays as sacreBLEU's verbose line. The score has two decimals, or as many as the formatter's
-/// precision says: `{score:.1}` prints one.
+/// `Display` writes sacreBLEU's verbose line. The score has two decimals, or as many as the
+/// formatter's precision says: `{score:.1}` prints one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BleuScore {
     /// BLEU, from 0 to 100.

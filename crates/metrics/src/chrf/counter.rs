@@ -5,7 +5,7 @@ use crate::metric::{Segment, SegmentCounter};
 use crate::text;
 use crate::text::ngrams::{NgramMatcher, Vocabulary, ngram_total};
 
-/// A line as numbers: its characters, and its words if they are counted.
+/// A line as ids: its characters, and its words if they are counted.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     pub(super) characters: Vec<u32>,
@@ -22,7 +22,7 @@ pub(crate) struct ChrfCounter<'a> {
     reference: Symbols,
     /// Matches by order, first for characters, then for words.
     matches: Vec<f64>,
-    /// Row of the reference just read.
+    /// Counts for the reference that was read last.
     row: Vec<f64>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> ChrfCounter<'a> {
         }
     }
 
-    /// Compares the hypothesis with the reference just read.
+    /// Compares the hypothesis with the reference that was read last.
     fn compare(&mut self) {
         let (char_order, word_order) = (self.options.char_order, self.options.word_order);
         self.matches.fill(0.0);
@@ -86,7 +86,7 @@ impl SegmentCounter for ChrfCounter<'_> {
     }
 }
 
-/// Reads a line into numbers under these options.
+/// Replaces `symbols` with the characters of a line and the ids of its words, as the options say.
 pub(super) fn read_symbols(
     line: &str,
     options: &Chrf,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// State, tape and head of a machine between two steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
-    /// Number of the state.
+    /// Index of the state.
     pub state: usize,
-    /// Number of the cell under the head; the input begins at cell 0.
+    /// Index of the cell under the head; the input begins at cell 0.
     pub head: i64,
     /// Symbols of the cells that were in the input or have been written; all other cells are blank.
     pub tape: BTreeMap<i64, usize>,

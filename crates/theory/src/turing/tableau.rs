@@ -26,7 +26,7 @@ const MOST_POSITIONS: usize = 2896;
 pub struct Tableau {
     /// Index of the state.
     pub state: usize,
-    /// Cell of the head.
+    /// Index of the cell under the head.
     pub head: usize,
     /// Symbols of all cells.
     pub cells: Vec<usize>,
@@ -40,7 +40,7 @@ pub struct TableauDecoder {
     decoder: Decoder,
 }
 
-/// Columns of a cell: its state, if the head is there, and its symbol.
+/// Columns of a cell: its symbol and, if the head is there, the state.
 struct Cell {
     states: Vec<Column>,
     symbols: Vec<Column>,
