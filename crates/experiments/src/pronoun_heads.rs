@@ -36,9 +36,9 @@ pub struct Ablation {
     pub without: Vec<Understood>,
     /// For each head, answers without the other heads of its layer.
     pub alone: Vec<Understood>,
-    /// For all two heads, answers without them.
+    /// For each two heads, answers without these two.
     pub without_two: Vec<([usize; 2], Understood)>,
-    /// For all two heads of different layers, answers without all other heads.
+    /// For each two heads of different layers, answers without all other heads.
     pub two_alone: Vec<([usize; 2], Understood)>,
 }
 

@@ -41,7 +41,7 @@ pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
     entities
 }
 
-/// Numbers of correct entities, of predicted entities, and of entities in both.
+/// Numbers of entities in the reference, of predicted entities, and of entities in both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntityCounts {
     /// Number of entities in the reference.
@@ -57,7 +57,7 @@ pub struct EntityCounts {
 pub struct EntityScore {
     /// Share of predicted entities that are correct.
     pub precision: f64,
-    /// Share of correct entities that are predicted.
+    /// Share of entities in the reference that are predicted.
     pub recall: f64,
     /// Harmonic mean of precision and recall.
     pub f1: f64,

@@ -5,11 +5,11 @@ use std::fmt;
 /// One field of a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Name.
+    /// Name in long signatures.
     pub name: &'static str,
     /// Name in short signatures.
     pub short: &'static str,
-    /// Value.
+    /// Value, as text.
     pub value: String,
 }
 
@@ -30,7 +30,7 @@ impl Field {
     }
 }
 
-/// Displays as `name:value`; with the alternate flag, under the short name.
+/// Writes `name:value`; with the alternate flag, the short name.
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

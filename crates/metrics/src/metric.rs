@@ -39,7 +39,7 @@ pub trait Metric: Send + Sync {
     /// Computes the score from the sums of a corpus.
     fn value(&self, sums: &[f64]) -> f64;
 
-    /// Computes the score from the sums of a shuffle, which may differ from the score of a corpus
+    /// Computes the score from the sums of a shuffle, which can differ from the score of a corpus
     /// with the same sums.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         self.value(sums)

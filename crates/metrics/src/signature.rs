@@ -49,16 +49,16 @@ impl fmt::Display for ReferenceCount {
 /// Random trials on which a result depends, in addition to the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
-    /// Number of bootstrap resamples.
+    /// Number of bootstrap resamples; `None` if there are none.
     pub bootstrap: Option<usize>,
-    /// Number of trials of approximate randomisation.
+    /// Number of trials of approximate randomisation; `None` if there are none.
     pub randomization: Option<usize>,
-    /// Seed of the random numbers.
+    /// Seed of the random numbers; `None` if none are drawn.
     pub seed: Option<u64>,
 }
 
-/// Fields of a signature, `version` last. Displays as sacreBLEU's long form,
-/// `nrefs:1|case:mixed|…`; with the alternate flag, `{signature:#}`, as its short form.
+/// Fields of a signature, `version` last. `Display` writes sacreBLEU's long form,
+/// `nrefs:1|case:mixed|…`; with the alternate flag, `{signature:#}`, its short form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     fields: Vec<Field>,

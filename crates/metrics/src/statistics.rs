@@ -99,7 +99,7 @@ impl Statistics {
         self.values.len() / self.columns
     }
 
-    /// Number of references of the segments.
+    /// Number of references of each segment.
     pub fn references(&self) -> ReferenceCount {
         self.references
     }

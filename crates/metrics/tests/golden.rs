@@ -247,7 +247,7 @@ struct ExpectedChrf {
     aggregated: Vec<f64>,
 }
 
-/// The golden file is made by `scripts/golden/scores/expected.py`.
+/// Compares with the golden file of `scripts/golden/scores/expected.py`.
 #[test]
 fn expected_scores_are_means_of_sacrebleus() -> TestResult {
     let near = |own: &[f64], golden: &[f64]| {

@@ -30,19 +30,19 @@ const HIGHEST_ORDER: usize = 100;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chrf {
-    /// Longest character n-gram.
+    /// Largest order n of the character n-grams that are counted.
     pub char_order: usize,
-    /// Longest word n-gram; 2 makes chrF++.
+    /// Largest order n of the word n-grams that are counted; 2 makes chrF++.
     pub word_order: usize,
-    /// Weight of recall against precision.
+    /// Weight β of recall relative to precision in the F-score.
     pub beta: u32,
-    /// Ignores case.
+    /// Whether to ignore case.
     pub lowercase: bool,
-    /// Counts whitespace as characters.
+    /// Whether to count whitespace as characters.
     pub whitespace: bool,
-    /// Averages the F-scores of all orders, with a small constant for undefined ones, as in the
-    /// original implementation. Otherwise, precision and recall are averaged over the orders that
-    /// exist.
+    /// Whether to average the F-scores of all orders, with a small constant for undefined ones, as
+    /// in the original implementation. Otherwise, precision and recall are averaged over the orders
+    /// that exist.
     pub eps_smoothing: bool,
 }
 
@@ -139,9 +139,9 @@ impl Chrf {
     }
 }
 
-/// A row holds three numbers for each character order and then each word order: the n-grams of the
-/// hypothesis (0 if the reference is too short to have any), the n-grams of the reference, and the
-/// matches.
+/// A row of counts has three numbers for each character order and then each word order: the n-grams
+/// of the hypothesis (0 if the reference is too short to have any), the n-grams of the reference,
+/// and the matches.
 impl Metric for Chrf {
     /// `chrF`, followed by beta and a `+` for each word order: `chrF2++`.
     fn name(&self) -> String {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A chrF score with its name and signature.
 ///
-/// Displays as sacreBLEU's line, `chrF2++ = 51.90`, with two decimals, or as many as the
+/// `Display` writes sacreBLEU's line, `chrF2++ = 51.90`, with two decimals, or as many as the
 /// formatter's precision says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChrfScore {

@@ -162,7 +162,7 @@ fn bootstrap(
     Ok(samples.iter().map(|samples| ResampledScores::new(samples)).collect())
 }
 
-/// Adds up the rows `rows` of a table with `columns` columns, in this order.
+/// Adds up the rows with the indices `rows` of a table with `columns` columns, in this order.
 fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     let mut sums = vec![0.0; columns];
     for &row in rows {
@@ -202,8 +202,8 @@ fn shuffled_differences(
             masks.extend((0..words).map(|word| bits.take(64.min(segments - 64 * word))));
         }
         let difference = |mask: &[u64]| {
-            // If a bit is set, the first pseudo-system has the baseline's segment, and the second
-            // the system's.
+            // A trial compares two pseudo-systems. If a bit is set, the first has the baseline's
+            // segment, and the second the system's; otherwise it is the other way round.
             let mut first = system_sums.clone();
             let mut second = baseline_sums.clone();
             for segment in set_bits(mask) {

@@ -2,9 +2,9 @@
 //! moving a block of words is one edit.
 //!
 //! Finding the smallest number is intractable, so Tercom shifts greedily. It considers blocks of
-//! words that the reference has at another place. It moves the block that lowers the edit distance
-//! most, until no move lowers it. The blocks that are tried, their order, and the limits of the
-//! search are part of the definition.
+//! words that the reference has at another position. It moves the block that lowers the edit
+//! distance most, until no move lowers it. The blocks that are tried, their order, and the limits
+//! of the search are part of the definition.
 
 use std::cmp::Reverse;
 
@@ -39,7 +39,7 @@ pub(crate) struct TerCounter<'a> {
     best: Vec<u32>,
 }
 
-/// A block of words at different places in hypothesis and reference.
+/// A block of words at different positions in hypothesis and reference.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     hypothesis_start: usize,
@@ -67,7 +67,7 @@ impl<'a> TerCounter<'a> {
         }
     }
 
-    /// Number of edits between the two lines just read.
+    /// Number of edits between the hypothesis and the reference that were read last.
     fn edits(&mut self) -> usize {
         if self.reference.is_empty() {
             return self.hypothesis.len();
@@ -136,8 +136,8 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// True if the alignment has errors in the block, both at its place in the hypothesis and at
-    /// its place in the reference, and the target is not inside the block.
+    /// True if the alignment has errors in the block, both at its position in the hypothesis and at
+    /// its position in the reference, and the target is not inside the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);
@@ -169,7 +169,7 @@ impl SegmentCounter for TerCounter<'_> {
 }
 
 /// Writes `words` to `shifted`, with the block moved before the word at `target`, and returns the
-/// first position that may have changed. If the target is inside the block, the block moves by the
+/// first position that can have changed. If the target is inside the block, the block moves by the
 /// number of its words before the target.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);

@@ -20,14 +20,15 @@ use crate::statistics::Statistics;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ter {
-    /// Separates punctuation and removes markup; otherwise, only whitespace separates words.
+    /// Whether to separate punctuation and remove markup; otherwise, only whitespace separates
+    /// words.
     pub normalized: bool,
-    /// Removes punctuation.
+    /// Whether to remove punctuation.
     pub no_punct: bool,
-    /// Treats Chinese characters as words, and extends `normalized` and `no_punct` to their
-    /// punctuation; has no effect by itself.
+    /// Whether to treat Chinese characters as words, and extend `normalized` and `no_punct` to
+    /// their punctuation; has no effect by itself.
     pub asian_support: bool,
-    /// Distinguishes case.
+    /// Whether to distinguish case.
     pub case_sensitive: bool,
 }
 
@@ -82,7 +83,7 @@ fn rate<R: Real>(edits: R, reference_length: R) -> R {
     }
 }
 
-/// A row holds the edits against the closest reference and the mean length of the
+/// A row of counts has the edits against the closest reference and the mean length of the
 /// references.
 impl Metric for Ter {
     fn name(&self) -> String {
@@ -127,8 +128,8 @@ impl Metric for Ter {
 /// A TER score with the quantities that it was computed from. Lower is better; with more edits than
 /// reference words it exceeds 100.
 ///
-/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or as many as the formatter's
-/// precision says.
+/// `Display` writes sacreBLEU's line, `TER = 51.90`, with two decimals, or as many as the
+/// formatter's precision says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TerScore {
     /// TER, at least 0.

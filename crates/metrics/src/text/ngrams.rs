@@ -32,14 +32,14 @@ impl Hasher for PairHasher {
     }
 }
 
-/// Numbers for distinct words, valid during the life of a counter.
+/// Ids of distinct words, valid during the life of a counter.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Vocabulary {
     numbers: HashMap<Box<str>, u32>,
 }
 
 impl Vocabulary {
-    /// Number of a word; a new word gets a new number.
+    /// Id of a word; a new word gets a new id.
     pub(crate) fn number(&mut self, word: &str) -> u32 {
         if let Some(&number) = self.numbers.get(word) {
             return number;
@@ -114,14 +114,16 @@ impl NgramMatcher {
         }
     }
 
-    /// Folds the reference just counted into the largest counts over all references.
+    /// Updates the largest counts over all references with the counts of the reference that was
+    /// counted last.
     pub(crate) fn keep_largest(&mut self) {
         for (best, &count) in self.best.iter_mut().zip(&self.reference) {
             *best = (*best).max(count);
         }
     }
 
-    /// Adds the matches, clipped by the counts of the last reference, to `matches`, by order.
+    /// Adds the matches, clipped by the counts of the reference that was counted last, to
+    /// `matches`, by order.
     pub(crate) fn add_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.reference, matches);
     }
