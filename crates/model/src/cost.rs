@@ -12,7 +12,7 @@ use taper_ops::keeps_scores;
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// Number of values that the composed operations (made of Candle's operations, as on a GPU) hold, at
+/// Number of values that the composed operations (made of Candle's operations, as on a GPU) hold at
 /// the peak of a pass, for each value in the result of a layer. Candle's graph holds the result of
 /// every step of an operation and, during the backward pass, also the gradients of the last steps.
 /// The number was counted with dropout and rotary positions; without these two it is a third less
