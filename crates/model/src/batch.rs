@@ -16,8 +16,8 @@ use crate::{ModelError, Result, Sequences};
 /// only need the number of answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// Packed ids: one entry for each stream, in the model's order of streams. Each stream has one
-    /// sequence per example.
+    /// Ids of each stream, with its sequences one after the other (packed); the streams are in the
+    /// model's order. Each stream has one sequence per example.
     pub streams: Vec<Sequences>,
     /// Rows of the last stream at which an id is predicted, ascending; `None` if an id is predicted
     /// at every row. A masked language model predicts at a few rows only.
@@ -44,7 +44,7 @@ impl Batch {
         self.answers.len()
     }
 
-    /// Checks the streams for a model that reads the streams called `names`, and returns them.
+    /// Checks the batch for a model whose streams are called `names`, and returns the streams.
     ///
     /// # Errors
     /// If the number of streams is not the number of names, if a stream's lengths do not describe

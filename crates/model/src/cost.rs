@@ -33,13 +33,13 @@ const USUAL_LENGTH: usize = 1024;
 pub(crate) struct PartCost {
     /// Number of trained scalars.
     pub(crate) parameters: f64,
-    /// Forward arithmetic per token: two operations for each weight by which the token's vector is
+    /// Number of forward operations per token: two for each weight by which the token's vector is
     /// multiplied.
     pub(crate) flops: f64,
     /// Part of `flops` that is spent between the projections of a layer: in self-attention without
     /// pairwise scores, or in a state-space layer.
     pub(crate) mixing_flops: f64,
-    /// Forward arithmetic for each pair of a query and a visible key.
+    /// Number of forward operations for each pair of a query and a visible key.
     pub(crate) pair_flops: f64,
     /// Scalars per token that the fused operations keep for the backward pass.
     pub(crate) kept: f64,

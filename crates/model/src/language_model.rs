@@ -86,8 +86,8 @@ impl LanguageModel {
     /// each token of `text`; it is predicted from that token and the tokens before it.
     ///
     /// # Errors
-    /// The errors of [`LanguageModel::hidden`], and an error if the number of answers is not that
-    /// of the tokens, or an answer is not in the vocabulary.
+    /// The errors of [`LanguageModel::hidden`], and an error if the number of answers is not the
+    /// number of tokens, or an answer is not in the vocabulary.
     pub fn log_probabilities(&self, text: &Sequences, answers: &[u32]) -> Result<Vec<f64>> {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {

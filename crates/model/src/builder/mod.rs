@@ -83,14 +83,15 @@ impl Builder {
     }
 
     /// Builder that only counts the cost of a model on `device`. It has no parameters, and makes
-    /// only one of several equal layers.
+    /// only one of several layers with equal settings.
     pub(crate) fn counting(device: &Device) -> Self {
         Self { only_counts: true, ..Self::over(ParameterStore::outline(device), None, DType::F32) }
     }
 
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
         let products = Products::for_model(compute, store.device());
-        // With bf16 products, only the operands of products are rounded; everything else is f32.
+        // With bf16 products, only the operands of matrix products are rounded; everything else is
+        // f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
         Self {
             store,
@@ -210,8 +211,8 @@ impl Builder {
     }
 
     /// Makes the layers of a stack; `make` gets the index of each. `groups` has, for each group of
-    /// equal layers, the index of its first layer and the number of layers. If only the cost is
-    /// needed, only the first layer of a group is made, and counted for all of them.
+    /// layers with equal settings, the index of its first layer and the number of layers. If only
+    /// the cost is needed, only the first layer of a group is made, and counted for all of them.
     pub(crate) fn layers<T>(
         &mut self,
         groups: &[(usize, usize)],
@@ -314,7 +315,7 @@ impl Builder {
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Adds a fused projection of matrices that may differ in their numbers of `outputs`; each is
+    /// Adds a fused projection of matrices that can differ in their numbers of `outputs`; each is
     /// initialised as in [`matrix`](Self::matrix).
     pub(crate) fn matrices(
         &mut self,

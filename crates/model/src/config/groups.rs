@@ -1,11 +1,11 @@
-//! Groups of equal layers in a stack.
+//! Groups of layers with equal settings in a stack.
 
 use super::{Architecture, ModelConfig};
 
 impl ModelConfig {
-    /// Returns the groups of equal layers in a stack of `layers` layers: for each group, the index
-    /// of its first layer, from 0, and the number of its layers. `causal` selects the decoder's
-    /// attention settings.
+    /// Returns the groups of layers with equal settings in a stack of `layers` layers: for each
+    /// group, the index of its first layer, from 0, and the number of its layers. `causal` selects
+    /// the decoder's attention settings.
     #[must_use]
     pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
         let attention = self.attention(causal);
@@ -22,7 +22,7 @@ impl ModelConfig {
             }
         }
         // Without a list of kinds, the pattern of layers repeats, so one period is enough. A recipe
-        // may name more layers than could be counted in a reasonable time.
+        // (configuration file) can name more layers than could be counted in a reasonable time.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {

@@ -53,9 +53,9 @@ impl ModelConfig {
         self.state_space.feed_forward || !self.attention(causal).kind_of(layer).is_state_space()
     }
 
-    /// Refuses settings that do not fit the state-space layers of a stack. `section` is the
-    /// recipe's section of the stack's attention, and `causal` tells whether the stack is the
-    /// decoder.
+    /// Refuses settings that do not fit the state-space layers of a stack. `section` is the section
+    /// of the recipe (configuration file) that configures the stack's attention, and `causal` tells
+    /// whether the stack is the decoder.
     pub(super) fn validate_state_space(
         &self,
         (section, causal): (&str, bool),

@@ -12,7 +12,7 @@ use taper_ops::{Activation, Dropout, GatedSpec};
 #[derive(Debug, Clone)]
 pub(crate) struct GatedConvolution {
     linear: Linear,
-    /// Numbers of rows that the convolution sees before and after each row.
+    /// Numbers of rows (tokens) that the convolution sees before and after each row.
     around: (usize, usize),
     width: usize,
 }
@@ -55,8 +55,8 @@ impl GatedConvolution {
         taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?, &GATE)
     }
 
-    /// Runs a causal convolution on one more row of each sequence. `past (R, (K - 1)·D)` has the
-    /// rows before it, with zeros in place of rows before the first.
+    /// Runs a causal convolution on one more row of each sequence. `past (R, (K - 1)·D)` has the K
+    /// - 1 rows before this row; rows before the sequence are zeros.
     ///
     /// # Shapes
     /// `x (R, D)` → `(R, D)`, and the `past` of the next row.

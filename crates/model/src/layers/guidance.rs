@@ -24,12 +24,12 @@ pub(crate) struct Guide {
     /// Index of the decoder layer, from 0.
     pub(crate) layer: usize,
     head: usize,
-    /// Factors `−λ/N · G` of the logarithms of the weights, padded: `(B, 1, Tq, Tk)`.
+    /// Factors `−λ/N · G` of the logarithms of the weights, for padded sequences: `(B, 1, Tq, Tk)`.
     wanted: Tensor,
 }
 
 impl Guide {
-    /// Makes the guide of a batch that was checked; `None` if there is nothing to guide.
+    /// Makes the guide of a batch that was checked, or returns `None` if there is nothing to guide.
     ///
     /// # Errors
     /// If the model has no such layer or head, or a link connects tokens of different sentences.

@@ -20,9 +20,9 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes the head called `name`. Its matrix `weight (C, D)` may be that of an embedding (Press
-    /// and Wolf 2017); its bias is called `{name}.bias`. The cost of its product and of its loss is
-    /// not counted.
+    /// Makes the head called `name`. Its matrix `weight (C, D)` can be the table of an embedding
+    /// (Press and Wolf 2017); its bias is called `{name}.bias`. The cost of its product and of its
+    /// loss is not counted.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

@@ -1,4 +1,4 @@
-//! Normalisation of rows, around and between the layers of a model.
+//! Normalisation of rows (the vectors of tokens), in and between the layers of a model.
 
 use super::weight::Weight;
 use crate::config::NormKind;

@@ -17,8 +17,8 @@ pub(crate) struct Within<'a> {
 }
 
 /// What a decoder layer needs to attend to the encoder: the layer's keys and values, the lengths of
-/// the sequences of decoder (queries) and encoder (keys), and a guide for the weights if there is
-/// one.
+/// the sequences of decoder (queries) and encoder (keys), and a guide (the word links that the
+/// weights should follow) if there is one.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

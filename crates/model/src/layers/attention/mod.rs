@@ -1,13 +1,15 @@
-//! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
+//! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2). Their projections are fused:
+//! several matrices are multiplied at once.
 //!
 //! The computation between the projections of self-attention is a [`Mechanism`]: either the softmax
 //! over keys (module [`softmax`]), or a mechanism of module [`kinds`], which needs the cargo
-//! feature `kinds`. A mechanism may be written in plain Candle, as the Transformer-XL is; then
-//! [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape.
+//! feature `kinds`. A mechanism can be written in plain Candle, as the Transformer-XL is; then
+//! [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape (the record of
+//! operations for the backward pass).
 //!
-//! **Decision.** A mechanism sees packed projections, and the past that its layer keeps. Only
-//! Linformer and Transformer-XL have parameters of their own, so that weights trained with one kind
-//! can be tried with most other kinds.
+//! **Decision.** A mechanism sees projections in which all sequences follow each other (packed),
+//! and the past that its layer keeps. Only Linformer and Transformer-XL have parameters of their
+//! own, so that weights trained with one kind can be tried with most other kinds.
 
 mod attended;
 mod cross;
@@ -40,7 +42,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use taper_ops::Products;
 
-/// A layer of self-attention that is being built.
+/// Description of a layer of self-attention that is being built.
 pub(crate) struct Site<'a> {
     pub(crate) config: &'a ModelConfig,
     /// Full name of the layer, such as `decoder.layers.0.self_attention`.

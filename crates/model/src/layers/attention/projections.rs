@@ -4,7 +4,7 @@ use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig};
 use candle_core::Result;
 
-/// A linear layer before or after attention.
+/// Sizes of a linear layer before or after attention.
 pub(super) struct Projection {
     inputs: usize,
     /// Numbers of outputs of the matrices that the layer fuses.
@@ -13,8 +13,8 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// Projection to query, key and value. If there are only two `parts`, these are one vector that
-    /// is both query and key, and the value.
+    /// Projection to query, key and value. If `parts` is 2, it makes only two vectors: one that is
+    /// both query and key, and the value.
     pub(super) fn query_key_value(config: &ModelConfig, parts: usize) -> Self {
         let shape = config.attention_shape();
         let mut outputs = vec![shape.key_value_width(); parts];

@@ -107,7 +107,7 @@ impl UnprojectedAttention {
     /// count in full even if parts of them are hidden or empty, the queries of a Reformer are
     /// assumed to be normally distributed, and the scans of state-space layers are included. In the
     /// backward pass, softmax attention needs five products for the two of the forward pass, and
-    /// other kinds need two for each.
+    /// other kinds need two products for each product of the forward pass.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         self.0.flops(length)

@@ -57,8 +57,8 @@ impl TextEncoder {
     /// N tokens → `(N, D)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
-    /// each token, or if a text is longer than the learned positions.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of
+    /// segments is not the number of tokens, or if a text is longer than the learned positions.
     pub(crate) fn states(
         &self,
         (segments, text): (&Sequences, &Sequences),

@@ -25,8 +25,8 @@ pub fn is_adapter(name: &str) -> bool {
     name.contains(".lora_a.") || name.contains(".lora_b.") || name.ends_with(".magnitude")
 }
 
-/// Sets the magnitudes of adapters to the lengths of the rows of the frozen weights, so that they
-/// change nothing at first. This must be called after the frozen weights are loaded.
+/// Sets the magnitudes of adapters to the lengths of the rows of the frozen weights, so that the
+/// adapters change nothing at first. This must be called after the frozen weights are loaded.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -42,7 +42,7 @@ pub fn set_magnitudes(store: &ParameterStore) -> Result<()> {
     Ok(())
 }
 
-/// The linear layer that an adapter belongs to, and what follows its product.
+/// The linear layer that an adapter belongs to, and what follows the layer's matrix product.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) weight: &'a Weight,

@@ -12,7 +12,7 @@
 //! this is full attention.
 //!
 //! A sum over all keys includes keys of later tokens, so that no decoder can use this kind. Each
-//! position has weights of its own, so that no sequence may be longer than E.
+//! position has weights of its own, so that no sequence can be longer than E and F are wide.
 
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::layers::weight::Weight;
@@ -67,7 +67,8 @@ impl Linformer {
     }
 }
 
-/// Describes attention from sequences of these lengths to the `rank` sums of each.
+/// Describes attention from the tokens of sequences of these lengths to the `rank` sums of keys and
+/// values of each sequence.
 pub(super) fn to_sums(
     (shape, rank): (AttentionShape, usize),
     lengths: &Arc<[usize]>,
@@ -125,7 +126,7 @@ impl Mechanism for Linformer {
     }
 
     /// Computes the weight of each token's value, through the sums that contain it; these weights
-    /// may be negative.
+    /// can be negative.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, pass, .. } = within;
         self.check(lengths)?;

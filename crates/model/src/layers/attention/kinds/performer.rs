@@ -42,7 +42,7 @@ impl RandomFeatures {
         Self { head, count, key, redraw_every, fixed: OnceLock::new() }
     }
 
-    /// Makes features whose vectors are drawn from `key`, and never redrawn.
+    /// Makes random features whose vectors are drawn with the random key `key`, and never redrawn.
     #[cfg(test)]
     pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
         Self::with_key(head, count, key, 0)
@@ -61,7 +61,7 @@ impl RandomFeatures {
     }
 
     /// Returns the vectors ω for `pass`, `(M, Dh)`. In training they are redrawn after every
-    /// `redraw_every` updates, unless this is 0.
+    /// `redraw_every` updates, or never if this number is 0.
     pub(super) fn of_pass(&self, pass: &Pass) -> Result<Tensor> {
         match pass.updates() {
             Some(updates) if self.redraw_every > 0 => {

@@ -1,4 +1,4 @@
-//! Mechanisms of attention, compared with their equations, with other packages (golden files of
+//! Mechanisms of attention, compared with their equations, with other packages (reference values of
 //! `scripts/golden/attention/low_rank_attention.py`), and with finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
@@ -54,8 +54,8 @@ fn inner(left: &Tensor, right: &Tensor) -> f64 {
     left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
 }
 
-/// Compares linear attention, which is computed by chunks and sums, composed and fused, with
-/// attention whose weights are computed one by one in plain Rust.
+/// Compares linear attention, which is computed by chunks and sums (in plain Candle, and fused),
+/// with attention whose weights are computed one by one in plain Rust.
 #[test]
 fn linear_attention_is_the_equation() {
     let (qkv, head) = (random(221, 18, 1), 3);
@@ -133,7 +133,7 @@ fn gradients_are_finite_differences() {
     });
 }
 
-/// Runs a Linformer on projected queries, keys and values, with E and F.
+/// Runs a Linformer on projected queries, keys and values, with the matrices E and F.
 fn linformer(
     tape: Option<&Tape>,
     [qkv, key_sums, value_sums]: [&Tensor; 3],
@@ -270,7 +270,7 @@ fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
     Hierarchical { heads, causal, chunk, levels: 1, dropout: 0.0, products: Products::F32, site: 1 }
 }
 
-/// Compares both implementations with the equation, which
+/// Compares both implementations (in plain Candle, and fused) with the equation, which
 /// `scripts/golden/attention/chunked_attention.py` computes one query at a time.
 #[test]
 fn hierarchical_attention_is_the_equation() {

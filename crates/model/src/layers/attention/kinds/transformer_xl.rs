@@ -8,8 +8,8 @@
 //! for the tokens `j ≤ i` of the segment, and for the `memory` tokens before the segment; `R` are
 //! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer. With
 //! `same_length`, each token sees `memory` tokens, itself included; distances beyond
-//! `clamp_distance` count as that distance. Both are for evaluation with a longer memory (section
-//! 4.1, and the authors' `--same_length` and `--clamp_len`).
+//! `clamp_distance` count as `clamp_distance`. Both settings are for evaluation with a longer
+//! memory (section 4.1, and the authors' `--same_length` and `--clamp_len`).
 //!
 //! **Decision.** A segment is a part of a sequence. Its memory is the output of the layer below for
 //! the tokens before it, computed within the same pass, and no gradient flows through it. So all
@@ -76,8 +76,8 @@ impl Segments {
         }
     }
 
-    /// Divides a sequence of this length. Returns the number of tokens in a segment, the number of
-    /// segments, and the number of tokens in the memory.
+    /// Divides a sequence of this length into segments. Returns the number of tokens in a segment,
+    /// the number of segments, and the number of tokens in the memory.
     fn cut(self, length: usize) -> (usize, usize, usize) {
         let segment = self.segment.min(length.max(1));
         let count = length.div_ceil(segment);

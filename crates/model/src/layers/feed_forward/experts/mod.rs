@@ -73,8 +73,8 @@ impl Plan {
             experts: (0..choices).map(chosen).collect(),
             dropped: 0,
         };
-        // For each choice and token, the token's place among those of its expert; `None` if it is
-        // dropped.
+        // For each choice and token, the token's index among the tokens of its expert; `None` if it
+        // is dropped.
         let mut places = Vec::new();
         for of_choice in &plan.experts {
             let mut of_tokens = Vec::with_capacity(of_choice.len());
@@ -132,9 +132,9 @@ impl Experts {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let width = config.d_model;
         let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
-        // Training also keeps: rows as gathered, as experts return them, as scattered back, and as
-        // weighted; the router's inputs and probabilities; and the results of jitter and of
-        // dropout.
+        // Training also keeps: each token's row as gathered, as its expert returns it, as scattered
+        // back, and as weighted; the router's inputs and probabilities; and the results of jitter
+        // and of dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         build.count(PartCost::kept(per_token * (6 * width + 5)));
         let of_router = PartCost::product(width, count);
@@ -145,8 +145,8 @@ impl Experts {
                 of_one = PartCost { parameters: 0.0, ..part };
                 part.once()
             };
-            // The first expert has the site of a dense layer, so a single expert drops the same
-            // elements as a dense layer.
+            // The first expert has the site (the key of the random numbers) of a dense layer, so
+            // that a single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
             let name = format!("{name}.experts.{index}");
             build.counted_as(counted, |build| DenseFeedForward::new(build, &name, site, config))
@@ -189,10 +189,10 @@ impl Experts {
     }
 
     /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`, where α is `balance_loss`, β is `z_loss`, E
-    /// is the number of experts, and N that of tokens. Here f_e is the share of tokens whose first
-    /// choice is expert e, P_e is the mean probability of e (Switch, equations 4 to 6), and z_t is
-    /// the logarithm that [`Experts::route`] returns for token t (Zoph et al. 2022, "ST-MoE",
-    /// equation 5).
+    /// is the number of experts, and N the number of tokens. Here f_e is the share of tokens whose
+    /// first choice is expert e, P_e is the mean probability of e (Switch, equations 4 to 6), and
+    /// z_t is the logarithm that [`Experts::route`] returns for token t (Zoph et al. 2022,
+    /// "ST-MoE", equation 5).
     fn auxiliary(&self, routed: &Tensor, plan: &Plan, pass: &Pass) -> Result<()> {
         let experts = self.experts.len();
         let shares = Tensor::from_vec(plan.shares(), (1, experts), &Device::Cpu)?;

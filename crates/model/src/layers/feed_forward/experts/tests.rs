@@ -1,4 +1,4 @@
-//! Tests of a layer of experts alone: against Transformers' Switch (a golden file of
+//! Tests of a layer of experts alone: against Transformers' Switch (reference values of
 //! `scripts/golden/layers/experts.py`), of how it assigns tokens, and of its cost.
 
 use super::*;
@@ -94,9 +94,9 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // If two experts are equal, the first one is chosen. Expert 0 is full for the first choice of
-    // token 3 and the second choice of token 2; expert 1 is full for the second choices of tokens 1
-    // and 3.
+    // Of two experts with equal probabilities, the first one wins. Expert 0 is full for the first
+    // choice of token 3 and the second choice of token 2; expert 1 is full for the second choices
+    // of tokens 1 and 3.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);
@@ -215,8 +215,8 @@ fn two_experts_weigh_as_their_shares() {
     }
 }
 
-/// Checks that for any number of experts, the products are those of `per_token` feed-forward layers
-/// for each token.
+/// Checks that for any number of experts, the operations in matrix products are as many as in
+/// `per_token` dense feed-forward layers for each token.
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {
@@ -239,7 +239,7 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
     };
     for (count, per_token) in [(1, 1), (8, 1), (8, 2)] {
         let (counted, formula) = counted(count, per_token);
-        // The bounds leave room for the products of the router: at most 1.6 % of these.
+        // The bounds leave room for the router's products, which are at most 1.6 % of `dense`.
         let dense = (per_token * 1024 * 4 * 64 * 256) as f64;
         assert!((1.0..1.02).contains(&(counted / dense)), "{count}, {per_token}: {counted}");
         assert!((1.0..1.05).contains(&(formula / dense)), "{count}, {per_token}: {formula}");

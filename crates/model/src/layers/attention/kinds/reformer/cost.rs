@@ -1,4 +1,5 @@
-//! Arithmetic and kept memory of attention by hashing, as formulas.
+//! Number of operations of attention by hashing, and memory that it keeps for the backward pass, as
+//! formulas.
 
 /// Expected number of chunks of `size` tokens in a bucket: the mean of `⌈X / size⌉` for X from the
 /// binomial distribution of `length` draws with probability `share`. The sum starts at the

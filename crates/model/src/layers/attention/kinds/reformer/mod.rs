@@ -5,14 +5,14 @@
 //! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
 //! ```
 //!
-//! over the tokens j that i meets (equations 2 and 3); z_i is the logarithm of the sum of
-//! exp(q_i·k_j) over these tokens. Queries and keys share one projection, so that similar tokens
-//! fall into the same bucket of a random rotation R. Tokens are sorted by bucket and cut into
-//! chunks; each token meets the tokens of its own chunk and of the chunk before. There are several
-//! rounds, each with a rotation of its own; their results are averaged with weights proportional to
-//! their sums exp(z_i^r) in round r (section 2, "Multi-round LSH attention"). A token attends to
-//! itself only if it meets no other token, since a query is nearest to its own key ("Causal masking
-//! for shared-QK attention").
+//! over the tokens j that token i meets, as determined below (equations 2 and 3); z_i is the
+//! logarithm of the sum of exp(q_i·k_j) over these tokens. Queries and keys share one projection,
+//! so that similar tokens fall into the same bucket of a random rotation R. Tokens are sorted by
+//! bucket and cut into chunks; each token meets the tokens of its own chunk and of the chunk
+//! before. There are several rounds, each with a rotation of its own; their results are averaged
+//! with weights proportional to the sums exp(z_i^r) in each round r (section 2, "Multi-round LSH
+//! attention"). A token attends to itself only if it meets no other token, since a query is nearest
+//! to its own key ("Causal masking for shared-QK attention").
 //!
 //! **Decision.** In an encoder, chunks are cut as in the paper, from the sorted tokens of all
 //! rounds, one round after the other. Then the place where a chunk ends, and so the set of earlier
@@ -204,8 +204,8 @@ impl Mechanism for Reformer {
         padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
     }
 
-    /// Attends from one new token of each row (a text that is decoded). Each row of the cache has a
-    /// token's query, its value, and the buckets of its query.
+    /// Attends from one new token of each row (a text that is decoded). For each token, the cache
+    /// has its query, its value, and the buckets of its query.
     fn step(&self, qv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
@@ -264,9 +264,9 @@ impl Reformer {
     }
 
     /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
-    /// and round. `tokens` has the tokens of each row, and `buckets` the buckets of all tokens. A
-    /// place without a key gets the index after the last key. Returns the indices of the keys, and
-    /// the numbers that are added to their scores.
+    /// and round. `tokens` has the tokens of each row, and `buckets` the buckets of all tokens.
+    /// Returns 2·C indices of keys, and the numbers that are added to their scores. If there are
+    /// fewer keys, the other indices are the index after the last key.
     ///
     /// # Shapes
     /// Tokens of R rows, `buckets (M, H·rounds)` → both results `(R, H, rounds, 2·C)`.

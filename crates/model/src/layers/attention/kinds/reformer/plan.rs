@@ -1,4 +1,4 @@
-//! Plan of which tokens meet: tokens are sorted by bucket and cut into chunks.
+//! Plan of which tokens meet (see each other): tokens are sorted by bucket and cut into chunks.
 
 use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
@@ -8,7 +8,8 @@ use super::{HIDDEN, ITSELF};
 /// sequence.
 type Chunk = Vec<(usize, usize)>;
 
-/// Rule by which sorted tokens are cut into chunks.
+/// Rule by which sorted tokens are cut into chunks. A chunk also looks back on one chunk before it:
+/// its tokens see the tokens of both chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
     /// All sorted tokens are cut into chunks of this size. The first chunk of a round looks back on
@@ -76,7 +77,7 @@ impl Chunks {
     }
 }
 
-/// Which tokens meet, for all heads of all sequences: K chunks with C places each.
+/// Which tokens meet, for all heads of all sequences: K chunks, each with places for C tokens.
 pub(super) struct Plan {
     /// For each place in each chunk, its row among the `N·H` rows, where a row is one head of one
     /// token; an empty place has the index after the last row: `(K, C)`.

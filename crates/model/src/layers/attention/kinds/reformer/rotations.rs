@@ -104,7 +104,7 @@ impl Rotations {
     }
 
     /// Returns the buckets of `rows (N, …)`, whose first columns are queries: `(N, H, rounds)`.
-    /// They are computed in f64, so that no rounding of a kernel moves a token to another bucket.
+    /// They are computed in f64, so that rounding does not move a token to another bucket.
     pub(super) fn buckets_of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;

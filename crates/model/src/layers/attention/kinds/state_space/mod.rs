@@ -11,7 +11,7 @@
 //! determines how much is kept of itself and of the past. In an `s4d`, Δ, B and C are parameters,
 //! and the layer is a convolution with one kernel for each channel.
 //!
-//! While decoding, the only state of a text is h and the last inputs of the convolution.
+//! While decoding, a text needs no other state than h and the last inputs of the convolution.
 //!
 //! **Decision.** In an encoder, whose tokens also see later tokens, two such layers read a sequence
 //! from both ends; they share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba", algorithm 1).
@@ -162,7 +162,7 @@ impl StateSpaceMechanism {
             if !causal {
                 let name = &format!("{name}.backward");
                 directions.push(Direction::new(build, name, config, (selective, true))?);
-                // The sum of the results of both directions.
+                // The sum of the results of both directions is kept.
                 build.count(PartCost::kept(channels));
             }
             Ok::<_, candle_core::Error>(directions)
@@ -303,7 +303,7 @@ impl Direction {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let channels = expand * config.d_model;
         // First the convolution, which keeps its result; then the scan, which keeps its result and
-        // the state of every thirty-second token.
+        // the state of every 32nd token.
         let flops = 2.0 * (convolution * channels) as f64;
         build.count(PartCost { flops, ..PartCost::kept(channels) });
         let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
@@ -353,7 +353,7 @@ impl Direction {
         })
     }
 
-    /// Calls `scan` with the inputs of a scan; `x` is the result of the convolution.
+    /// Calls `scan` with the inputs that it needs; `x` is the result of the convolution.
     fn scanned<T>(
         &self,
         (x, gated): (&Tensor, &Tensor),
@@ -409,8 +409,8 @@ impl Direction {
     }
 }
 
-/// Returns the last K − 1 inputs of the convolution for each sequence. If the sequence is shorter,
-/// its previous window supplies the first of them.
+/// Returns the last K − 1 inputs of the convolution for each sequence. If a sequence is shorter,
+/// `window` (the inputs before the sequence) supplies the first of them.
 ///
 /// # Shapes
 /// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.

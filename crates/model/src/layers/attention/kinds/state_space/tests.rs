@@ -1,4 +1,4 @@
-//! Tests of state-space layers alone: against MambaMixer of transformers (a golden file of
+//! Tests of state-space layers alone: against MambaMixer of transformers (reference values of
 //! `scripts/golden/layers/state_space.py`), and of how long they remember.
 
 use super::*;
