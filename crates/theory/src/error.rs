@@ -24,9 +24,9 @@ pub enum TheoryError {
     /// A program that cannot be read, or that does something wrong when it runs.
     #[error("{place}: {message}")]
     Program {
-        /// Place of the fault.
-        place: Place,
         /// Position of the fault.
+        place: Place,
+        /// Message: what the fault is, and a remedy.
         message: String,
     },
     /// An input or a size that a construction does not support.

@@ -27,6 +27,7 @@ pub struct CompiledProgram {
 impl CompiledProgram {
     /// Compiles a program for inputs of at most `longest` characters.
     ///
+    /// # Errors
     /// If an expression has arguments of the wrong kinds, or too many possible values; the error
     /// has the line and column of the expression. If `longest` is 0 or too large, or the residual
     /// stream would need too many columns.

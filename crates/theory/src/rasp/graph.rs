@@ -60,6 +60,7 @@ enum Lowered {
 impl Graph {
     /// Makes the graph of a program for inputs of at most `longest` characters.
     ///
+    /// # Errors
     /// If an expression has arguments of the wrong kinds, or too many possible values; the error
     /// has the line and column of the expression.
     pub(super) fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
