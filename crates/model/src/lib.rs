@@ -1,5 +1,5 @@
 //! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed
-//! sequences.
+//! sequences (one after the other, without padding).
 //!
 //! **Decision.** A model owns its parameters in an ordered store. Layers hold two views of each
 //! parameter in the same storage: one tracked by autodiff for training, one detached for

@@ -1,4 +1,5 @@
-//! Generation of texts token by token; past tokens are cached, and weights are packed.
+//! Generation of texts token by token. Past tokens are cached, and weights are packed: arranged in
+//! the order in which matrix kernels read them.
 
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
 use crate::translation::{in_blocks, packs};

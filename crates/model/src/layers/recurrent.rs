@@ -48,7 +48,7 @@ pub(crate) struct Attended<'a> {
     pub(crate) keys: &'a Tensor,
     /// Values `(M, V)`.
     pub(crate) values: &'a Tensor,
-    /// For each sequence, the range of rows to which it attends.
+    /// For each sequence, the range of keys and values to which it attends.
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Attended<'a> {
 pub(crate) struct Run<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,
     pub(crate) backwards: bool,
-    /// States before the first rows; `None` for zeros.
+    /// States before the first token of each sequence; `None` for zeros.
     pub(crate) initial: Option<&'a Tensor>,
     pub(crate) attended: Option<Attended<'a>>,
 }

@@ -21,7 +21,7 @@ use taper_ops::{
 pub struct Pass {
     /// Key of the random numbers of this pass's dropout; `None` in evaluation.
     dropout_key: Option<u64>,
-    /// Number of the update that this pass belongs to; `None` in evaluation.
+    /// Index of the update to which this pass belongs; `None` in evaluation.
     step: Option<u64>,
     /// Tape of the operations; `None` in evaluation, or if Candle differentiates.
     tape: Option<Tape>,
@@ -137,7 +137,7 @@ impl Pass {
     }
 
     /// Masks a head, so that it outputs zeros: the one with the index `head`, from 0, in the
-    /// attention layer with this full name. This may be called for several heads; unknown names
+    /// attention layer with this full name. This can be called for several heads; unknown names
     /// have no effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
@@ -241,7 +241,7 @@ impl Pass {
         self.dropout_key.map(|key| mix(key, &[site]))
     }
 
-    /// Number of the update that this pass belongs to; `None` in evaluation.
+    /// Index of the update to which this pass belongs; `None` in evaluation.
     #[must_use]
     pub fn updates(&self) -> Option<u64> {
         self.step

@@ -62,8 +62,9 @@ impl TextClassifier {
     /// B texts → `(B, C)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
-    /// each token, or if a text is empty or longer than the learned positions.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of
+    /// segments is not the number of tokens, or if a text is empty or longer than the learned
+    /// positions.
     pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor> {
         let pass = Pass::evaluate();
         let pooled = self.pooled((segments, text), &pass)?;

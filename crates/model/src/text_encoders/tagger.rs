@@ -45,8 +45,9 @@ impl TokenTagger {
     /// N tokens, of which A are at `rows` → `(A, C)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
-    /// each token, if a row does not exist, or if a text is longer than the learned positions.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of
+    /// segments is not the number of tokens, if a row does not exist, or if a text is longer than
+    /// the learned positions.
     pub fn logits(&self, segments: &Sequences, text: &Sequences, rows: &[u32]) -> Result<Tensor> {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
             let count = text.ids.len();

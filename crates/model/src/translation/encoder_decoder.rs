@@ -31,8 +31,8 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Prepares for the first token. Returns tensors that are computed once from the sources, and
-    /// the state of each layer.
+    /// Prepares decoding before the first token. Returns tensors that are computed once from the
+    /// sources, and the state of each layer.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
     /// Computes the state for one token of each row of `state`; the tokens are at the positions

@@ -1,4 +1,5 @@
-//! Decoding one token at a time; keys and values are cached, and weights are packed.
+//! Decoding one token at a time. Keys and values are cached, and weights are packed: arranged in
+//! the order in which matrix kernels read them.
 
 use super::TranslationModel;
 use crate::layers::attention::DecodedRows;
@@ -35,7 +36,7 @@ pub struct Inference {
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// Past of each row. The range of a row is that of its source in `of_sources`.
+    /// Past of each row. The range of a row is the range of its source in the tensors `of_sources`.
     pub(super) rows: DecodedRows,
 }
 
@@ -61,8 +62,8 @@ impl DecodeState {
     }
 }
 
-/// Returns an iterator over the logits of `rows` rows over a vocabulary, in blocks that are
-/// computed when they are asked for.
+/// Returns an iterator over the logits of a vocabulary for `rows` rows, in blocks that are computed
+/// when they are asked for.
 pub(crate) fn in_blocks(
     hidden: Tensor,
     rows: usize,

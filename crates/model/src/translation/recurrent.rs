@@ -220,9 +220,9 @@ impl RecurrentLayers {
         Ok(tensors)
     }
 
-    /// Runs all layers on rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`, and
-    /// the last states of each layer. `attend` computes contexts, if attention follows the last
-    /// layer.
+    /// Runs all layers of the decoder on rows `(N, D)`. Returns the inputs of the output
+    /// projection, `(N, D)`, and the last states of each layer. `attend` computes contexts, if
+    /// attention follows the last layer.
     fn run(
         &self,
         x: Tensor,

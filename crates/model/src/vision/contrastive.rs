@@ -158,8 +158,8 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes half of the loss: that of predicting, for each of `rows`, which of `others` belongs
-    /// to it.
+    /// Computes half of the loss: the loss of predicting, for each of `rows`, which of `others`
+    /// belongs to it.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),

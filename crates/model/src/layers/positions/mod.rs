@@ -38,7 +38,7 @@ pub fn sinusoids(
 
 /// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence that begins with
 /// `2^(-8/n)`. If the number of heads is not a power of two, these are the slopes for the next
-/// lower power, followed by every other slope for the next higher power.
+/// lower power of two, followed by every other slope for the next higher one.
 #[must_use]
 pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
@@ -106,7 +106,7 @@ impl Added {
     }
 
     /// Returns a table for tokens at the positions `at`, all below `longest`, and for each token
-    /// its row in the table. The table is `None` if nothing is added.
+    /// the index of its row in the table. The table is `None` if nothing is added.
     pub(crate) fn table(
         &self,
         at: Arc<[u32]>,
@@ -189,8 +189,8 @@ pub(crate) enum Relative {
 }
 
 impl Relative {
-    /// Makes the positions of the stack called `name`. `groups` are its groups of equal layers: the
-    /// index of the first layer, and the number of layers.
+    /// Makes the positions of the stack called `name`. `groups` are its groups of layers with equal
+    /// settings: the index of the first layer, and the number of layers.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -214,7 +214,8 @@ impl Relative {
                 let turns = config.rotary.turns(config.attention_shape().head_width);
                 Self::Rotary(Box::new(turns), chunks)
             }
-            // The number of heads in an outline can be too large for a table of slopes.
+            // In an outline (parameters without values), the number of heads can be too large for a
+            // table of slopes.
             Positions::Alibi if build.is_outline() => Self::Nothing,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {

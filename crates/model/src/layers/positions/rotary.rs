@@ -181,7 +181,7 @@ mod tests {
         Ok([apart, attend(cached_rows)?])
     }
 
-    /// Compares the fused operation, the composed operation and decoding with the brute-force
+    /// Compares the fused operation, the plain Candle operation and decoding with the brute-force
     /// calculation.
     #[test]
     fn attention_is_that_of_the_matrix_of_relative_positions() -> TestResult {

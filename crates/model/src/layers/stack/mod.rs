@@ -71,8 +71,8 @@ impl Stack {
         kind: StackKind,
     ) -> Result<Vec<Block>> {
         let before = build.tally();
-        // Largest number of scalars that a layer keeps, per token of its own sequence; and the
-        // number per token of the encoder.
+        // `most` is the largest number of scalars that a layer keeps per token of its own sequence;
+        // `of_encoder` is the number that it keeps per token of the encoder.
         let (mut most, mut of_encoder) = (0.0, 0.0);
         let groups = config.groups(kind.is_causal(), layers);
         let blocks = build.layers(&groups, |build, i| {
