@@ -19,7 +19,7 @@ pub(crate) struct Lesson {
     pub(crate) learning_rate: f64,
 }
 
-/// Source of batches. A batch is a function of the seed and its position.
+/// Source of batches. A batch is a function of the seed, the epoch and the index in the epoch.
 struct Drawn<D> {
     seed: u64,
     draw: D,

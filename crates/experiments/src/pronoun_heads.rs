@@ -86,7 +86,8 @@ impl Ablation {
         self.without_two.iter().copied().min_by(by_pairs)
     }
 
-    /// The two heads of different layers that alone give the most right answers.
+    /// The two heads of different layers that, without all other heads, give the most right
+    /// answers.
     #[must_use]
     pub fn sufficient_two(&self) -> Option<([usize; 2], Understood)> {
         self.two_alone.iter().copied().max_by(by_pairs)

@@ -6,7 +6,7 @@
 //! Sentences are drawn from a grammar. At `it`, an encoder is asked for the noun that `it` stands
 //! for. A sentence with a choice has two nouns that `it` can stand for. The nouns on which the
 //! encoder is tested were never in a training sentence with a choice: the encoder knows them from
-//! sentences with one noun, where `it` can be nothing else. The settings were chosen by six of
+//! sentences with one noun, where `it` can be nothing else. The settings were chosen with six of
 //! these nouns of each kind; results are measured with six others.
 
 use candle_core::{DType, Device, Tensor};
@@ -34,7 +34,7 @@ const PLACES: [&str; 42] = [
 ];
 /// Number of nouns of each kind that occur in training sentences with a choice.
 const FAMILIAR: usize = 30;
-/// Number of held-out nouns of each kind by which settings are chosen. Results are measured with
+/// Number of held-out nouns of each kind with which settings were chosen. Results are measured with
 /// the nouns after them.
 const CHOOSING: usize = 6;
 /// Adjectives of living things.
@@ -88,7 +88,7 @@ fn word(id: u32) -> &'static str {
 /// Nouns that are held out from training sentences with a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldOut {
-    /// Nouns by which the settings of the training were chosen.
+    /// Nouns with which the settings of the training were chosen.
     Choosing,
     /// Nouns that were used for no choice of settings.
     Final,

@@ -29,7 +29,7 @@ const TOKENS: usize = 65;
 const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
-/// Number of models over which squares are averaged, with different weights.
+/// Number of models, with different weights, over which squared influences are averaged.
 const DRAWS: u64 = 24;
 
 /// Influence of each token, or of each pixel in the middle row, on the state in the middle.

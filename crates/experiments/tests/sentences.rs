@@ -31,7 +31,7 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     // A model that does not read the last word can be right for half of the sentences, but for none
     // of the pairs.
     assert!(whole.sentences > 0.8 && whole.pairs > 0.6, "{whole:?}");
-    // No settings were chosen by these nouns.
+    // No settings were chosen with these nouns.
     let of_fresh = reader.understood(&fresh, &[])?;
     assert!(of_fresh.sentences > 0.8 && of_fresh.pairs > 0.6, "{of_fresh:?}");
     let gazes = reader.gazes(&pairs)?;

@@ -41,7 +41,7 @@ pub struct InContextRegressor {
 struct Tokens {
     /// Values of the tokens `(N, d + 1)`, one token after the other.
     rows: Vec<f32>,
-    /// Which of the tokens belong to which function; it has lengths only.
+    /// Division of the tokens into functions: only the lengths are set, not the ids.
     divided: Sequences,
     /// Indices of the tokens that stand for an x.
     inputs: Arc<[u32]>,

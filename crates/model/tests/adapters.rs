@@ -1,6 +1,5 @@
-//! Adapters (LoRA) of every kind of layer. At first they change nothing; fused and composed
-//! operations give them the same gradients; and after they are merged into the weights, the loss is
-//! the same.
+//! Adapters of every kind of layer. At first they change nothing; fused operations and plain Candle
+//! give them the same gradients; added to the weights, they give the same loss.
 
 mod common;
 

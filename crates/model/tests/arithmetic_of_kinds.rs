@@ -37,8 +37,8 @@ fn attention(
     UnprojectedAttention::new(&model, causal, 0).unwrap()
 }
 
-/// Counts the FLOPs of matrix products while `attention` processes one sequence of normally
-/// distributed numbers. The count includes all threads; no other test of this program multiplies.
+/// Counts the operations in products while `attention` runs on one sequence of normally distributed
+/// numbers. The count includes all threads: no other test here multiplies.
 fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     let (width, counter) = (attention.input_width(), Counter::new(7));
     let values = (0..length * width).map(|i| counter.normal_at(i as u64) as f32);
@@ -95,7 +95,7 @@ fn products_are_as_many_as_the_formula_says() {
                 for length in [1, 50, 256, 1000, 1024, 4096] {
                     let ratio = counted(&attention, length) / attention.forward_flops(length);
                     checked += 1;
-                    // In a short sequence, buckets have few chunks, whose number differs more from
+                    // In a short sequence there are few chunks, and their number differs more from
                     // the expected number.
                     let hashes = own.kind == AttentionKind::Reformer && causal;
                     let bound = if hashes && length < 256 { 0.5 } else { 0.05 };

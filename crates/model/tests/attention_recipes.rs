@@ -1,5 +1,5 @@
-//! Configurations of attention: a kind for each layer, refused combinations with the reason, and
-//! FLOPs by formula.
+//! Recipes (configurations) of attention: lists of kinds, refusals with their reasons, and numbers
+//! of operations by formula.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -173,7 +173,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
 }
 
-/// Compares the FLOPs by formula with counts by hand, and with the count while attention runs.
+/// Compares the number of operations by formula with the counted products, and with counts by hand.
 #[test]
 fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let full = AttentionConfig::default();
@@ -191,7 +191,8 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    // Queries are computed in panels of 32, which cover the keys that their last query sees.
+    // Queries are computed in panels (groups) of 32, which cover the keys that their last query
+    // sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
     // The keys of a panel begin at the panel with the first key of the window of its first query.
     // The first 16 panels see fewer keys than the others.
@@ -213,8 +214,8 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         levels,
         ..full.clone()
     };
-    // A token attends to the 64 tokens of its chunk and to the summaries of 63 other chunks; under
-    // a causal mask, to half as many summaries.
+    // The tokens of the same chunk, and the summaries of 63 others; under a causal mask half as
+    // many.
     assert_eq!(of(&levels(64, 1), false).forward_flops(4096), 4.0 * n * (64.0 + 63.0) * 64.0);
     assert_eq!(of(&levels(64, 1), true).forward_flops(4096), 4.0 * n * (64.0 + 31.5) * 64.0);
     // A token attends to 16 tokens, and to 15 summaries at each of two levels: 4,096 is 16³.

@@ -40,7 +40,8 @@ fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -
     (output.loss.to_scalar().unwrap(), flat)
 }
 
-/// Checks, with dropout, that the loss and every gradient are identical bit for bit.
+/// Checks, with dropout, that the loss and every gradient are identical bit for bit to those of a
+/// dense layer.
 #[test]
 fn one_expert_is_the_dense_layer() {
     let one = ExpertsConfig { count: 1, z_loss: 0.0, balance_loss: 0.0, ..several() };
@@ -74,8 +75,8 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// Compares the gradients of a pass with dropout, jitter, dropped tokens and both losses of the
-/// router, with and without R-Drop.
+/// Compares the gradients of the tape with those of Candle for a pass with dropout, jitter, dropped
+/// tokens and both losses of the router, with and without R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {

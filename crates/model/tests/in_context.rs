@@ -60,10 +60,9 @@ fn attend(
     tokens + times(&heads, out)?
 }
 
-/// Weights of attention from von Oswald et al. 2023, proposition 1: queries and keys are the
-/// inputs, a value is the error of W₀ on an example, and the projection multiplies by the rate
-/// divided by the number of examples. Returns the weights of queries and keys, of values, and of
-/// the projection.
+/// Weights of von Oswald et al. 2023, proposition 1: queries and keys are the inputs, a value is
+/// the error of W₀ on an example, and the projection multiplies by the rate divided by the number
+/// of examples.
 fn construction(first: &Tensor, rate: f64) -> Result<[Tensor; 3]> {
     let (count, inputs, answers) = SIZES;
     let eye = |width| Tensor::eye(width, DType::F64, &Device::Cpu);

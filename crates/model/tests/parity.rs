@@ -173,7 +173,7 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
 }
 
 /// Compares the loss of guided alignment and all gradients
-/// (`scripts/golden/translation/guided_alignment.py`): by the fused and by the composed operations,
+/// (`scripts/golden/translation/guided_alignment.py`): by the fused operations and by plain Candle,
 /// for a batch that is divided, and for a batch that passes twice.
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {

@@ -114,7 +114,7 @@ fn scaled_rotary_positions_are_those_of_transformers() -> TestResult {
             // Transformers has frequencies in f32, which matters at the last position, 120.
             let error = distance(&ours, theirs) / norm(theirs);
             assert!(error < 3e-6, "{name}, {key}: {error}");
-            // For an input that Candle tracks, the composed operation runs.
+            // For an input that Candle tracks, the plain Candle operation runs.
             let x = Var::from_tensor(&file["x"])?;
             let error = distance(&rotary(None, &x, (&positions, turns), 16, 48)?, &ours);
             assert!(error < 1e-5, "{name}, {key}, composed: {error}");
@@ -181,8 +181,8 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on the variables `names`, and compares with the golden file: the [`distance`] of the
-/// result must be below 3e-6, and that of each gradient below 1e-5 of the gradient's norm.
+/// Runs `f` on variables, and compares its result (absolute error below 3e-6) and all gradients
+/// (relative error below 1e-5) with the file.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,

@@ -50,8 +50,8 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Checks for equality to the bit if the best kernel packs weights, and for near equality
-/// otherwise.
+/// Checks that `ours` and `theirs` are identical bit for bit if the best kernel packs weights, and
+/// nearly equal otherwise.
 fn same(ours: &[f32], theirs: &[f32], what: &str) {
     match Kernel::best(Products::F32) {
         Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
@@ -123,8 +123,8 @@ fn what_is_beyond_the_context_is_forgotten() {
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
 
-/// Follows the path of a GPU: keys and values in one tensor that grows, composed operations
-/// (Candle's), and weights in the type of the activations.
+/// Takes the same path as on a GPU: keys and values in one tensor that grows, plain Candle
+/// operations, and weights in the type of the activations.
 #[test]
 fn without_kernels_of_our_own_texts_go_on_as_with_them() {
     for positions in ALL_POSITIONS {

@@ -110,8 +110,8 @@ fn mean<R: Real>(values: &[R]) -> R {
     R::from_f64(pairwise_sum(values).wide() / values.len() as f64)
 }
 
-/// Sums as NumPy does: a block of up to 128 values is added in eight strands, and a longer run is
-/// first halved.
+/// Sums as NumPy does: the values of a block of up to 128 are distributed over eight sums, and a
+/// longer run is first halved.
 fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const STRANDS: usize = 8;
     const BLOCK: usize = 128;

@@ -1,4 +1,4 @@
-//! Reader of golden files: compressed JSON, which `scripts/golden` makes.
+//! Reader of golden files: reference results as compressed JSON, which `scripts/golden` makes.
 
 use std::error::Error;
 use std::fs::File;

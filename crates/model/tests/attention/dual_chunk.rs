@@ -1,5 +1,6 @@
-//! Dual chunk attention in language models: within a chunk and its window the result is that of the
-//! plain model, reading a text at once gives the result of single steps, and gradients are right.
+//! Dual chunk attention in language models: within a chunk and its window the result is the result
+//! of the same model without chunks, reading a text at once gives the result of single steps, and
+//! gradients are right.
 
 use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -100,8 +101,8 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
     Ok(())
 }
 
-/// Checks that where all distances are true, the gradient is that of the plain model, which
-/// computes it by other operations.
+/// Checks that where all distances are true, the gradient is the gradient of the model without
+/// chunks, which computes it by other operations.
 #[test]
 fn a_model_can_be_trained_on_with_chunks() -> TestResult {
     let trained = |scaling: RotaryScaling, length: usize| {

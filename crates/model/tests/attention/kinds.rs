@@ -1,6 +1,6 @@
-//! Kinds of self-attention. Sparse attention is compared with Longformer and BigBird (golden files
-//! of `scripts/golden/attention/sparse_attention.py`); properties of every kind are tested with
-//! random numbers.
+//! Kinds of self-attention: sparse attention against Longformer and BigBird (reference values of
+//! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
+//! numbers.
 
 use crate::common::translation::{
     batch_is_its_sentences, decodes_as_at_once, full_logits, reads_as_it_steps,

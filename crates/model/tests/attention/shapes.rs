@@ -96,7 +96,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
         let output = run(Some(&tape))?;
         let error = relative(&output, &tensor("output"));
         assert!(error < 3e-6, "{case}: {error}");
-        // Without a tape Candle tracks the variables, and the composed operations run.
+        // Without a tape Candle tracks the variables, so that the plain Candle operations run.
         let composed = run(None)?;
         let error = relative(&composed, &tensor("output"));
         assert!(error < 3e-6, "{case}, composed: {error}");
@@ -412,7 +412,7 @@ fn impossible_shapes_are_named() {
     }
 }
 
-/// Checks the arithmetic, and the kept scalars of a short and of a long sequence.
+/// Checks the number of operations, and the kept bytes of a short and of a long sequence.
 #[test]
 fn costs_follow_the_heads() {
     let base = ModelConfig { d_model: 64, heads: 4, ..ModelConfig::default() };

@@ -131,8 +131,8 @@ pub(crate) fn compare_slopes<'p>(
     }
 }
 
-/// Runs the backward pass from a loss. Checks that gradients which it reports as final do not
-/// change afterwards.
+/// Runs the backward pass from a loss, and checks that the parts of the gradient that it reports as
+/// final do not change afterwards.
 pub(crate) fn backward(
     pass: Pass,
     output: &LossOutput,

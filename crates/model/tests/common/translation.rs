@@ -93,8 +93,8 @@ pub(crate) fn batch_is_its_sentences(
     Ok(())
 }
 
-/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle. No
-/// parameter may have a gradient of zero. Returns the gradients of the tape.
+/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle. Every
+/// parameter must have a gradient other than zero. Returns the gradients of the tape.
 pub(crate) fn tape_differentiates_as_candle(
     model: &impl Model,
     batch: &Batch,
@@ -113,7 +113,8 @@ pub(crate) fn tape_differentiates_as_candle(
     Ok(ours)
 }
 
-/// Reads a text up to each of `places`, steps through the rest, and compares with the whole pass.
+/// Reads a text up to each of the positions `places`, steps through the rest, and compares with the
+/// whole pass.
 pub(crate) fn reads_as_it_steps(
     model: &LanguageModel,
     text: &[u32],

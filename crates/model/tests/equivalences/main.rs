@@ -112,7 +112,8 @@ fn others() -> Vec<(ModelConfig, String)> {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
 
-/// Compares an encoder of seven layers, in segments of three, and a decoder of five, with dropout.
+/// Compares layers that are computed again with layers whose results are kept: an encoder of seven
+/// layers, in segments of three, and a decoder of five, with dropout.
 #[test]
 fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
     for positions in [Positions::T5, Positions::Rotary] {

@@ -11,7 +11,8 @@ use taper_ops::Gradients;
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
 /// Checks that a masked head has the same effect as zeros in its columns of the output projection:
-/// in training passes, fused and composed, and in evaluation, for each kind of attention layer.
+/// in training passes (fused, and in plain Candle) and in evaluation, for each kind of attention
+/// layer.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();

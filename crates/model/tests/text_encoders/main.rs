@@ -53,9 +53,9 @@ fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Ba
         for parameter in model.parameters().parameters() {
             let ours = gradient_of(&gradients, parameter);
             let theirs = &file[&format!("grad.{}", parameter.name())];
-            // A softmax over places does not change if a constant is added to all of them. The bias
-            // of spans and that of the norm before it add one, so that their gradients are zero up
-            // to rounding.
+            // A constant that is added to the logits of all tokens does not change a softmax over
+            // them. So the gradients of the bias of spans, and of the bias of the norm before it,
+            // are rounding errors.
             let largest = |x: &Tensor| x.abs()?.max_all()?.to_scalar::<f32>();
             if largest(theirs)? < 1e-7 {
                 assert!(largest(&ours)? < 1e-6, "gradient of {}: {ours}", parameter.name());
@@ -160,7 +160,7 @@ fn gradients_are_finite_differences() -> TestResult {
 
 fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
     let (_, gradients) = trained(model, batch, false);
-    // A softmax over places does not change if the bias of spans is added to all of them.
+    // A constant that is added to the logits of all tokens does not change a softmax over them.
     let (of_spans, others): (Vec<_>, Vec<_>) =
         model.parameters().parameters().iter().partition(|one| one.name() == "span.bias");
     for bias in of_spans {

@@ -157,8 +157,9 @@ impl Blueprint {
         Ok(Encoder(model))
     }
 
-    /// Assembles a model that predicts a function from points (x, y): the parts of x are read into
-    /// the columns `inputs`, y is read into `answer`, and the prediction is the column `output`.
+    /// Assembles a model that predicts a function from points (x, y): the coordinates of x are read
+    /// into the columns `inputs`, y is read into `answer`, and the prediction is the column
+    /// `output`.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.

@@ -17,7 +17,7 @@ use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 /// Factor of scores. Two different scores differ by at least half of this factor, so that the
 /// smaller one has no weight in f32.
 pub(super) const HARD: f64 = 64.0;
-/// A number larger than any weighted sum of arguments.
+/// A number larger than any weighted sum of a node's arguments.
 const NEVER: f64 = (1_u64 << 32) as f64;
 /// Largest width of the residual stream.
 const MOST_COLUMNS: usize = 4096;

@@ -249,7 +249,7 @@ impl Lowering<'_> {
         self.map(place, &arguments, Some(&[1, sign]), ValueKind::Number, add)
     }
 
-    /// Lowers two expressions to nodes; they must be values of one kind.
+    /// Translates two expressions to nodes; they must be values of one kind.
     fn alike(&mut self, parts: &[Expression; 2], place: Place) -> Result<[usize; 2], TheoryError> {
         let [left, right] = parts;
         let arguments = [self.value(left)?, self.value(right)?];

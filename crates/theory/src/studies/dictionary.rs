@@ -1,9 +1,10 @@
 //! Attention as a dictionary: keys, values, and the error of a soft lookup.
 //!
-//! Let m keys have length 1, and let a query equal one of the keys and have scores S cos. If the
-//! cosines of the query with the other keys are at most 1 − Δ, the weights of the other keys sum to
-//! at most (m − 1) e^(−SΔ) times the weight of the equal key. For random keys this ratio is (m − 1)
-//! E[e^(S (cos − 1))] on average. At m − 1 = 1/E[e^(S (cos − 1))], half of the weight is noise.
+//! Let m keys have length 1, let the score of a query and a key be S times the cosine of their
+//! angle, and let the query equal one of the keys. If the cosines of the query with the other keys
+//! are at most 1 − Δ, the weights of the other keys sum to at most (m − 1) e^(−SΔ) times the weight
+//! of the equal key. For random keys this ratio is (m − 1) E[e^(S (cos − 1))] on average. At m − 1
+//! = 1/E[e^(S (cos − 1))], half of the weight is noise.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
