@@ -1,6 +1,6 @@
-//! Advice about an error or a message, as data: the action that a reader can take. The program
-//! writes the action as a command, the Python package as a call, and the server omits it, because
-//! its clients cannot take it.
+//! What a reader can do about an error or a message, as data. The command line writes each action
+//! as a command and the Python package writes it as a call. The server leaves actions out, because
+//! its clients cannot do them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use taper_decoding::DecodingError;
 
-/// Use of a trained run; it has the name of its command and of its method, if there is one.
+/// What a reader can do with a trained run. Its name is that of the command on the command line,
+/// and of the method in Python if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Translate sentences.
@@ -21,13 +22,13 @@ pub enum Verb {
     Generate,
     /// Measure the model on its test sets.
     Evaluate,
-    /// Predict something for each text.
+    /// Predict the answer of the run's task for each text.
     Predict,
-    /// Predict something for each image.
+    /// Predict the answer of the run's task for each image.
     PredictImages,
     /// Find the text that matches an image.
     MatchTexts,
-    /// Draw where a model of images looks.
+    /// Draw the patches of an image that a model attends to.
     DrawAttention,
     /// Begin another run with the weights of this one.
     BeginWith,
@@ -51,16 +52,16 @@ impl Verb {
     }
 }
 
-/// Training of a new run; the reader chooses each part that is `None`.
+/// Training of a new run. What the reader is to choose is `None`, except where noted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Train {
     /// File of the recipe.
     pub recipe: Option<PathBuf>,
-    /// Run with whose weights the new one begins; `None` for random weights.
+    /// Run with whose weights the new one begins; `None` if the new run begins with random weights.
     pub from: Option<PathBuf>,
     /// Folder of the new run.
     pub run: Option<PathBuf>,
-    /// Key of the recipe that is to get another value; `None` for no key.
+    /// Key of the recipe whose value is to be changed; `None` if the recipe stays as it is.
     pub change: Option<String>,
 }
 
@@ -71,9 +72,10 @@ pub struct Resume {
     pub run: PathBuf,
     /// Checkpoint to continue from; `None` for the last one.
     pub from: Option<Start>,
-    /// Key of the recipe that is to get another value; `None` for no key.
+    /// Key of the recipe whose value is to be changed; `None` if the recipe stays as it is.
     pub change: Option<String>,
-    /// True to accept edits of keys that shape the weights.
+    /// Whether to accept changes of recipe keys that otherwise must stay the same when training
+    /// continues.
     pub accepts_changes: bool,
 }
 
@@ -157,7 +159,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// Action and its effect, which form a sentence, such as "`evaluate` measures it".
+/// Action and its effect. Together they form a sentence, such as "`evaluate` measures it".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
     /// Action: the subject of the sentence.
@@ -167,7 +169,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// Makes advice.
+    /// Advice to do `action`, which has `effect`.
     #[must_use]
     pub const fn new(action: Action, effect: &'static str) -> Self {
         Self { action, effect }
@@ -179,7 +181,8 @@ impl Advice {
         advised(error, vec![self])
     }
 
-    /// Advice about an error of another crate, which does not know runs and so gives none itself.
+    /// Advice about `cause`, an error of a crate that knows no runs and therefore gives no advice
+    /// itself; `None` if there is no advice about this error.
     fn of(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
         match cause.downcast_ref()? {
             DecodingError::UnknownLength => Some(Self::new(Action::Tune, "measures them")),
@@ -188,9 +191,9 @@ impl Advice {
     }
 }
 
-/// Writes `advice` as text that can follow a message: a semicolon and then a sentence for each
-/// piece of advice. `name` returns what an action is called for the reader; without a name, the
-/// advice is left out. Empty if nothing is left.
+/// Text that can follow a message: a semicolon, and then a sentence for each piece of advice.
+/// `name` returns the name of an action in the reader's terms. Advice whose action has no name
+/// (`None`) is left out; the text is empty if no advice is left.
 #[must_use]
 pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> String {
     let sentence = |one: &Advice| Some(format!("{} {}", name(&one.action)?, one.effect));
@@ -198,7 +201,7 @@ pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> Str
     if sentences.is_empty() { String::new() } else { format!("; {}", sentences.join(", ")) }
 }
 
-/// Name of an action in plain words.
+/// Name of an action in plain words, as `Display` writes it.
 fn plain(action: &Action) -> Option<String> {
     Some(action.to_string())
 }
@@ -235,8 +238,8 @@ pub fn one_line(error: &Error) -> String {
     one_line_with(error, plain)
 }
 
-/// The same as [`one_line`], with the names that `name` returns for actions; `None` if the readers
-/// cannot do the action.
+/// The same as [`one_line`], but with the names that `name` returns for actions. `name` returns
+/// `None` for an action that the readers cannot do; its advice is left out.
 #[must_use]
 pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) -> String {
     let (mut line, mut all_advice) = (String::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! Attention as figures.
+//! Figures of attention weights.
 
 use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
-/// Heatmap of the weights of the head `head`, counted from 1, or of the mean over all heads if
-/// `head` is `None`.
+/// Heatmap of the attention weights of a layer: those of the head with the number `head`, counted
+/// from 1, or their mean over all heads if `head` is `None`.
 #[must_use]
 pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
     let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {
@@ -28,8 +28,8 @@ pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: L
     figure(layer, &weights, &whose, language)
 }
 
-/// Heatmap of the attention that is rolled out over all layers of a part, by
-/// [`AttentionMap::rollout`].
+/// Heatmap of the rollout that [`AttentionMap::rollout`] returns as a layer: attention accumulated
+/// over all layers of an encoder or decoder.
 #[must_use]
 pub fn rollout_figure(layer: &AttentionLayer, language: Language) -> Figure {
     let whose = language.choose("rolled out over all layers", "逐层累积（rollout）");
@@ -63,18 +63,20 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Lang
     Figure::new(title, description, heatmap)
 }
 
-/// Figure of the weights of one layer and head on a text, or of a rollout.
+/// Figure of the attention weights of one layer and head, or of a rollout (attention accumulated
+/// over layers), with its entries in the lists of a page.
 struct Shown {
     part: AttentionPart,
-    /// Entry in the list of layers.
+    /// Number of the layer, or words for the rollout over all layers.
     layer: String,
-    /// Entry in the list of heads.
+    /// Number of the head, or the word for the mean over all heads.
     head: String,
     figure: Figure,
 }
 
-/// Figures of the mean and of each head of every layer, and of each part's rollout. Attention to an
-/// encoder comes first.
+/// Figures of each layer, for the mean over its heads and for each head, and a figure of the
+/// rollout of each part (encoder or decoder). The figures of attention from a decoder to an encoder
+/// come first.
 fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     let mean = language.choose("mean", "均值");
     let mut parts = map.parts();
@@ -92,7 +94,7 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
                 });
             }
         }
-        // Attention to an encoder has no rollout.
+        // Attention from a decoder to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(part) {
             shown.push(Shown {
                 part,
@@ -105,11 +107,11 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     shown
 }
 
-/// Every figure of a text's attention, each with a name for its file.
+/// All figures of the attention on a text, each with a name for its file.
 #[must_use]
 pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String, Figure)> {
     let named = |shown: Shown| {
-        // Names of files do not depend on the language.
+        // Words such as that for the mean depend on the language; names of files do not.
         let Shown { part, figure, layer, head } = shown;
         let layer = layer.parse::<usize>().map_or("rollout".to_owned(), |n| format!("layer-{n}"));
         let head = head.parse::<usize>().map_or("mean".to_owned(), |n| format!("head-{n}"));

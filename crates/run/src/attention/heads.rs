@@ -1,15 +1,17 @@
-//! Roles of heads, judged by the places of the tokens that they attend to (Clark et al. 2019, "What
-//! Does BERT Look At?", section 3; Voita et al. 2019, "Analyzing Multi-Head Self-Attention",
-//! section 5).
+//! Roles of heads, judged by which tokens they attend to: the previous one, the next one,
+//! punctuation and so on (Clark et al. 2019, "What Does BERT Look At?", section 3; Voita et al.
+//! 2019, "Analyzing Multi-Head Self-Attention", section 5).
 
 use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Smallest share of a head's weight that gives the head a role.
+/// Smallest mean share of a query's weight that must go to one kind of token, such as the previous
+/// token, for the head to have this role.
 const MOSTLY: f64 = 0.5;
 
-/// Where a head attends, averaged over the queries that see more than one key.
+/// Where a head attends: means over queries. The first query of a decoder does not count, because
+/// it sees a single key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadProfile {
     /// Kind of attention: tokens that attend, and tokens attended to.
@@ -18,29 +20,31 @@ pub struct HeadProfile {
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Mean weight of the token before the query. From a decoder to an encoder, this is the key one
-    /// position earlier than the query, and so on.
+    /// Mean weight of the token before the query. In attention from a decoder to an encoder, this
+    /// is the source token whose index is one less than the query's; `same` and `next` compare
+    /// indices likewise.
     pub previous: f64,
-    /// Mean weight of the token at the query's position.
+    /// Mean weight of the token at the query's own position.
     pub same: f64,
     /// Mean weight of the token after the query.
     pub next: f64,
     /// Mean weight of the first token.
     pub first: f64,
-    /// Mean weight of the last token, which ends a text.
+    /// Mean weight of the last token, usually the one that marks the end of the text.
     pub last: f64,
-    /// Mean weight of all tokens that are only punctuation.
+    /// Mean over queries of the total weight of all tokens that consist of punctuation.
     pub punctuation: f64,
     /// Mean distance between a query and the tokens attended to, in tokens.
     pub distance: f64,
-    /// Mean entropy of the weights of a query, in bits; 0 if it attends to a single token.
+    /// Mean entropy of the weights of a query, in bits; 0 if each query attends to a single token.
     pub entropy: f64,
-    /// Number of queries over which is averaged.
+    /// Number of queries that the means are taken over.
     pub queries: usize,
 }
 
 impl HeadProfile {
-    /// Name of the head's main role; empty if it has none.
+    /// Name of the kind of token with the largest mean weight, such as `previous token`; empty if
+    /// this weight is below one half.
     #[must_use]
     pub fn does(&self) -> &'static str {
         let shares = [
@@ -78,7 +82,7 @@ fn is_punctuation(token: &str) -> bool {
         && text.chars().all(|sign| !sign.is_alphanumeric() && !sign.is_whitespace())
 }
 
-/// Profile of every head over several texts, in the order of parts, layers and heads.
+/// Profile of every head over several texts, in the order of kinds of attention, layers and heads.
 #[must_use]
 pub fn profiles(maps: &[AttentionMap]) -> Vec<HeadProfile> {
     let Some(first) = maps.first() else { return Vec::new() };
@@ -96,7 +100,7 @@ fn profile<'a>(
     layers: impl Iterator<Item = &'a AttentionLayer>,
     (part, layer, head): (AttentionPart, usize, usize),
 ) -> HeadProfile {
-    // Previous, same, next, first, last, punctuation, distance, entropy.
+    // Order of the sums: previous, same, next, first, last, punctuation, distance, entropy.
     let (mut sums, mut queries) = ([0.0; 8], 0);
     for of_text in layers {
         let Some(weights) = of_text.heads.get(head) else { continue };

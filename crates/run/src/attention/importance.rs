@@ -15,7 +15,7 @@ use crate::finite::require_finite;
 use crate::tasks::{Stacks, TaskModel, entry, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
-/// Measurement of a model without one of its heads.
+/// Measurement of a model in which one head is replaced by zeros.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadLoss {
     /// Kind of attention: tokens that attend, and tokens attended to.
@@ -24,39 +24,40 @@ pub struct HeadLoss {
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Mean negative log-likelihood of a token, in nats.
+    /// Mean negative log-likelihood of an answer without this head, in nats.
     pub loss: f64,
-    /// Increase of the loss over that of the whole model.
+    /// Difference of `loss` and the loss of the whole model; positive if the model needs the head.
     pub lost: f64,
-    /// Perplexity, `exp(loss)`.
+    /// Perplexity without this head, `exp(loss)`.
     pub perplexity: f64,
-    /// Share of correct answers.
+    /// Share of answers that the model predicts correctly without this head.
     pub accuracy: f64,
 }
 
 /// Importance of each head of a model.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadImportance {
-    /// Name of the split that was used.
+    /// Name of the data split on which the model was measured.
     pub split: String,
-    /// Number of answers that were predicted.
+    /// Number of answers (tokens or labels) that were predicted for each measurement.
     pub tokens: u64,
-    /// Loss of the whole model, in nats.
+    /// Mean negative log-likelihood of an answer by the whole model, in nats.
     pub loss: f64,
     /// Perplexity of the whole model.
     pub perplexity: f64,
-    /// Share of correct answers.
+    /// Share of answers that the whole model predicts correctly.
     pub accuracy: f64,
-    /// Results of each head, in the order of parts, layers and heads.
+    /// Measurements without each head, in the order of kinds of attention, layers and heads.
     pub heads: Vec<HeadLoss>,
 }
 
-/// Measures the model of the run at `root` without each of its heads, on about the first `tokens`
-/// answers of a split. If `split` is `None`, this is the split on which training validates.
-/// `progress` receives the number of heads that are done, and the number of all heads.
+/// Measures the model of the run at `root` without each of its heads in turn, on about the first
+/// `tokens` answers of `split`, or of the validation split if `split` is `None`. `progress`
+/// receives the number of heads measured so far and the number of all heads.
 ///
 /// # Errors
-/// When the run cannot be loaded, its model has no heads, or the split cannot be read.
+/// When the run cannot be loaded, its task has no correct answers to count, its model has no heads,
+/// or the split cannot be read.
 pub fn head_importance(
     root: &Path,
     load: &LoadSettings,
@@ -73,7 +74,7 @@ pub fn head_importance(
     })
 }
 
-/// Parts of a model with attention, each with its number of layers.
+/// Kinds of attention in a model, each with its number of layers.
 fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
     let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
     match entry(config.task).stacks {

@@ -10,27 +10,29 @@ use taper_plots::Language;
 use super::rollout;
 use crate::finite::require_finite;
 
-/// Weights of all keys (columns) for each query (row).
+/// Attention weights: one row for each query (token that attends), one column for each key (token
+/// attended to).
 pub type Weights = Vec<Vec<f32>>;
 
 /// Kind of attention, by the tokens that attend and the tokens attended to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttentionPart {
-    /// Tokens of an encoder to each other.
+    /// Tokens of an encoder attend to each other.
     Encoder,
-    /// Tokens of a decoder to themselves and their predecessors.
+    /// Tokens of a decoder attend to themselves and the tokens before them.
     Decoder,
-    /// Tokens of a decoder to tokens of an encoder.
+    /// Tokens of a decoder attend to tokens of an encoder.
     Cross,
 }
 
 impl AttentionPart {
-    /// Part to which the attention layer with this full name belongs, and its index in the stack,
-    /// from 0.
+    /// Kind of the attention layer with the full name `name`, such as
+    /// `decoder.layers.0.self_attention`, and the index of the layer, from 0; `None` for another
+    /// layer.
     fn of_layer(name: &str) -> Option<(Self, usize)> {
-        // Architectures before the Transformer have one attention layer without a number, to the
-        // source.
+        // Architectures older than the Transformer have a single attention layer, to the source,
+        // whose name has no number.
         let layer = name.split('.').find_map(|part| part.parse().ok()).unwrap_or(0);
         match (name.starts_with("encoder."), name.ends_with(".self_attention")) {
             (true, true) => Some((Self::Encoder, layer)),
@@ -40,7 +42,7 @@ impl AttentionPart {
         }
     }
 
-    /// Full name of this part's layer with the index `layer`, from 0.
+    /// Full name of the attention layer of this kind in the layer with the index `layer`, from 0.
     #[must_use]
     pub fn layer_name(self, layer: usize) -> String {
         match self {
@@ -50,7 +52,7 @@ impl AttentionPart {
         }
     }
 
-    /// Name in data and messages.
+    /// Name of the kind in data and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +62,7 @@ impl AttentionPart {
         }
     }
 
-    /// Title on a page.
+    /// Title of the kind on a page.
     #[must_use]
     pub const fn title(self, language: Language) -> &'static str {
         let chinese = match self {
@@ -79,17 +81,17 @@ pub struct AttentionLayer {
     pub part: AttentionPart,
     /// Layer in its stack, counted from 1.
     pub layer: usize,
-    /// Tokens that attend. For attention from a decoder to an encoder, these are the tokens that
-    /// are predicted; otherwise, the tokens that are read.
+    /// Tokens that attend. In attention from a decoder to an encoder, each query is named by the
+    /// token that it predicts; otherwise, by the token that is read.
     pub queries: Vec<String>,
     /// Tokens attended to.
     pub keys: Vec<String>,
-    /// Weights of each head.
+    /// Attention weights of each head.
     pub heads: Vec<Weights>,
 }
 
 impl AttentionLayer {
-    /// Mean over the heads.
+    /// Mean of the attention weights over the heads.
     #[must_use]
     pub fn mean(&self) -> Weights {
         let share = 1.0 / self.heads.len().max(1) as f32;
@@ -108,14 +110,14 @@ impl AttentionLayer {
 pub struct AttentionMap {
     /// Text that was read; for a translation model, the source.
     pub text: String,
-    /// Translation; empty for other models.
+    /// Translation of the text; empty if the model does not translate.
     pub translation: String,
-    /// Layers in order, grouped by part.
+    /// Attention layers in order, grouped by kind of attention.
     pub layers: Vec<AttentionLayer>,
 }
 
 impl AttentionMap {
-    /// Parts that the model has, in the order of the layers.
+    /// Kinds of attention that the model has, in the order of `layers`.
     #[must_use]
     pub fn parts(&self) -> Vec<AttentionPart> {
         let mut parts: Vec<AttentionPart> = self.layers.iter().map(|layer| layer.part).collect();
@@ -123,8 +125,9 @@ impl AttentionMap {
         parts
     }
 
-    /// Layer `number` of a part, counted from 1. If `number` is `None`, it is the last layer; for
-    /// attention to an encoder, it is the last but one, which gives the best alignments.
+    /// Attention layer `number`, counted from 1, of the kind `part`. `None` stands for the last
+    /// layer or, for attention from a decoder to an encoder, the last but one, whose attention
+    /// aligns words best.
     ///
     /// # Errors
     /// When there is no such layer; the message lists those that exist.
@@ -150,11 +153,12 @@ impl AttentionMap {
         })
     }
 
-    /// Share of each token (column) in the state of each token (row) after all layers of a part
-    /// whose tokens attend to each other (Abnar and Zuidema 2020).
+    /// Rollout (Abnar and Zuidema 2020): share of each token (column) in the state of each token
+    /// (row) after all layers, as a layer with a single head. `part` is the attention of an encoder
+    /// or of a decoder to its own tokens.
     ///
     /// # Errors
-    /// When the part is attention to an encoder, or does not exist.
+    /// When `part` is attention from a decoder to an encoder, or the model does not have it.
     pub fn rollout(&self, part: AttentionPart) -> Result<AttentionLayer> {
         let last = self.layer(part, None)?;
         if part == AttentionPart::Cross {
@@ -171,8 +175,8 @@ impl AttentionMap {
     }
 }
 
-/// Converts the records of attention on one sequence to layers; `labels` returns the names of a
-/// part's queries and keys.
+/// Converts the attention records of one sequence to layers. `labels` returns the names of the
+/// queries and keys for a kind of attention.
 ///
 /// # Errors
 /// When there are no layers, or a weight is not finite.
@@ -196,8 +200,8 @@ pub(super) fn layers(
     Ok(layers)
 }
 
-/// Tokens in readable form: bytes are decoded to text, spaces become `▁`, and line ends, tabs and
-/// control characters become visible signs.
+/// Tokens with these ids, in readable form: bytes are decoded to text, spaces become `▁`, and line
+/// ends, tabs and control characters become visible signs.
 #[must_use]
 pub fn shown_tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     let sign = |character: char| match character {

@@ -1,4 +1,5 @@
-//! Display of attention: words, heads and images, and the journey of a sentence through a model.
+//! Display of attention: weights between words, roles of heads, attention to images, and the
+//! journey of an input through a model.
 
 mod figures;
 mod heads;

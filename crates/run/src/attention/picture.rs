@@ -3,8 +3,9 @@
 //! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
 //! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8. For each layer, the mean
 //! over its heads is averaged with the identity, which stands for the residual connection, and the
-//! result is multiplied by that of the layers before. The weight of each patch is its entry in the
-//! row of the class token or, in a model without one, its mean over all rows.
+//! product of these matrices over all layers is taken, with later layers on the left. The weight of
+//! each patch is the entry of its column in the row of the class token or, in a model without a
+//! class token, the mean of its column over all rows.
 
 use std::path::Path;
 
@@ -17,10 +18,11 @@ use super::rollout;
 use crate::LoadedRun;
 use crate::finite::require_finite;
 
-/// Smallest height of a picture in pixels; smaller ones are enlarged.
+/// Smallest height of a picture in pixels; smaller pictures are enlarged.
 const LEAST_HEIGHT: usize = 224;
 
-/// Weight of each patch of an image, row by row; the sum is 1.
+/// Rolled-out attention weight of each patch of an image, row by row; the weights sum to 1. `image`
+/// has the pixel values.
 ///
 /// # Errors
 /// When the image does not have the model's shape, or the model has no attention weights.
@@ -45,11 +47,12 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
 }
 
-/// Writes a PNG file: on the left, the image; on the right, the image again, with each patch as
-/// bright as the attention that it receives.
+/// Writes a PNG file to `to`. On the left is the image; on the right is a copy in which each patch
+/// is darker the less attention it receives.
 ///
 /// # Errors
-/// When the image cannot be read, the model has no attention weights, or the file cannot be written.
+/// When the image cannot be read, the model has no attention weights, or the file `to` cannot be
+/// written.
 pub fn draw_attention(run: &LoadedRun<ImageClassifier>, image: &Path, to: &Path) -> Result<()> {
     let settings = &run.config.data.images;
     let pixels = Pixels::of_file(image, settings)?;

@@ -1,5 +1,5 @@
-//! Position encodings as figures: sinusoids as waves and as a heatmap, and the effect of an
-//! encoding on two tokens by their distance.
+//! Figures of position encodings: sinusoids as waves and as a heatmap, and the effect that an
+//! encoding has on a pair of tokens depending on their distance.
 
 use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
@@ -8,24 +8,27 @@ use taper_model::{ModelConfig, Positions};
 use taper_ops::rotary;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
-/// Number of waves that are drawn; more could not be told apart.
+/// Largest number of dimensions whose waves are drawn; more curves could not be told apart.
 const WAVES: usize = 8;
-/// Largest number of positions in the heatmap; the next constant is that of dimensions.
+/// Largest number of positions (rows) in the heatmap, and below it, largest number of dimensions
+/// (columns).
 const MOST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 128;
-/// Number of heads whose slopes are drawn.
+/// Largest number of heads whose slopes in ALiBi are drawn. A slope is the factor of the distance
+/// that is subtracted from a score.
 const SLOPES: usize = 8;
 
-/// Effect of a position encoding on two tokens, by their distance.
+/// Effect of a position encoding on a pair of tokens, depending on their distance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByDistance {
-    /// Name of the encoding in a recipe, perhaps followed by what is measured.
+    /// Name of the encoding in a recipe, in some cases followed by what is measured.
     pub name: String,
-    /// Effect at each distance, from 0.
+    /// Effect at each distance, in tokens, from 0.
     pub values: Vec<f64>,
 }
 
-/// Figures of the position encodings of a model's shape, which formulas give without training.
+/// Figures of position encodings for a model of given shape. Formulas determine them without
+/// training.
 #[derive(Debug, Clone)]
 pub struct PositionFigures {
     config: ModelConfig,
@@ -44,7 +47,7 @@ impl PositionFigures {
         self.language.choose(english, chinese)
     }
 
-    /// Encoding that the recipe names.
+    /// Position encoding that the model's recipe names.
     #[must_use]
     pub fn chosen(&self) -> Positions {
         self.config.positions
@@ -59,7 +62,7 @@ impl PositionFigures {
         table.chunks(width).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
     }
 
-    /// Figure of the first dimensions of the sinusoids, as functions of the position.
+    /// Figure of the first dimensions of the sinusoids, each as a function of the position.
     #[must_use]
     pub fn waves(&self) -> Figure {
         let table = self.table();
@@ -91,7 +94,7 @@ impl PositionFigures {
         Figure::new(title, description, chart)
     }
 
-    /// Heatmap of the sinusoids, by position and dimension.
+    /// Heatmap of the sinusoids, with positions as rows and dimensions as columns.
     #[must_use]
     pub fn heatmap(&self) -> Figure {
         let table = self.table();
@@ -118,15 +121,15 @@ impl PositionFigures {
         Figure::new(title, description, heatmap).sized(860, 520)
     }
 
-    /// Effect of each encoding on two tokens, by their distance:
+    /// Effect of each encoding on a pair of tokens, depending on their distance:
     ///
-    /// - Sinusoids: the product of the vectors of both positions, divided by its value at distance
-    ///   0.
-    /// - Rotary positions: the product of two vectors of ones, each rotated by its position,
+    /// - Sinusoids: the dot product of the vectors of both positions, divided by its value at
+    ///   distance 0.
+    /// - Rotary positions: the dot product of two vectors of ones, each rotated by its position,
     ///   divided by its value at distance 0.
-    /// - ALiBi: the amount that is added to the score, for some of the heads.
-    /// - T5: the number of the bucket. The biases of buckets are trained, as are tables of learned
-    ///   positions, so nothing else is known before training.
+    /// - ALiBi: the amount added to the attention score, for some of the heads.
+    /// - T5: the index of the distance's bucket. The bias of each bucket is trained, so it is not
+    ///   known here. Learned positions are left out for the same reason.
     ///
     /// # Errors
     /// When the width of a head is odd, because rotary positions rotate its dimensions in pairs.
@@ -156,8 +159,8 @@ impl PositionFigures {
         Ok(effects)
     }
 
-    /// For each position, the dot product of a head's vector of ones, rotated by the position, with
-    /// the vector rotated by position 0; divided by the head's width.
+    /// For each position, the dot product of two vectors of ones with the width of a head, one
+    /// rotated by this position and the other by position 0, divided by the head's width.
     fn turned(&self) -> Result<Vec<f64>> {
         let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
@@ -170,7 +173,8 @@ impl PositionFigures {
         Ok(rows.iter().map(|row| product(row) / width as f64).collect())
     }
 
-    /// Figure of the products by distance, for sinusoids and rotary positions.
+    /// Figure of the dot products of [`PositionFigures::by_distance`] against the distance, for
+    /// sinusoids and rotary positions.
     ///
     /// # Errors
     /// See [`PositionFigures::by_distance`].
@@ -191,7 +195,8 @@ impl PositionFigures {
         Ok(Figure::new(title, description, chart))
     }
 
-    /// Figure of the amount that ALiBi adds to the scores of heads, by distance.
+    /// Figure of the amount that ALiBi adds to attention scores, against the distance, for some of
+    /// the heads.
     ///
     /// # Errors
     /// See [`PositionFigures::by_distance`].
@@ -212,7 +217,7 @@ impl PositionFigures {
         Ok(Figure::new(title, description, chart))
     }
 
-    /// Figure of T5's buckets by distance, for a decoder and for an encoder.
+    /// Figure of the index of T5's bucket against the distance, for a decoder and for an encoder.
     #[must_use]
     pub fn buckets(&self) -> Figure {
         let bucket_series = |causal: bool| {
@@ -266,8 +271,9 @@ mod tests {
         let config = ModelConfig { d_model: 32, heads: 4, ..ModelConfig::default() };
         let figures = PositionFigures::new(&config, 40, Language::English);
         let all = figures.by_distance().unwrap();
-        // Vaswani et al. 2017: the mean of cosines, because each sine and cosine are squared
-        // together; Su et al. 2021, section 3.4.3: the same for a head's own width.
+        // Vaswani et al. 2017: the dot product is a mean of cosines, since the sine and the cosine
+        // of each frequency give `sin a · sin b + cos a · cos b = cos(a - b)`. Su et al. 2021,
+        // section 3.4.3: the same for rotary positions, with the width of a head.
         let cosines = |width: usize, distance: usize| {
             let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / width as f64);
             let sum = |pair| (frequency(pair) * distance as f64).cos();

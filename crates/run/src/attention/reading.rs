@@ -1,4 +1,4 @@
-//! Attention of models while they read a text, for each task.
+//! Attention weights of models on a text, for the models of each task.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ use crate::{LoadSettings, LoadedRun, RunFolder};
 const NO_WEIGHTS: &str =
     "no layer has attention weights: the model's attention is linear, or it has none";
 
-/// Refuses a task whose models have no attention over words, and a target for models that read
-/// none.
+/// Refuses a task whose models have no attention over words, and a target for models that do not
+/// translate.
 ///
 /// # Errors
-/// If the task has no attention over words, or a target is given and the models read none.
+/// If the task has no attention over words, or `target` is given for a task other than translation.
 pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
     let TaskEntry { translates, hides_attention, predicts, .. } = entry(task);
     if target.is_some() && !translates {
@@ -43,8 +43,8 @@ pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
 }
 
 impl AttentionMap {
-    /// Attention of the run at `root` on `text`. A translation model reads the text together with
-    /// `target` or, if that is `None`, with its own translation.
+    /// Attention of the run at `root` on `text`. A translation model reads the text as source,
+    /// together with `target` or, if `target` is `None`, with the model's own translation.
     ///
     /// # Errors
     /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
@@ -90,8 +90,8 @@ impl AttentionMap {
             .context(NO_WEIGHTS)
     }
 
-    /// Attention of a model on the source `text` while it writes the target `translation`, whose
-    /// tokens are given; `None` if no layer has attention weights.
+    /// Attention of a model that reads the source `text` and predicts `translation`, which has the
+    /// tokens `target`; `None` if no layer has attention weights.
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -126,7 +126,7 @@ impl AttentionMap {
         Ok(Some(Self { text, translation, layers }))
     }
 
-    /// Attention of a model on a source while it writes the given target; `None` if no layer has
+    /// Attention of a model that reads `source` and predicts `target`; `None` if no layer has
     /// attention weights.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl AttentionMap {
         Self::of_row(run, text, &labelled_row(run, text)?)
     }
 
-    /// Attention of a classifier on `text`, for which it reads `row`; otherwise the same as
+    /// Attention of a classifier on `text`, whose tokens are in `row`; otherwise the same as
     /// [`AttentionMap::of_run`].
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl AttentionMap {
     }
 }
 
-/// Row of tokens that a classifier reads for a text or a pair of texts.
+/// Row: the tokens that a classifier reads for a text or a pair of texts, including special tokens.
 ///
 /// # Errors
 /// When the text is empty, or the tokenizer refuses it.
@@ -217,8 +217,8 @@ pub fn labelled_row(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Row> 
     marked(run.tokenizers.target(), text, &run.config.data.labelled)
 }
 
-/// Row of tokens that an encoder reads for a text or a pair of texts, with the special tokens
-/// (marks) around each text.
+/// Row: the tokens that an encoder reads for a text or a pair of texts, with the special tokens
+/// that mark where each text begins and ends.
 pub(super) fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")

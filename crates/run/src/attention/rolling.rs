@@ -1,10 +1,11 @@
 //! Attention rolled out over layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
 //! Transformers", section 3): for each layer, the mean over its heads is averaged with the
-//! identity, which stands for the residual connection, and the result is multiplied by that of the
-//! layers before.
+//! identity, which stands for the residual connection, and the product of these matrices over all
+//! layers is taken, with later layers on the left.
 
-/// Share of each token (column) in the state of each token (row) after all layers. `layers` has
-/// each layer's mean over heads: a square matrix whose rows sum to 1. `None` without layers.
+/// Share of each token (column) in the state of each token (row) after all layers. `layers` has the
+/// attention weights of each layer, averaged over its heads: a square matrix whose rows sum to 1.
+/// Returns `None` if there are no layers.
 #[must_use]
 pub fn rollout(layers: impl IntoIterator<Item = Vec<Vec<f64>>>) -> Option<Vec<Vec<f64>>> {
     let mut flow: Option<Vec<Vec<f64>>> = None;
@@ -39,7 +40,8 @@ mod tests {
 
     #[test]
     fn two_layers_roll_out_as_by_hand() {
-        // The first layer copies the first token to the second, the second averages both.
+        // In the first layer, both tokens attend to the first token; in the second layer, both
+        // attend equally to both.
         let layers = [vec![vec![1.0, 0.0], vec![1.0, 0.0]], vec![vec![0.5, 0.5], vec![0.5, 0.5]]];
         let flow = rollout(layers).unwrap();
         assert_eq!(flow, [[0.875, 0.125], [0.625, 0.375]]);

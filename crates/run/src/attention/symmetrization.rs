@@ -1,25 +1,29 @@
-//! Combination of two alignments of the same pair, one from a model of each direction (Och and Ney
-//! 2003, section 4; Koehn, Och and Marcu 2003, "Statistical Phrase-Based Translation", section 3).
+//! Combination of two word alignments of the same sentence pair, one by a model that translates in
+//! each direction (Och and Ney 2003, section 4; Koehn, Och and Marcu 2003, "Statistical
+//! Phrase-Based Translation", section 3).
 
 use std::collections::BTreeSet;
 
 use taper_metrics::Link;
 
-/// Method by which the links of both directions are combined.
+/// Method by which two alignments of a sentence pair are combined, one by a model of each direction
+/// of translation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Symmetrization {
-    /// Links that both directions have.
+    /// Links that are in both alignments.
     Intersection,
-    /// Links that either direction has.
+    /// Links that are in at least one of the alignments.
     Union,
-    /// Links that both directions have, and then links of either direction that are next to a
-    /// chosen one, also diagonally, if they link a word that has no link yet.
+    /// First the links that are in both alignments. Then a link that is in one of them is added if
+    /// it is next to a chosen link, also diagonally, and at least one of its two words has no link
+    /// yet.
     #[default]
     GrowDiagonal,
 }
 
 impl Symmetrization {
-    /// Combines the links of both directions, and returns the result in ascending order.
+    /// Combines two alignments, whose links both have the form (source word, target word). Returns
+    /// links in ascending order.
     #[must_use]
     pub fn apply(self, one: &[Link], other: &[Link]) -> Vec<Link> {
         let (one, other): (BTreeSet<Link>, BTreeSet<Link>) =
@@ -34,14 +38,15 @@ impl Symmetrization {
     }
 }
 
-/// Adds links of `union` that are next to `links` until no more can be added.
+/// Adds to `links` each link of `union` that is next to a chosen link and has a word without link,
+/// until no more can be added.
 fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
     let mut sources: BTreeSet<u32> = links.iter().map(|link| link.0).collect();
     let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();
     loop {
         let before = links.len();
-        // Links are tried in the order of the words; a link that was just added counts for the next
-        // ones.
+        // Links are tried in the order of the words; a link that was just added counts as chosen
+        // for those after it.
         for &(source, target) in union {
             let is_beside = || {
                 let rows = source.saturating_sub(1)..=source.saturating_add(1);
@@ -73,7 +78,8 @@ mod tests {
         let apply = |how: Symmetrization| how.apply(&one, &other);
         assert_eq!(apply(Symmetrization::Intersection), [(0, 0), (1, 1)]);
         assert_eq!(apply(Symmetrization::Union).len(), 6);
-        // (3, 0) is next to (2, 1), which is added before it; (4, 4) is next to no link.
+        // (3, 0) is added because it is next to (2, 1), which was added before; (4, 4) is next to
+        // no link.
         let grown = apply(Symmetrization::GrowDiagonal);
         assert_eq!(grown, [(0, 0), (1, 1), (1, 2), (2, 1), (3, 0)]);
         assert_eq!(Symmetrization::GrowDiagonal.apply(&other, &one), grown);

@@ -1,4 +1,5 @@
-//! Attention as a page: ribbons between words, a matrix, and a wall of all heads.
+//! Attention as a web page: ribbons between tokens, a matrix of weights, and small images of all
+//! heads.
 
 use serde_json::{Value, json};
 use taper_plots::{Language, Page, escape};
@@ -6,15 +7,16 @@ use taper_plots::{Language, Page, escape};
 use super::heads::in_chinese;
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights, profiles};
 
-/// Smallest weight that a page contains. Smaller ones would be invisible, and the number of weights
-/// grows with layers, heads and the square of the text's length.
+/// Smallest attention weight that a page contains. Smaller weights would be invisible, and the
+/// number of weights grows with layers, heads and the square of the text's length.
 const SEEN: f32 = 0.005;
 
-/// Script of a page with an [`attention_view`], in addition to the script of every page.
+/// Script of a page with an [`attention_view`], in addition to the script that all pages of the
+/// program have.
 pub const ATTENTION_SCRIPT: &str = include_str!("view.js");
 
-/// Weights of each row as one list: column and weight in thousandths, column and weight, and so on;
-/// small weights are left out.
+/// For each row, one flat list with the index of a column, its weight in thousandths, the next
+/// column, its weight, and so on. Weights below [`SEEN`] are left out.
 fn sparse(weights: &Weights) -> Value {
     let row = |row: &Vec<f32>| {
         let visible = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);
@@ -25,7 +27,7 @@ fn sparse(weights: &Weights) -> Value {
     json!(weights.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Data of one layer for the script.
+/// Data of one layer for the script; `roles` describe what its heads attend to.
 fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
     json!({
         "layer": name, "queries": layer.queries, "keys": layer.keys, "roles": roles,
@@ -33,8 +35,9 @@ fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
     })
 }
 
-/// Data of all parts for the script. Attention to an encoder comes first, and each part's rollout
-/// comes after its layers.
+/// Data of all kinds of attention for the script. Attention from a decoder to an encoder comes
+/// first. The layers of each other kind are followed by its rollout: attention accumulated over the
+/// layers.
 pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let heads = profiles(std::slice::from_ref(map));
     let roles = |one: &AttentionLayer| -> Vec<String> {
@@ -50,7 +53,7 @@ pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
         let layers_of_part = map.layers.iter().filter(|layer| layer.part == *part);
         let mut layers: Vec<Value> =
             layers_of_part.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
-        // Attention to an encoder has no rollout.
+        // Attention from a decoder to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(*part) {
             let all = language.choose("all, rolled out", "全部，累积");
             layers.push(layer(&rolled, all, &[]));
@@ -60,7 +63,7 @@ pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     json!(parts.iter().map(of_part).collect::<Vec<_>>())
 }
 
-/// Part of a page that shows the weights of each layer and head; the page needs
+/// HTML that shows the attention weights of each layer and head; the page that contains it needs
 /// [`ATTENTION_SCRIPT`].
 #[must_use]
 pub fn attention_view(map: &AttentionMap, language: Language) -> String {
@@ -74,7 +77,7 @@ pub fn attention_view(map: &AttentionMap, language: Language) -> String {
     html + "</div>\n"
 }
 
-/// Explanation of [`attention_view`] for its readers.
+/// Explanation of what [`attention_view`] shows, for the readers of the page.
 #[must_use]
 pub const fn attention_note(language: Language) -> &'static str {
     language.choose(
@@ -84,7 +87,7 @@ pub const fn attention_note(language: Language) -> &'static str {
     )
 }
 
-/// Page with the weights of each layer and head.
+/// HTML page with the attention weights of each layer and head.
 #[must_use]
 pub fn attention_page(map: &AttentionMap, language: Language) -> String {
     let note = format!("<p class=\"muted\">{}</p>\n", attention_note(language));

@@ -1,9 +1,10 @@
 //! Word alignment of a sentence and its translation, by the attention of a model that reads both.
 //!
-//! Each target token is linked with the source token that it attends to most, and words are linked
-//! if they contain linked tokens (Zenkel, Wuebker and DeNero 2019, "Adding Interpretable Attention
-//! to Neural Translation Models Improves Word Alignment", section 4.1). Words are divided by spaces
-//! and tabs, and a token belongs to the word in which it begins.
+//! Each target token is linked with the source token that the decoder attends to most when it
+//! predicts the target token, and words are linked if they contain linked tokens (Zenkel, Wuebker
+//! and DeNero 2019, "Adding Interpretable Attention to Neural Translation Models Improves Word
+//! Alignment", section 4.1). Words are divided by spaces and tabs, and a token belongs to the word
+//! in which it begins.
 
 use anyhow::{Context, Result, ensure};
 use taper_data::{NO_WORD, Tokenizer, WordLink};
@@ -17,13 +18,14 @@ use crate::translation::{LineLimit, OverlongRule, TranslationSettings};
 /// Settings of word alignment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WordAlignerSettings {
-    /// Decoder layer, counted from 1; `None` for the layer of the head that was trained with
-    /// alignments, or else the last layer but one.
+    /// Decoder layer, counted from 1; `None` for the layer of the head that was trained with word
+    /// alignments or, if there is none, the last layer but one.
     pub layer: Option<usize>,
-    /// Head, counted from 1; `None` for the head that was trained with alignments if it is in this
-    /// layer, or else the mean of all heads.
+    /// Head, counted from 1; `None` for the head that was trained with word alignments or, if
+    /// `layer` is set or there is no such head, the mean of all heads.
     pub head: Option<usize>,
-    /// Largest number of tokens of a line; `None` for the run's limit in training.
+    /// Largest number of tokens in a line; `None` for the limit on lines with which the run was
+    /// trained.
     pub max_tokens: Option<usize>,
 }
 
@@ -33,7 +35,8 @@ pub struct WordAligner<'a> {
     run: &'a LoadedRun,
     attention: AlignedAttention,
     limit: LineLimit,
-    /// Aligner of the other direction, and how its links are combined with those of this one.
+    /// Aligner with a model of the other direction of translation, and how its links are combined
+    /// with the links of this aligner; `None` if a single model aligns.
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
@@ -47,7 +50,7 @@ impl<'a> WordAligner<'a> {
     /// Aligner with the model of `run`.
     ///
     /// # Errors
-    /// When the model has no such layer or head.
+    /// When the model lacks the layer or head of `settings`.
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
         let mut attention = TranslationSettings::from_config(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
@@ -66,16 +69,19 @@ impl<'a> WordAligner<'a> {
         Ok(Self { run, attention, limit, reverse: None })
     }
 
-    /// Adds an aligner with a model of the other direction; `how` combines the links of both.
+    /// Adds an aligner with a model of the other direction of translation. `how` is the method that
+    /// combines the links of both.
     #[must_use]
     pub fn with_reverse(self, reverse: WordAligner<'a>, how: Symmetrization) -> Self {
         Self { reverse: Some((Box::new(reverse), how)), ..self }
     }
 
-    /// Links of each pair of lines, in ascending order. Messages number lines from `first`.
+    /// Links between words of each pair of lines, in ascending order. In messages, the first line
+    /// has the number `first`.
     ///
     /// # Errors
-    /// When the numbers of lines differ, one has too many tokens, or the model cannot be run on it.
+    /// When `sources` and `targets` have different numbers of lines, a line has too many tokens, or
+    /// the model cannot be run on a pair.
     pub fn align(
         &self,
         sources: &[String],
@@ -125,9 +131,10 @@ impl<'a> WordAligner<'a> {
         Ok(aligned)
     }
 
-    /// Tokenises lines.
+    /// Tokenises lines. The first line has the number `first` in messages.
     ///
-    /// # Errors When a line has too many tokens; the message has its number.
+    /// # Errors
+    /// When a line has too many tokens; the message has its number.
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
             let encoded = tokenizer.encode_text(line)?;
@@ -145,7 +152,8 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// Compares predicted links with links by people, sentence by sentence, and returns the counts.
+/// Compares predicted links with the links that people annotated, sentence by sentence, and returns
+/// the counts over all sentences.
 #[must_use]
 pub fn count_links(predicted: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();

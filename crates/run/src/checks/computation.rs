@@ -1,4 +1,4 @@
-//! Description of how the operations of a model are computed.
+//! Description in words of how the operations of a model are computed.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
@@ -6,7 +6,8 @@ use taper_ops::{Kernel, Products};
 use super::device;
 use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 
-/// Describes in one line how a model's operations are computed on `device` in the type `dtype`.
+/// Describes, in one line for people, how a model's operations are computed on `device` in the type
+/// `dtype`.
 #[must_use]
 pub fn describe_operations(device: &Device, dtype: &str) -> String {
     if dtype == AUTO_DTYPE {

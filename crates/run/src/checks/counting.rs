@@ -12,12 +12,13 @@ use crate::tasks::{Vocabularies, cost_of, outline, require_decoding, usual_token
 const F32: u64 = 4;
 
 impl Cost {
-    /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
+    /// Counts the cost of the model of `config` with vocabularies of the sizes `vocabularies`, for
+    /// training on `device` in one process.
     pub fn count(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
         Self::among(config, vocabularies, device, 1)
     }
 
-    /// Counts in the same way as [`Cost::count`], for each of several processes that train
+    /// Counts like [`Cost::count`] the cost for each of `processes` processes that train one model
     /// together.
     pub fn among(
         config: &RunConfig,
@@ -28,7 +29,8 @@ impl Cost {
         Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
     }
 
-    /// Counts in the same way as [`Cost::among`], for batches whose sequences have `length` tokens.
+    /// Counts like [`Cost::among`], for batches whose sequences have `length` tokens instead of the
+    /// usual length.
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -70,30 +72,30 @@ impl Cost {
     }
 }
 
-/// Numbers of scalars of a model.
+/// Numbers of scalars in a model's parameters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scalars {
     /// Number of trained scalars.
     pub(crate) trained: u64,
     /// Number of frozen scalars, to which adapters are added.
     pub(crate) frozen: u64,
-    /// Bytes of the frozen scalars.
+    /// Size of the frozen scalars in bytes.
     pub(crate) frozen_bytes: u64,
-    /// Number of scalars of the largest parameter.
+    /// Number of scalars in the largest parameter tensor.
     pub(crate) largest: u64,
-    /// True if the matrices of heads, which give logits, are trained.
+    /// Whether the output matrices (heads), which compute logits, are trained.
     pub(crate) trains_classifier: bool,
 }
 
 impl Scalars {
-    /// Bytes that a training on the CPU needs temporarily between passes: for loading and saving,
-    /// the values of a parameter in f32 and in a type of half its size; for validations that
-    /// translate, the packed weights.
+    /// Memory in bytes that a training on the CPU needs for a time outside of passes. Loading and
+    /// saving need the values of a parameter in f32 and in a type of half its size; validations
+    /// that translate need the weights in packed layout. The larger need counts.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
         let copies = self.largest.saturating_mul(F32 + F32 / 2);
         let translates =
             config.evaluation.validation_sentences > 0 && require_decoding(config.task).is_ok();
-        // Frozen weights in a type with fewer bits are not packed.
+        // Frozen weights in a type with fewer bits than f32 are not packed.
         let held = if self.frozen_bytes < F32 * self.frozen { 0 } else { self.frozen };
         match translates {
             true => copies.max(PackedWeights::bytes_of(self.trained.saturating_add(held))),
@@ -111,7 +113,7 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
         largest: 0,
         trains_classifier: true,
     };
-    // A configuration that cannot be built is refused when it is built.
+    // No error here: a configuration that cannot be built is refused where the model is built.
     let Ok(store) = outline(config, vocabularies) else { return whole };
     let largest = store.all().map(Parameter::len).max().unwrap_or(0) as u64;
     if !config.model.lora.is_on() {
@@ -123,17 +125,17 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
         frozen: sum(Parameter::len),
         frozen_bytes: sum(|one| one.len() * one.dtype().size_in_bytes()),
         largest,
-        // Heads get no adapters: they are trained as a whole, or not at all.
+        // Output matrices (heads) get no adapters: they are trained as a whole, or not at all.
         trains_classifier: !config.model.lora.train.is_empty(),
     }
 }
 
-/// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
-/// each of several processes that train together. `parameters` is the number of trained scalars,
-/// without frozen weights.
+/// Memory in bytes for weights, gradients, the optimizer's state and the moving average of the
+/// weights, if there is one, in each of `processes` processes that train together. `parameters` is
+/// the number of trained scalars, without frozen weights.
 ///
-/// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
-/// and buffers for sending and receiving.
+/// With n > 1 processes, each holds 1/n of the optimizer's state, the gradients of 1/n of the
+/// micro-batches, and buffers for sending and receiving.
 pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
     let training = &config.training;
     let processes = processes.max(1);
@@ -153,9 +155,10 @@ mod tests {
     fn each_of_several_processes_has_its_part_of_the_moments() {
         let mut config = RunConfig::default();
         config.training.accumulation = 4;
-        // Weights, three gradients and two moments.
+        // Buffers in one process: the weights, three gradients and two moments.
         assert_eq!(training_state_bytes(&config, 1000, 1), 4 * 6000);
-        // Weights, a gradient, buffers for the exchange, and a quarter of the moments.
+        // Buffers in each of four processes: the weights, a gradient, two buffers for the exchange,
+        // and a quarter of the moments.
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
         config.training.ema_decay = 0.999;
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 5500, "the average is whole");

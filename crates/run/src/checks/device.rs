@@ -1,4 +1,5 @@
-//! Devices and types of computation: from the names in `--device` and `dtype` to those of Candle.
+//! Devices and types of computation: conversion of the names in `--device` and `dtype` to devices
+//! and number types of Candle.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device};
@@ -27,10 +28,10 @@ pub fn open(name: &str) -> Result<Device> {
     }
 }
 
-/// Checks the names of a device and a type without opening the device.
+/// Checks the names of a device and of a number type without opening the device.
 ///
 /// # Errors
-/// When the device or the type is unknown, or the two do not go together.
+/// When the device or the type is unknown, or the device does not compute in the type.
 pub fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
     ensure!(
@@ -90,8 +91,8 @@ fn lacking(feature: &str, name: &str) -> String {
     )
 }
 
-/// Converts `f32`, `bf16` or `f16` to a type; `auto` is the [fastest](DtypeChoice::fastest) one on
-/// this device.
+/// Number type with the name `f32`, `bf16` or `f16`. `auto` stands for the
+/// [fastest](DtypeChoice::fastest) type on `device`.
 ///
 /// # Errors
 /// When the name is unknown, or the device does not compute in this type.

@@ -1,4 +1,4 @@
-//! Check that the disk has room for the files of a run.
+//! Check that the disk has room for the files of a run, before the run begins.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +13,17 @@ const F32: u64 = 4;
 /// Allowance in bytes for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// Largest number of bytes that all checkpoints take at any time: those that are kept, which cannot
-/// be more than the run makes, the one that is being written, and the average of the last ones.
+/// Largest size in bytes that the checkpoints of a run have together at any time, for a model of
+/// `parameters` scalars: those that are kept (never more than the run makes), the one that is being
+/// written, and the average of the last checkpoints.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
     let average = if training.average_last > 0 { weights } else { 0 };
     let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
     let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
-    // A run makes checkpoints on schedule, at validations that improve, and at its end.
+    // A run makes checkpoints on schedule, at validations with the best score so far, and at its
+    // end.
     let checkpoints = match training.max_updates {
         0 => u64::MAX,
         _ => times(training.checkpoint_every)
@@ -31,10 +33,12 @@ pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u6
     checkpoint.saturating_mul(kept.min(checkpoints).saturating_add(1)).saturating_add(average)
 }
 
-/// Refuses to begin if the checkpoints of the run in `folder` would not fit.
+/// Refuses to begin a run in `folder` if the disk has no room for its further checkpoints.
+/// `checkpoints` is the folder of the checkpoints, whose present files are already on the disk.
 ///
 /// # Errors
-/// When they would not fit; the message has the bytes needed, the bytes free, and advice.
+/// When the checkpoints would not fit; the message has the bytes needed, the bytes free, and
+/// advice.
 pub(crate) fn check(
     folder: &Path,
     checkpoints: &Path,
@@ -62,7 +66,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Bytes that this user may still write to the disk of `path`, which need not exist; `None` if the
+/// Free space in bytes for this user on the disk of `path`; the path need not exist; `None` if the
 /// system does not report them.
 #[cfg(unix)]
 #[must_use]
@@ -79,12 +83,14 @@ pub fn available(_path: &Path) -> Option<u64> {
     None
 }
 
-/// Number of bytes of the files under `path`; files that cannot be read are not counted.
+/// Total size in bytes of the files under `path`, without files that cannot be read and checkpoints
+/// that a run has set aside.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // Checkpoints that a run has set aside stay, so their space does not become free.
+        // New checkpoints replace old ones, but not those that a run has set aside. The space of
+        // the latter does not become free.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
@@ -107,15 +113,15 @@ mod tests {
             average_last: 2,
             ..TrainingConfig::default()
         };
-        // Five checkpoints of weights and two moments, and an average of weights.
+        // Five checkpoints, each with weights and two moments, and an average of the weights.
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 12_000 + 4000);
         let training = TrainingConfig { ema_decay: 0.999, average_last: 0, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 5 * 16_000);
         let mut lion = training.clone();
         lion.optimizer.kind = OptimizerKind::Lion;
         assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
-        // Checkpoints of two validations and of the end, however many are kept, and the one being
-        // written.
+        // Checkpoints at two validations and at the end, no more, although `keep_last` allows more,
+        // and the one that is being written.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
         let training = TrainingConfig { max_updates: 0, ..training };

@@ -1,12 +1,14 @@
-//! Choice of the type of computation that the machine multiplies fastest.
+//! Choice of the number type of a run's computation: the one whose matrix products are fastest on
+//! the machine.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
 
-/// Value of `dtype` with which the machine on which a run begins decides.
+/// Value of the key `dtype` that leaves the choice of the type to the machine on which a run
+/// begins.
 pub(crate) const AUTO_DTYPE: &str = "auto";
 
-/// Type of computation that was chosen for a machine.
+/// Number type that was chosen for the computation on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DtypeChoice {
     /// Name of the type: f32 or bf16.
@@ -16,9 +18,9 @@ pub struct DtypeChoice {
 }
 
 impl DtypeChoice {
-    /// Chooses the faster of f32 and bf16 on `device`. On a CPU, the matrix kernel decides. A CUDA
-    /// device multiplies bf16 faster from compute capability 8.0 on. On Metal, only f32 is known to
-    /// be safe.
+    /// Chooses the faster of f32 and bf16 on `device`. On a CPU, this depends on the instructions
+    /// of its kernel for matrix products. A CUDA device multiplies bf16 faster from compute
+    /// capability 8.0 on. On Metal, it chooses f32, because bf16 has not been tried.
     #[must_use]
     pub fn fastest(device: &Device) -> Self {
         match device {
@@ -35,7 +37,7 @@ impl DtypeChoice {
         }
     }
 
-    /// Chooses bf16 if `kernel` multiplies it faster than f32, and otherwise f32.
+    /// Chooses bf16 if `kernel` multiplies matrices in bf16 faster than in f32, and otherwise f32.
     fn of_kernel(kernel: Kernel) -> Self {
         let instructions = kernel.instructions();
         match kernel {

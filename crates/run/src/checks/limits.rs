@@ -1,18 +1,19 @@
 //! Limits that the system sets for the process, apart from memory.
 
-/// Limit of the shell's `ulimit`.
+/// Limit on a process that the shell sets with `ulimit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Number of files that are open at a time, `ulimit -n`.
     OpenFiles,
-    /// Bytes of a file, `ulimit -f`.
+    /// Size of a file in bytes, `ulimit -f`.
     FileSize,
-    /// Bytes of the address space, `ulimit -v`.
+    /// Size of the address space in bytes, `ulimit -v`.
     Addresses,
 }
 
 impl Limit {
-    /// Value of the limit; `None` if it is not set, or the system has no such limit.
+    /// Value of the limit for this process; `None` if it is unlimited, or the system has no such
+    /// limit.
     #[must_use]
     pub fn value(self) -> Option<u64> {
         #[cfg(unix)]

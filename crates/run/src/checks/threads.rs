@@ -1,4 +1,4 @@
-//! Number of computing threads.
+//! Choice of the number of threads that compute.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -6,14 +6,14 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Largest number of threads on any machine.
+/// Largest number of threads that can be chosen on a machine with few cores.
 const MOST_THREADS: usize = 64;
 
-/// Set as soon as the user has chosen the number of threads; recipes then no longer change it.
+/// Set when the user has chosen the number of threads; recipes then do not change it.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
-/// Sets the number of CPU threads for the whole process, which recipes then cannot change; 0 means
-/// one thread for each core.
+/// Sets the number of CPU threads for the whole process as the user has chosen it. Recipes then
+/// cannot change it; 0 means one thread for each core.
 ///
 /// # Errors
 /// See [`use_threads`].
@@ -23,10 +23,11 @@ pub fn choose_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sets the number of CPU threads that a recipe names; 0 means one thread for each core.
+/// Sets the number of CPU threads to that of a recipe, unless the user has chosen another one; 0
+/// means one thread for each core.
 ///
 /// # Errors
-/// When the pool cannot be made.
+/// When the number is too large, or the thread pool cannot be made.
 pub fn use_threads(threads: usize) -> Result<()> {
     match CHOSEN.get() {
         Some(()) => Ok(()),
@@ -44,12 +45,13 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
              each"
         );
     }
-    // WebAssembly has one thread, which cannot start others.
+    // In WebAssembly, there is one thread, and it cannot start others.
     if cfg!(target_family = "wasm") {
         return Ok(());
     }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-        // A pool exists already, and the number of threads does not matter.
+        // A pool exists already. This is no error, because 0 asks for no particular number of
+        // threads.
         Err(error) if threads == 0 && error.source().is_none() => Ok(()),
         made => made.with_context(|| {
             format!("{origin} {threads}: the thread pool cannot be made; is memory limited?")

@@ -1,5 +1,6 @@
-//! Conditions under which keys of a recipe have no effect. The field of a key lists the names of
-//! its conditions as `x-idle`; conditions of a section hold for all its keys.
+//! Conditions under which keys of a recipe have no effect. The names of a key's conditions are
+//! listed as `x-idle` at its field in the recipe's types. The conditions of a section hold for all
+//! its keys.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{
@@ -14,33 +15,35 @@ use taper_trainer::{OptimizerKind, ScheduleKind};
 use super::RunConfig;
 use crate::tasks::{Stacks, entry};
 
-/// Condition under which keys have no effect.
+/// Condition under which keys of a recipe have no effect.
 #[derive(Debug)]
 pub(crate) struct Condition {
     /// Name by which fields refer to the condition.
     pub name: &'static str,
-    /// Reason in words for users; `{section}` stands for the section of the key.
+    /// Reason why the keys have no effect, in words for users; `{section}` stands for the section
+    /// of the key.
     reason: &'static str,
-    /// Returns true if the condition holds for a recipe and the section of a key.
+    /// Returns whether the condition holds for a recipe and the section of a key.
     holds: fn(&RunConfig, &str) -> bool,
 }
 
 impl Condition {
-    /// Reason, for a key of `section`, why it has no effect.
+    /// Reason why a key of `section` has no effect, in words.
     pub(super) fn reason(&self, section: &str) -> String {
         self.reason.replace("{section}", section)
     }
 
-    /// True if the condition holds in this recipe for keys of `section`.
+    /// Whether the condition holds in the recipe `config` for keys of `section`.
     pub(super) fn holds(&self, config: &RunConfig, section: &str) -> bool {
         (self.holds)(config, section)
     }
 }
 
-/// Makes the table of conditions, each from a name, a reason and an expression.
+/// Makes the table of conditions from entries with a name, a reason and an expression that is true
+/// if the condition holds.
 macro_rules! conditions {
     (|$config:ident, $section:ident| $($name:literal: $reason:literal, $holds:expr;)*) => {
-        /// All conditions, in the order in which users read them.
+        /// All conditions, in the order in which they are listed for users.
         pub(super) static CONDITIONS: &[Condition] = &[$(Condition {
             name: $name,
             reason: $reason,
@@ -244,7 +247,7 @@ fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     }
 }
 
-/// True if the task of a recipe reads `key`, a section or key that only some tasks read.
+/// Whether the task of a recipe uses `key`, the name of a section or key that only some tasks use.
 fn reads(config: &RunConfig, key: &str) -> bool {
     entry(config.task).reads.contains(&key)
 }
@@ -253,7 +256,7 @@ fn stacks(config: &RunConfig) -> Stacks {
     entry(config.task).stacks
 }
 
-/// True if the model of a recipe is an encoder of images alone.
+/// Whether the model of a recipe consists of an image encoder and nothing else.
 fn is_of_images(config: &RunConfig) -> bool {
     config.task.reads_images() && stacks(config) == Stacks::Encoder
 }
@@ -265,7 +268,7 @@ fn has_table(config: &RunConfig) -> bool {
         || corpora.any(|corpora| corpora.iter().any(|corpus| !corpus.file.is_empty()))
 }
 
-/// True if either stack has a layer of this kind.
+/// Whether the encoder or the decoder has a layer with attention of this kind.
 fn has_layer(config: &RunConfig, kind: AttentionKind) -> bool {
     config.model.encoder_attention.has(kind) || config.model.decoder_attention.has(kind)
 }

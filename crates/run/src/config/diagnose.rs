@@ -1,4 +1,5 @@
-//! Conversion of an error of TOML or serde to one line that names file, line and key.
+//! Conversion of errors of the TOML parser and of serde to one line, with the line number and the
+//! key.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use super::keys::{self, Key, Values};
 /// One problem in a configuration text, ready to print.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
-    /// Line number, counted from 1; `None` if the parser does not know it.
+    /// Line number, counted from 1; `None` if the parser does not report it.
     pub line: Option<usize>,
     /// Message that names the key, the error and the expected value.
     pub message: String,
@@ -24,8 +25,8 @@ pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     Diagnosis { line, message: explain(error.message(), place.as_ref()) }
 }
 
-/// Rewrites serde's message. The result names the whole key and, for an unknown key or value, the
-/// one that was probably intended.
+/// Rewrites `message`, which comes from serde. The result has the key with its sections and, for an
+/// unknown key or value, the known one that was probably intended.
 fn explain(message: &str, place: Option<&Place>) -> String {
     let one_line = message.lines().collect::<Vec<_>>().join("; ");
     let key = place.map(|place| format!("key `{}`: ", place.path)).unwrap_or_default();
@@ -58,8 +59,9 @@ fn explain(message: &str, place: Option<&Place>) -> String {
     }
 }
 
-/// Rewrites serde's message about a value of the wrong type in the words of TOML instead of Rust;
-/// `None` for other messages.
+/// Rewrites serde's message about a value of the wrong type or a value out of range, in terms of
+/// TOML instead of Rust; `None` for other messages. `key` is the key with the value, if it is
+/// known.
 fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let rest = message
         .strip_prefix("invalid type: ")
@@ -82,7 +84,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     Some(format!("expected {values}, found {}", in_toml(given)))
 }
 
-/// Converts what serde calls a value to what TOML calls it.
+/// Converts serde's description of a value, such as `string "a"`, to terms of TOML.
 fn in_toml(given: &str) -> String {
     let quoted =
         |kind: &str| given.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
@@ -90,7 +92,8 @@ fn in_toml(given: &str) -> String {
         return format!("the text {text}");
     }
     if let Some(number) = quoted("floating point ") {
-        // Large numbers are written with an exponent, where serde writes hundreds of digits.
+        // Large numbers are written with an exponent, because serde writes them with hundreds of
+        // digits.
         let short = number.parse::<f64>().map_or(number, |number| format!("{number:?}"));
         return format!("the number {short}");
     }
@@ -109,7 +112,8 @@ enum Unknown {
     Value,
 }
 
-/// Splits serde's ``unknown field `a`, expected one of `b`, `c` ``.
+/// Splits a message such as ``unknown field `a`, expected one of `b`, `c` `` into what is unknown,
+/// its name, and the known names; `None` for other messages of serde.
 fn unknown_name(message: &str) -> Option<(Unknown, String, Vec<String>)> {
     let (kind, rest) = if let Some(rest) = message.strip_prefix("unknown field ") {
         (Unknown::Key, rest)
@@ -121,17 +125,18 @@ fn unknown_name(message: &str) -> Option<(Unknown, String, Vec<String>)> {
     Some((kind, unknown, quoted.collect()))
 }
 
-/// Line number of a byte offset, counted from 1.
+/// Number of the line, counted from 1, with the byte at `offset` in `text`.
 fn line_of(text: &str, offset: usize) -> usize {
     let end = offset.min(text.len());
     1 + text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count()
 }
 
-/// Innermost key whose name or value includes the place of an error.
+/// Innermost key whose name or value contains the position at which an error occurred.
 struct Place {
-    /// Dotted path of the key.
+    /// Key with its sections, separated by dots.
     path: String,
-    /// For a table, the path of its first key, if it has any; `None` for another value.
+    /// `None` if the value of the key is not a table. For a table, the path of its first key, or
+    /// `Some(None)` if it is empty.
     table: Option<Option<String>>,
 }
 

@@ -4,11 +4,11 @@ use strsim::osa_distance;
 
 use super::keys::{Key, keys};
 
-/// Words that precede the name of a section.
+/// Words that precede the name of a section in a suggestion.
 const SECTION: &str = "the section";
 
-/// Names of settings in other toolkits that are not keys of recipes, each list after what replaces
-/// it.
+/// Lists of names of settings in other toolkits for which recipes have no key. Before each list are
+/// words for what replaces these settings.
 const NO_KEYS: [(&str, &[&str]); 2] = [
     (
         "the option `--run DIR`",
@@ -31,10 +31,10 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 /// Suggests, in words, the key that was probably meant by the unknown dotted `name`; `None` if no
 /// key is similar.
 ///
-/// Candidates are tried in this order: a key with this last part in the section of `name`; a key of
-/// this section that has the name in another toolkit; a key with this last part in a subsection;
-/// any key that has the name in another toolkit; a key with this last part in any section; a key
-/// with a similar spelling.
+/// The last part of `name`, after the last dot, is compared with keys in this order: a key of this
+/// name in the section of `name`; a key of the same section that other toolkits call so; a key of
+/// this name in another section with the same outermost section; any key that other toolkits call
+/// so; a key of this name in any section; a key with a similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
@@ -54,7 +54,7 @@ pub(super) fn did_you_mean(name: &str) -> Option<String> {
 }
 
 /// Suggests a replacement for the unknown section `name`, whose first key is `first`: another
-/// section, or else the section where that key belongs.
+/// section, or else the known key that `first` probably means.
 pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<String> {
     let meant = did_you_mean(name);
     if meant.as_ref().is_some_and(|meant| meant.starts_with(SECTION)) {
@@ -63,7 +63,8 @@ pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<St
     first.and_then(did_you_mean).or(meant)
 }
 
-/// Finds the key that `name` probably misspells; `leaf` is the last part of `name`.
+/// Finds the key that `name` probably misspells; `None` if none is similar. `leaf` is the part of
+/// `name` after its last dot.
 fn misspelled(name: &str, leaf: &str) -> Option<String> {
     let known =
         keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
@@ -71,7 +72,8 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
     known
         .chain(elsewhere)
         .map(|(other, called, shared)| (osa_distance(leaf, other), shared, other, called))
-        // With more than one error in three letters, it is considered another word.
+        // With more than one error in three letters, `leaf` is considered another word and not a
+        // misspelling.
         .filter(|(distance, _, other, _)| {
             3 * distance <= other.chars().count().min(leaf.chars().count())
         })
@@ -85,7 +87,8 @@ fn names_elsewhere() -> impl Iterator<Item = &'static str> {
     of_keys.chain(NO_KEYS.iter().flat_map(|(_, names)| names.iter().copied()))
 }
 
-/// Keys that other toolkits call `name`, or what replaces this setting, in words.
+/// Words for the keys that other toolkits call `name` or, without such keys, for what replaces this
+/// setting; `None` if the name is unknown.
 fn called_here(name: &str) -> Option<String> {
     let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
     let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();
@@ -97,7 +100,8 @@ fn called_here(name: &str) -> Option<String> {
     }
 }
 
-/// Normalises a name of another toolkit: `maxSteps` and `max-steps` become `max_steps`.
+/// Converts a name from another toolkit to the spelling of recipe keys: `maxSteps` and `max-steps`
+/// become `max_steps`.
 pub(super) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut before = '_';
@@ -114,8 +118,9 @@ pub(super) fn plain(name: &str) -> String {
     plain
 }
 
-/// Candidate closest to `name`, by the number of insertions, deletions, substitutions and swaps of
-/// neighbours; the first among equals.
+/// Candidate with the smallest edit distance from `name` (insertions, deletions, substitutions and
+/// swaps of neighbouring letters); the first of those with equal distance. `None` without
+/// candidates.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -123,12 +128,12 @@ pub(crate) fn nearest<'a>(
     candidates.into_iter().min_by_key(|candidate| osa_distance(name, candidate))
 }
 
-/// Section of a key; empty for a key outside all sections.
+/// Section of the key called `name`; empty for a key outside all sections.
 fn section(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(section, _)| section)
 }
 
-/// Number of sections that two names have in common, counted from the root.
+/// Number of leading sections that the dotted names of two keys have in common.
 fn shared_sections(left: &str, right: &str) -> usize {
     let sections = |name: &str| {
         let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();
@@ -146,7 +151,7 @@ fn quoted(key: &Key) -> String {
 mod tests {
     use super::*;
 
-    /// Names that users write, with the keys that are meant.
+    /// Names that users write, each with the key that is to be suggested.
     const MEANT: [(&str, &str); 69] = [
         ("training.lr", "training.schedule.learning_rate"),
         ("learning_rate", "training.schedule.learning_rate"),
@@ -212,7 +217,7 @@ mod tests {
         ("decoding.temperature", "decoding.sampling.temperature"),
         ("training.output_dir", "--run DIR"),
         ("schedule", "training.schedule"),
-        // Typing errors.
+        // Misspelled names of keys.
         ("model.haeds", "model.heads"),
         ("training.max_update", "training.max_updates"),
         ("training.shedule.warmpu", "training.schedule.warmup"),

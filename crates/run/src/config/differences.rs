@@ -1,5 +1,5 @@
-//! Differences between two configurations, in all keys or in those that must not change during a
-//! run.
+//! Differences between two configurations: in all keys, or in those that cannot freely change after
+//! a run has begun.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use super::keys::{Change, Weights, key_around};
 use super::{RunConfig, recipe};
 
-/// Key with different values in two configurations. The values are in TOML; `None` is a value that
-/// is not set.
+/// Key with different values in two configurations. The values are written as TOML; `None` if the
+/// key is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Name of the key, such as `model.d_ff`.
@@ -22,13 +22,13 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Rule for this change: if a run that has begun with the first value can continue with the
+    /// Rule of the key: whether a run that has begun with the first value can continue with the
     /// second.
     pub(crate) fn change(&self) -> Change {
         key_around(&self.key).map_or(Change::Free, |key| key.change)
     }
 
-    /// True if the key has the relation `relation` to trained weights.
+    /// Whether the key has this relation to trained weights.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         key_around(&self.key).is_some_and(|key| key.has(relation))
     }
@@ -60,8 +60,9 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(differences)
 }
 
-/// Lists the keys with different values among those that cannot change freely during a run: task,
-/// [data], [model], dtype and training.seed.
+/// Lists the keys whose values differ in the configuration of a run and a new one, `given`, among
+/// the keys that cannot freely change after the run has begun: task, [data], [model], dtype and
+/// training.seed.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -73,8 +74,8 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>
     Ok(differences)
 }
 
-/// Lists the keys with different values among those in which processes that train together must
-/// agree: the keys of [`differences`], and all of [training].
+/// Lists the keys whose values differ in two configurations, among the keys in which processes that
+/// train together must agree: the keys of [`differences`], and all of [training].
 ///
 /// # Errors
 /// See [`differences`].
@@ -92,11 +93,12 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
     Ok(differences)
 }
 
-/// Part of a configuration that identifies a run, as TOML.
+/// Part of a configuration that identifies a run, as a TOML table without paths of training and
+/// validation files.
 fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;
-    // Paths do not count: the contents of files are compared elsewhere.
+    // Paths do not count as differences: the contents of the files are compared elsewhere.
     for split in [&mut data.train, &mut data.validation] {
         *split = split.without_paths();
     }

@@ -1,5 +1,5 @@
 //! Descriptions of the keys of a recipe: for a terminal, for the manual, and as comments in a
-//! recipe. All of them are derived from the code, see [`keys`](super::keys).
+//! recipe. All of them are derived from the types of the recipe, see [`keys`](super::keys).
 
 use std::collections::HashSet;
 
@@ -9,13 +9,13 @@ use super::RunConfig;
 use super::did_you_mean::did_you_mean;
 use super::keys::{Key, Values, keys, lines};
 
-/// Longest line of the output.
+/// Largest number of characters in a line of the output.
 const WIDTH: usize = 100;
 
-/// Describes the key `name`, or every key of the section `name`; if `name` is `None`, all keys.
+/// Describes the key or section `name` and every key in it, or all keys if `name` is `None`.
 ///
 /// # Errors
-/// When there is no such key; the message suggests one.
+/// When there is no such key; the message suggests a similar one if there is one.
 pub fn explain(name: Option<&str>) -> Result<String> {
     let Some(name) = name else {
         return Ok(keys().iter().map(described).collect::<Vec<_>>().join("\n"));
@@ -37,7 +37,7 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     }
 }
 
-/// Describes one key, for a terminal.
+/// Description of one key or section, for a terminal.
 fn described(key: &Key) -> String {
     let title = if key.is_section() { format!("[{}]", key.name) } else { key.name.clone() };
     let mut text = title + "\n";
@@ -60,7 +60,7 @@ fn described(key: &Key) -> String {
     text
 }
 
-/// Reference of all keys as Markdown, section by section.
+/// Reference of all keys in Markdown, section by section.
 pub fn reference() -> String {
     let mut text = String::from("## Top-level keys\n\n");
     for key in keys().iter().filter(|key| !key.is_section() && key.section().is_empty()) {
@@ -71,7 +71,8 @@ pub fn reference() -> String {
         for paragraph in section.meaning.lines() {
             text += &(wrapped(paragraph, "", "") + "\n");
         }
-        // The keys of a corpus, which is a value, are listed below the key of this value.
+        // The keys of a corpus form no section: a corpus is the value of a key, and they are listed
+        // after this key.
         let of_section = |key: &&Key| {
             !key.is_section()
                 && key.name.starts_with(&format!("{}.", section.name))
@@ -84,7 +85,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Name of the section under which a key is listed.
+/// Name of the section under which `key` is listed; empty for the top level.
 fn owner(key: &Key) -> &str {
     let mut name = key.section();
     while !name.is_empty() && !keys().iter().any(|key| key.name == name && key.is_section()) {
@@ -93,7 +94,7 @@ fn owner(key: &Key) -> &str {
     name
 }
 
-/// Item for a key in a list of Markdown.
+/// Markdown list item that describes a key.
 fn entry(key: &Key) -> String {
     let values = match &key.values {
         Values::Choice(_) => String::new(),
@@ -119,7 +120,7 @@ fn code(default: &str) -> String {
     }
 }
 
-/// Writes `config` as TOML, with each key below its description.
+/// Writes `config` as TOML, with the description of each key in comments above it.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -160,7 +161,7 @@ fn comment(key: &Key) -> String {
     words.iter().map(|words| wrapped(words, "# ", "# ")).collect()
 }
 
-/// Default value as TOML.
+/// Default value of a key as TOML, or the words `not set`.
 fn default(key: &Key) -> String {
     match &key.default {
         None | Some(serde_json::Value::Null) => "not set".to_owned(),
@@ -175,8 +176,8 @@ fn idle(key: &Key) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("Has no effect if {}.", reasons.join(", or if ")))
 }
 
-/// Wraps `words` to lines of at most [`WIDTH`] columns. The first line begins with `first`, and the
-/// others with `rest`.
+/// Wraps `words` to lines of at most [`WIDTH`] columns. The first line is indented by the text
+/// `first`, and the others by `rest`.
 fn wrapped(words: &str, first: &str, rest: &str) -> String {
     let mut text = String::new();
     let mut line = first.to_owned();
@@ -227,7 +228,7 @@ mod tests {
         .expect("corpora");
         let text = annotated(&config).expect("TOML");
         assert_eq!(toml::from_str::<RunConfig>(&text).expect("a recipe"), config);
-        // Keys that a recipe leaves out at their defaults are absent.
+        // Keys that are not written when they have their defaults are left out.
         let whole = serde_json::to_value(&config).expect("a recipe");
         let is_written =
             |key: &&Key| whole.pointer(&format!("/{}", key.name.replace('.', "/"))).is_some();

@@ -1,4 +1,4 @@
-//! Part of a recipe that is saved with the weights, so that a change of it is noticed.
+//! Part of a recipe that is saved with the weights, so that later changes of it are noticed.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -7,11 +7,11 @@ use taper_trainer::{Metric, State};
 use super::RunConfig;
 use crate::checks::dtype_choice::AUTO_DTYPE;
 
-/// Sections and keys that shape the weights.
+/// Sections and keys of a recipe on which trained weights depend.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
-/// Part of `config` that identifies a run: data, architecture, type of computation, seed. A change
-/// of other keys, such as a longer schedule, gives the same run.
+/// Part of `config` that identifies a run: data, architecture, type of computation, seed. With
+/// other values of other keys, such as a longer schedule, the run still is the same.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -24,10 +24,11 @@ pub(crate) fn recipe(config: &RunConfig) -> Result<Map<String, Value>> {
 }
 
 /// Recipe with which the checkpoint of `state` was trained; `None` if an earlier version did not
-/// record it. Keys that do not shape weights are not recorded, and have the values of `config`.
+/// record it. Keys on which weights do not depend are not recorded; they get their values from
+/// `config`.
 ///
 /// # Errors
-/// When the record is not of this version.
+/// When the recorded recipe cannot be read by this version.
 pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfig>> {
     let recorded = &state.identity.recipe;
     if recorded.is_empty() {
@@ -39,8 +40,8 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
         task: recorded.task,
         data: recorded.data,
         model: recorded.model,
-        // A run records the chosen type of computation, not `auto`; a recipe from elsewhere may
-        // have it.
+        // A run records the chosen type of computation, not `auto`; a recipe that was not recorded
+        // by a run may have `auto`.
         dtype: match recorded.dtype.as_str() {
             AUTO_DTYPE => config.dtype.clone(),
             _ => recorded.dtype,
@@ -51,10 +52,10 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// Identity of validation scores under `config`: everything on which they depend. It has `text`,
-/// the SHA-256 of the split, and each setting that affects the watched metric and is not the
-/// default, by its key. Scores with different identities cannot be compared. A key that a later
-/// version adds does not change the identity, as long as it has its default.
+/// Identity of validation scores under `config`: everything on which they depend. It has `text`, a
+/// hash of the validation split, and those settings on which the watched metric depends, by key, if
+/// they differ from their defaults. Scores with different identities cannot be compared. If a later
+/// version adds a key, identities stay the same as long as the key has its default.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -75,7 +76,7 @@ pub(crate) fn validation_identity(
     Ok(identity)
 }
 
-/// Keys and sections that decide which examples a validation has.
+/// Keys and sections on which the examples of a validation depend.
 const EXAMPLES: &[&str] = &[
     "data.cleaning",
     "data.text",
@@ -111,7 +112,7 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
             "evaluation.tokenize",
             "evaluation.lowercase",
             "evaluation.validation_sentences",
-            // Settings that matter even in a greedy search.
+            // Settings of decoding on which even a greedy search depends.
             "decoding.max_length_ratio",
             "decoding.max_length_offset",
             "decoding.max_length",
@@ -124,7 +125,8 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
     parts.iter().copied().flatten().copied()
 }
 
-/// Adds `value`, or each value in it if it is a section, to `identity` unless it is the default.
+/// Adds `value`, or each value in it if it is a section, to `identity` under its key, unless it
+/// equals `default`.
 fn set_apart(
     key: &str,
     value: Option<&Value>,
@@ -145,7 +147,7 @@ fn set_apart(
     }
 }
 
-/// Lists what differs between two identities of validations, in words.
+/// Lists what differs between two identities of validation scores: keys, or words for the text.
 pub(crate) fn validation_changes(
     before: &Map<String, Value>,
     now: &Map<String, Value>,
@@ -178,7 +180,7 @@ mod tests {
         );
         let back = |state: &State| trained_with(state, &config).expect("of this version");
         assert_eq!(back(&state), Some(config.clone()));
-        // Identity as an earlier version without the key would have saved it.
+        // Identity as an earlier version, which did not have the key, would have saved it.
         let model = state.identity.recipe["model"].as_object_mut().expect("a section");
         model.remove("norm_epsilon").expect("a key");
         let older = back(&state).expect("recorded").model.norm_epsilon;

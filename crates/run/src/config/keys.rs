@@ -1,5 +1,5 @@
-//! Every key of a recipe with its properties. They are derived from the types into which a recipe
-//! is parsed: from doc comments, ranges and defaults.
+//! Every key of a recipe with its properties. The properties are derived from the types into which
+//! a recipe is parsed: from their doc comments, ranges and defaults.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::RunConfig;
 use super::conditions::{CONDITIONS, Condition};
 
-/// The first of three splits. The corpora of all three have the same keys, which are explained only
-/// here.
+/// Training split, the first of three. The corpora of all splits have the same keys, which are
+/// listed only for this one.
 const CORPORA: &str = "data.train";
 
-/// Key or section of a recipe.
+/// Key of a recipe, or a section, with its properties.
 #[derive(Debug)]
 pub(crate) struct Key {
     /// Dotted name from the root: `training.schedule.warmup`.
@@ -26,10 +26,10 @@ pub(crate) struct Key {
     /// Value if a recipe does not set the key; `None` for a section, and for a key without a
     /// default.
     pub default: Option<Value>,
-    /// Names of the setting in other toolkits, as [`plain`](super::did_you_mean::plain) spells
-    /// them.
+    /// Names of the setting in other toolkits, in lower case with underscores (see
+    /// [`plain`](super::did_you_mean::plain)).
     pub names_elsewhere: Vec<String>,
-    /// Rule for changes: if a run that has begun can continue with another value.
+    /// Rule on whether a run that has begun can continue with another value.
     pub change: Change,
     /// Relations of the key to trained weights.
     weights: Vec<Weights>,
@@ -37,16 +37,17 @@ pub(crate) struct Key {
     pub idle: Vec<&'static Condition>,
 }
 
-/// Rule for changing a key in a run that has begun, given as `x-change` at a field. A key without a
-/// rule has that of its section.
+/// Rule for changing a key in a run that has begun, given as `x-change` at the key's field. A key
+/// without a rule has the rule of its section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Allowed: the value shapes neither weights nor the order of data.
+    /// Change is allowed: neither weights nor the order of data depend on the value.
     #[default]
     Free,
-    /// Allowed if the user accepts that the run becomes a different one.
+    /// Change is allowed if the user accepts that the run is then not the same as before.
     Accepted,
-    /// Never allowed: the whole random state, or the meaning of every embedding, would change.
+    /// Change is never allowed: the whole random state, or the meaning of every embedding, would
+    /// change.
     Never,
 }
 
@@ -61,13 +62,13 @@ impl Change {
     }
 }
 
-/// Relation of a key of `[model]` to trained weights, given as `x-weights` at a field or its
-/// section. A key without a relation shapes the weights.
+/// Relation of a key of `[model]` to trained weights, given as `x-weights` at the key's field or
+/// its section. Without a relation, the weights depend on the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// The key affects only training, or initial weights, which trained weights replace.
+    /// The key affects only training, or the initial weights, which trained weights replace.
     NoPart,
-    /// The key shapes only parameters that models of two tasks do not share.
+    /// Only parameters that are not shared by models of different tasks depend on the key.
     OtherPart,
     /// The same trained weights can be used with another value of the key.
     Changeable,
@@ -87,7 +88,7 @@ impl Weights {
 /// Allowed values of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Values {
-    /// Section with other keys.
+    /// The key is a section and contains other keys.
     Section,
     /// True or false.
     Switch,
@@ -95,7 +96,7 @@ pub(crate) enum Values {
     Whole(Range),
     /// Number in this range.
     Number(Range),
-    /// Text.
+    /// Any text.
     Text,
     /// One of these names, each with its meaning.
     Choice(Vec<(String, String)>),
@@ -103,7 +104,7 @@ pub(crate) enum Values {
     Other(String),
 }
 
-/// Bounds of a number.
+/// Bounds of a number; `None` for a bound that does not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Range {
     /// Smallest value.
@@ -193,8 +194,8 @@ impl fmt::Display for Values {
     }
 }
 
-/// All keys and sections. Each section comes before its keys; these are in the order in which a
-/// recipe is written.
+/// All keys and sections of a recipe. Each section comes before its keys. The order is that in
+/// which a recipe is written.
 pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let mut keys = collect(&root(), schema().as_value());
@@ -210,8 +211,8 @@ pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
-/// Key with this name or, without one, the nearest section or list around it. The latter happens in
-/// a list of corpora, whose keys are not listed.
+/// Key with this name or, if there is no such key, the innermost section or list that contains the
+/// name. This is needed for names inside lists of corpora, which are not keys of their own.
 pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
     let mut name = name;
     loop {
@@ -223,7 +224,7 @@ pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
     }
 }
 
-/// JSON Schema of a recipe, by which editors complete and check recipes.
+/// JSON Schema of a recipe, with which editors complete and check recipes.
 pub fn schema() -> schemars::Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -245,8 +246,8 @@ fn root() -> Key {
     }
 }
 
-/// Keys of `section`, whose schema is `schema`; a key that is itself a section is followed by its
-/// keys.
+/// Keys of `section`, which has the JSON Schema `schema`. A key that is itself a section is
+/// followed by its own keys.
 fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     let mut keys = Vec::new();
     for (leaf, schema_of_key) in schema["properties"].as_object().into_iter().flatten() {
@@ -262,8 +263,9 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     keys
 }
 
-/// Key called `leaf` in `section`, which takes over the section's properties. `idle` has further
-/// conditions that the section sets for this key alone.
+/// Key called `leaf` in `section`, with the JSON Schema `schema`. It inherits properties of the
+/// section, such as its conditions. `idle` has further conditions that the section sets for this
+/// key alone.
 fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
     let name = match section.name.as_str() {
         "" => leaf.to_owned(),
@@ -305,7 +307,7 @@ fn values(schema: &Value) -> Values {
         let choice = |choice: &Value| Some((choice["const"].as_str()?.to_owned(), meaning(choice)));
         return Values::Choice(choices.iter().filter_map(choice).collect());
     }
-    // The type of an optional value is a list: its type and null.
+    // The schema gives the type of an optional value as a list: its type and null.
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().find_map(|kind| kind.as_str().filter(|k| *k != "null")),
         kind => kind.as_str(),
@@ -318,7 +320,8 @@ fn values(schema: &Value) -> Values {
     }
 }
 
-/// Meaning of a key: its doc comment, with each paragraph on one line, and without links.
+/// Meaning of a key: its doc comment, with each paragraph on one line, and with links replaced by
+/// their text.
 fn meaning(schema: &Value) -> String {
     let text = schema["description"].as_str().unwrap_or_default();
     let paragraphs = text
@@ -345,12 +348,13 @@ fn without_links(text: &str) -> String {
 
 /// Names of keys and sections in the order in which a recipe is written.
 fn written_order() -> Vec<String> {
-    // Writing the defaults cannot fail: a test checks it.
+    // Writing the defaults does not fail; a test checks this.
     let text = RunConfig::default().to_toml().unwrap_or_default();
     lines(&text).into_iter().filter_map(|(name, _)| name).collect()
 }
 
-/// Lines of a written recipe; a line with which a key or section begins has its name.
+/// Lines of a written recipe, each with the name of the key or section that begins there; `None`
+/// for other lines.
 pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     let mut section = String::new();
     let name = |line: &str| {
@@ -359,7 +363,7 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
             return Some(section.clone());
         }
         let (key, _) = line.split_once(" = ")?;
-        // An indented line continues a value of several lines.
+        // An indented line continues the value of a key, and begins no other key.
         let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         is_key.then(|| if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") })
     };
@@ -367,8 +371,9 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     text.lines().map(|line| (name(line), line)).collect()
 }
 
-/// Sort key for a name: its position among the `written` names. A name that is not written follows
-/// the last written key of its section, or the section itself.
+/// Value by which a name is sorted: its index in `written`. A name that is not in `written` is
+/// sorted after the last key of its section or, if no key of the section is written, after the
+/// section.
 fn place(name: &str, written: &[String]) -> (usize, String) {
     let at = |name: &str| written.iter().position(|other| other == name);
     if let Some(place) = at(name) {

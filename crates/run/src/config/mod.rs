@@ -1,7 +1,8 @@
-//! The run configuration: one TOML file, resolved with overrides and defaults.
+//! The run configuration: a recipe (TOML file), completed with overrides from the command line and
+//! with defaults.
 //!
-//! Each section has the type of the crate that uses it, so that each default is defined in one
-//! place only.
+//! The type of each section is defined in the crate that uses it, so that each default is defined
+//! in one place only.
 
 mod conditions;
 mod diagnose;
@@ -43,7 +44,7 @@ pub use logging::LoggingConfig;
 pub(crate) use overrides::Override;
 pub use without_effect::without_effect;
 
-/// Largest size of a recipe, far above any real one.
+/// Largest size of a recipe file in bytes, far above any real recipe.
 const MOST_BYTES: u64 = 1 << 24;
 
 /// Everything that determines a run.
@@ -106,8 +107,8 @@ impl Default for RunConfig {
 
 impl RunConfig {
     /// Reads the recipe at `path`, and applies `overrides` in order. Relative paths in the recipe
-    /// start at its folder. Patterns are replaced by the files that match them, and the result is
-    /// checked.
+    /// start at its folder. Patterns of file names are replaced by the files that match them. The
+    /// configuration is then checked.
     /// # Errors
     /// When the recipe cannot be read or is not valid; the message names the file or the override,
     /// the line and the key.
@@ -116,8 +117,8 @@ impl RunConfig {
     }
 
     /// Reads a recipe in the same way as [`load`](Self::load), for a run that begins with the
-    /// weights of another run: keys of `[model]` that the recipe does not set take their values
-    /// from `model`.
+    /// weights of another run: keys of `[model]` that the recipe does not set get their values from
+    /// `model`.
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -130,8 +131,7 @@ impl RunConfig {
     }
 
     /// Reads a recipe from `text` in the same way as [`load`](Self::load), as if it were in a file
-    /// at `path`; with a `model`, in the same way as
-    /// [`load_beginning_as`](Self::load_beginning_as).
+    /// at `path`; with `model`, in the same way as [`load_beginning_as`](Self::load_beginning_as).
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -156,8 +156,8 @@ impl RunConfig {
     }
 
     /// Reads the configuration of a run; otherwise the same as [`load`](Self::load). Its paths are
-    /// absolute, except for files in the run. (In runs of earlier versions they are the recipe's,
-    /// relative to the folder in which training was started.)
+    /// absolute, except for files in the run. (In runs of earlier versions, paths are those of the
+    /// recipe, relative to the folder in which training was started.)
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -202,7 +202,8 @@ impl RunConfig {
         if config.name.is_empty() {
             config.name = stem(path);
         }
-        // If a recipe names files, the usual file names of a corpus folder are not looked for.
+        // If a recipe names its training files, the default validation and test files, which have
+        // usual names in the corpus folder, are not looked for.
         let data = &mut config.data;
         let has_stem = data.train.iter().any(|corpus| !corpus.stem.is_empty());
         if !names_validation && (config.task.holds_out(data) || !has_stem) {
@@ -219,7 +220,7 @@ impl RunConfig {
         Ok(config)
     }
 
-    /// Checks each section by itself, and the sections against each other.
+    /// Checks the values of each section, and that sections are compatible with each other.
     ///
     /// # Errors
     /// When a value or a combination of values cannot work.
@@ -244,7 +245,8 @@ impl RunConfig {
         self.validate_guidance()
     }
 
-    /// Checks that guided attention has a head to guide, and word links by which to guide it.
+    /// Checks that guided attention, if it is on, has a head to guide, and word links to guide it
+    /// by.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
         if guided.guidance().is_none() || !entry(self.task).translates {
@@ -277,8 +279,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Checks that validations measure the metric that early stopping watches. This error can be
-    /// found before the first update, so it must not end a training after hours.
+    /// Checks that validations measure the metric that early stopping watches. The check comes
+    /// before the first update; otherwise this error could end a training after hours.
     ///
     /// # Errors
     /// If no validation measures the metric. The error names the keys to change.
@@ -325,9 +327,9 @@ impl RunConfig {
         }
     }
 
-    /// Recipe with the languages of `direction`. If BLEU's tokenizer is the usual one for the
-    /// recipe's target language, it becomes the usual one for the new target language; another
-    /// choice is kept.
+    /// Recipe with the languages of `direction`. If the tokenizer for BLEU is the default for the
+    /// recipe's target language, it becomes the default for the new target language; another
+    /// tokenizer is kept.
     #[must_use]
     pub(crate) fn in_direction(&self, direction: &Direction) -> Self {
         let mut config = Self { data: self.data.toward(direction), ..self.clone() };
@@ -346,9 +348,9 @@ impl RunConfig {
     }
 }
 
-/// For a recipe of several directions that names no validation or test sets, replaces the usual
-/// sets by the usual files of each direction. `validation` and `test` say which sets it does not
-/// name.
+/// For a recipe with several directions of translation, replaces the default validation and test
+/// sets by the usual files of each direction. `validation` and `test`: whether the recipe leaves
+/// the default in place for this set.
 fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     let directions = data.trained_directions();
     let is_of_data =
@@ -372,7 +374,7 @@ fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     }
 }
 
-/// Sets the keys of `[model]` that `recipe` does not set to their values in `model`.
+/// Gives each key of `[model]` that `recipe` does not set its value in `model`.
 fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     fn complete(table: &mut toml::Table, with: toml::Table) {
         for (key, value) in with {
@@ -386,9 +388,10 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
         }
     }
     let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
-    // The initial embeddings of the parent are already in its weights.
+    // `embeddings` names files of initial embeddings. Those of the parent run are already part of
+    // its weights.
     model.remove("embeddings");
-    // The adapters of the parent are added to its weights.
+    // The parent run's adapters are already added to its weights.
     model.remove("lora");
     let section = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
     if let Some(section) = section.as_table_mut() {
@@ -397,7 +400,7 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     Ok(())
 }
 
-/// File name without its extension.
+/// File name without its extension, or `run` if the path has no file name.
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -408,8 +411,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of the file or of the first override that is wrong by itself. If each is right by itself,
-/// `error`, which occurred when they were combined.
+/// Error of the recipe `text` at `path`, or of the first override, that is wrong by itself. If each
+/// is right by itself, the error is `error`, which occurred when they were combined.
 fn at_fault(
     text: &str,
     path: &Path,
@@ -425,8 +428,8 @@ fn at_fault(
         .unwrap_or_else(|| error.into().context(format!("{} with its overrides", path.display())))
 }
 
-/// Parses `text`, which comes from `origin`. Errors have a line number only if `origin` is a file,
-/// because an override has only one line.
+/// Parses the configuration `text`. Messages begin with `origin`, the name of the file or override
+/// it comes from. They have a line number only if `is_file`, because an override has only one line.
 fn parse(text: &str, origin: &str, is_file: bool) -> Result<RunConfig> {
     toml::from_str(text).map_err(|error| {
         let diagnosis = diagnose::diagnose(text, &error);

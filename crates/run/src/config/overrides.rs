@@ -1,4 +1,4 @@
-//! `--set key.path=value`: overrides of a configuration from the command line.
+//! Overrides of a configuration from the command line, such as `--set model.d_model=256`.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use super::paths;
 /// Override of a configuration: the path of a key, and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Override {
-    /// The text as typed, for messages.
+    /// Text of the override as the user typed it, for messages.
     pub text: String,
     path: Vec<String>,
     value: Value,
 }
 
 impl Override {
-    /// Parses `key.path=value`. The value is read as TOML; anything that is not valid TOML (a bare
-    /// word, a path) becomes a string.
+    /// Parses an override of the form `key.path=value`. The value is read as TOML; what is not
+    /// valid TOML, such as a word without quotes, becomes a string.
     ///
     /// # Errors
-    /// When there is no `=` or the key is empty.
+    /// When there is no `=` or the key or a part of it is empty.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let Some((key, value)) = text.split_once('=') else {
             bail!("--set {text}: expected key=value, for example --set model.d_model=256");
@@ -38,10 +38,10 @@ impl Override {
         self.path.join(".")
     }
 
-    /// Sets the key in `table` to the value, and makes missing sections.
+    /// Sets the key in `table` to the value, and adds sections that are missing.
     ///
     /// # Errors
-    /// When a part of the path is a value, not a section.
+    /// When a part of the key that should be a section is a value in `table`.
     pub(crate) fn apply(&self, table: &mut Table) -> Result<()> {
         let (last, sections) = self.path.split_last().context("an override has a key")?;
         let mut current = table;
@@ -56,7 +56,7 @@ impl Override {
         Ok(())
     }
 
-    /// The same override with absolute paths; relative ones start at the current folder.
+    /// The same override with relative paths made absolute; they start at the current folder.
     pub(crate) fn with_resolved_paths(&self) -> Self {
         let mut table = self.to_table();
         paths::resolve(&mut table, Path::new(""));
@@ -65,7 +65,8 @@ impl Override {
         Self { value: value.unwrap_or_else(|| self.value.clone()), ..self.clone() }
     }
 
-    /// Table that contains only this override, so that its key and type can be checked separately.
+    /// Table that contains only this override, so that its key and the type of its value can be
+    /// checked by themselves.
     pub(crate) fn to_table(&self) -> Table {
         let mut table = Table::new();
         let mut value = self.value.clone();
@@ -79,7 +80,7 @@ impl Override {
     }
 }
 
-/// Parses one TOML value; text that is not exactly one value becomes a string.
+/// Parses `text` as a TOML value. Text that is not exactly one value becomes a string.
 fn parse_value(text: &str) -> Value {
     let table = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
     table

@@ -1,8 +1,8 @@
 //! Resolution of relative paths in a configuration.
 //!
-//! A path in a recipe is relative to the recipe, and a path on the command line to the current
-//! folder. A run stores absolute paths, so that its commands work from any folder; a path within
-//! the run is relative to the run, which may be moved.
+//! A path in a recipe is relative to the recipe's folder, and a path on the command line is
+//! relative to the current folder. A run stores absolute paths, so that its commands work from any
+//! folder; a path inside the run is relative to the run, because the run may be moved.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -12,8 +12,8 @@ use toml::{Table, Value};
 /// Keys of [data] whose values are paths.
 const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "target_path"]];
 
-/// Keys of [data] whose values are corpora. The next constant has the keys of a corpus whose values
-/// are paths.
+/// Keys of [data] whose values are corpora. The constant below has the keys of a corpus whose
+/// values are paths.
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
 const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
@@ -23,7 +23,7 @@ const OF_SECTIONS: [([&str; 2], [&str; 2]); 2] = [
     (["decoding", "reranking"], ["reverse", "language_model"]),
 ];
 
-/// Makes the relative paths in `table` absolute; they start at `base`.
+/// Makes the relative paths in the configuration `table` absolute; they start at the folder `base`.
 pub(super) fn resolve(table: &mut Table, base: &Path) {
     for (path, keys) in OF_SECTIONS {
         let section = path
@@ -49,8 +49,8 @@ pub(super) fn resolve(table: &mut Table, base: &Path) {
     resolve_corpora(data, base);
 }
 
-/// Makes the relative paths of corpora in `data` absolute; they start at `base`. Other keys of
-/// [data] stay.
+/// Makes the relative paths of corpora in `data` absolute; they start at the folder `base`. Other
+/// paths in `data`, the section [data], stay as they are.
 pub(super) fn resolve_corpora(data: &mut Table, base: &Path) {
     for key in CORPORA {
         let corpora = match data.get_mut(key) {
@@ -79,7 +79,8 @@ fn resolve_value(value: &mut Value, base: &Path) {
     }
 }
 
-/// Joins `path` to `base`, and removes `.` and, if that does not change which file it is, `..`.
+/// Joins `path` to the folder `base` to an absolute path without `.` and without `..`. The `..`
+/// stay if the path would name another file without them.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let whole = std::path::absolute(base.join(path)).unwrap_or_else(|_| base.join(path));
     let mut plain = PathBuf::new();
@@ -92,8 +93,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
             part => plain.push(part),
         }
     }
-    // Behind a symbolic link, `..` is the folder above the link's target, so removing it could
-    // change the file.
+    // After a symbolic link to a folder, `..` is the folder above the link's target. Without it,
+    // the path could lead to another file.
     match (plain.canonicalize(), whole.canonicalize()) {
         (Ok(left), Ok(right)) if left != right => whole,
         (Err(_), Ok(_)) => whole,
@@ -101,8 +102,9 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Converts `path`, which is relative to the current folder, to a path relative to `folder`. If one
-/// of the two does not exist, the result is absolute.
+/// Converts `path`, which is relative to the current folder, to a path relative to `folder`. If
+/// `path` or `folder` does not exist, the result is absolute. A path that is already absolute is
+/// returned as it is.
 pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     let working_folder = Path::new("");
     if path.is_absolute() || folder == working_folder {
@@ -117,8 +119,8 @@ pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     if relative == working_folder { PathBuf::from(".") } else { relative }
 }
 
-/// Copy of `data` in which paths of corpora inside the folder `from` lead to the same places inside
-/// `to`.
+/// Copy of `data` in which each corpus path inside the folder `from` is replaced by the same path
+/// inside the folder `to`.
 pub(crate) fn moved(data: &DataConfig, from: &Path, to: &Path) -> DataConfig {
     let mut data = data.clone();
     let splits: [&mut Corpora; 3] = [&mut data.train, &mut data.validation, &mut data.test];

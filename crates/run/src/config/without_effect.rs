@@ -1,4 +1,4 @@
-//! Keys that have no effect because of other keys of a recipe.
+//! Keys of a recipe that have no effect because of the values of other keys.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
     Ok(idle)
 }
 
-/// Value of the key with the dotted name `key`.
+/// Value of the key with the dotted name `key` in `config`; `None` if it is not there.
 fn value<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(config, |table, name| table.get(name))
 }
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// Recipes in `configs` and its folders.
+    /// Paths of the recipes in `configs` and its folders, without pipelines.
     fn configs() -> impl Iterator<Item = std::path::PathBuf> {
         fn entries(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
             std::fs::read_dir(folder).expect("configs").map(|entry| entry.expect("entry").path())
@@ -116,7 +116,8 @@ mod tests {
             ""
         );
         assert!(reasons(&["decoding.sampling.top_k=5"]).contains("so nothing is sampled"));
-        // Training ends with a validation in any case.
+        // Training ends with a validation even if `validate_every` is 0, so the metric has an
+        // effect.
         assert_eq!(
             reasons(&["training.validate_every=0", "training.early_stopping.metric=bleu"]),
             ""

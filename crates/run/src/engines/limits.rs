@@ -8,7 +8,7 @@ use crate::config::RunConfig;
 
 /// Keys of `[model]` that [`require_expressed`] accepts with any value: every engine has a
 /// counterpart for each value, or the engine's own limits check the key, or it plays no part in
-/// such a model. Any other key must have its default.
+/// models of the exported kinds. Any other key must have its default.
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",
@@ -52,8 +52,8 @@ const EXPRESSED: &[&str] = &[
     "contrastive",
 ];
 
-/// Keys that are accepted with these values: every engine has a counterpart for the value, or the
-/// engine's own limits check it.
+/// Keys of `[model]` that are accepted only with the values listed: every engine has a counterpart
+/// for the value, or the engine's own limits check it.
 const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("activation", &["relu", "gelu", "gelu-tanh", "swish", "quick-gelu"]),
     ("feed_forward", &["plain", "gated"]),
@@ -63,12 +63,13 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
 ];
 
-/// Refuses a model that an engine does not compute. `refused` is a key that the engine's own limits
-/// refuse. A key is also refused if its value is not the default, and neither [`EXPRESSED`],
-/// [`EXPRESSED_KINDS`] nor `more` has it.
+/// Refuses a model that an engine does not compute in the same way as Taper. `refused` is a key
+/// that the engine's own limits refuse, if there is one. A key is also refused if its value is not
+/// the default and is not accepted by [`EXPRESSED`], [`EXPRESSED_KINDS`] or `more`, the further
+/// keys that this engine accepts.
 ///
 /// # Errors
-/// If the engine does not compute the model. The error names the key.
+/// If the engine does not compute the model in this way. The error names a key.
 pub(super) fn require_expressed(
     config: &RunConfig,
     engine: &str,
@@ -98,7 +99,7 @@ pub(super) fn require_expressed(
     bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
 }
 
-/// True if [`EXPRESSED`] or [`EXPRESSED_KINDS`] accepts this value of a key.
+/// Whether [`EXPRESSED`] or [`EXPRESSED_KINDS`] accepts the value `value` of the key `key`.
 fn is_expressed(key: &str, value: &Value) -> bool {
     let mut kinds = EXPRESSED_KINDS.iter().filter(|(expressed_key, _)| *expressed_key == key);
     EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))

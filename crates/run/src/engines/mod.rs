@@ -1,7 +1,7 @@
 //! Models of runs in the formats of other engines, written without Python.
 //!
-//! An engine is one implementation of [`Engine`]. All engines share the choice of tasks and the
-//! refusal of models, which names a key.
+//! Each engine is an implementation of [`Engine`]. All engines share the choice of tasks that can
+//! be exported, and the code that refuses a model, with an error that names a key of its recipe.
 
 pub mod browser;
 pub mod ctranslate2;
@@ -19,23 +19,24 @@ use crate::folders::Exported;
 use crate::tasks::{TaskEntry, TaskModel, entry};
 use crate::{LoadSettings, LoadedRun};
 
-/// Engine that translates or generates with models of runs.
+/// Program or library (engine) that can translate or generate text with the models of runs.
 pub trait Engine {
-    /// Name, for people.
+    /// Name of the engine, for people.
     const NAME: &'static str;
 
     /// Writes a loaded run into `folder`, which must be empty or not exist.
     ///
     /// # Errors
-    /// When the engine has no such model, or the folder cannot be written.
+    /// When the engine cannot compute the model, or the folder cannot be written.
     fn export<M: TaskModel>(&self, run: &LoadedRun<M>, folder: &Path) -> Result<Exported>;
 }
 
-/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be
-/// empty or not exist.
+/// Writes the run at `root`, with the weights that `settings` select, into `folder` in the format
+/// of `engine`. The folder must be empty or not exist.
 ///
 /// # Errors
-/// When the run cannot be loaded, the engine has no such model, or the folder cannot be written.
+/// When the run cannot be loaded, its task cannot be exported, the engine cannot compute the model,
+/// or the folder cannot be written.
 pub fn export_run<E: Engine>(
     root: &Path,
     settings: &LoadSettings,
@@ -61,7 +62,8 @@ pub fn export_run<E: Engine>(
     }
 }
 
-/// Tokenizers of a run, for the package `tokenizers`, each after the name of its file.
+/// Tokenizers of a run, each with the name of the file that the Python package `tokenizers` will
+/// read it from.
 fn tokenizer_files(tokenizers: &TokenizerPair) -> Vec<(&'static str, &Tokenizer)> {
     match tokenizers.is_joint() {
         true => vec![("tokenizer.json", tokenizers.target())],

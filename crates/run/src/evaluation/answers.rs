@@ -1,4 +1,4 @@
-//! Scores of answers to questions.
+//! Scores of a model's answers to questions about paragraphs.
 
 use anyhow::Result;
 use taper_data::read_questions;
@@ -12,7 +12,7 @@ impl AnsweredTestSet {
     /// Answers the questions of a split with `model`, and scores these answers.
     ///
     /// # Errors
-    /// When the split cannot be read or computed.
+    /// When the split cannot be read, or the model cannot be run on it.
     pub(crate) fn evaluate(split: Split<'_>, model: &SpanExtractor) -> Result<Self> {
         let data = &split.config.data;
         let mut paragraphs = Vec::new();

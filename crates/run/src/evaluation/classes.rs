@@ -1,4 +1,4 @@
-//! Measurements of classifiers of texts and images.
+//! Scores of classifiers of texts and images.
 
 use anyhow::{Context, Result};
 use taper_data::{Dataset, ImageDataset, LabelOf};
@@ -8,14 +8,14 @@ use super::{CalibrationBin, ClassifiedTestSet, Labelled, Split};
 use crate::numbers::highest;
 use crate::prediction::{image_probabilities, probabilities};
 
-/// Number of bins of confidence for the calibration error.
+/// Number of bins into which predictions are divided by confidence, for the calibration error.
 const BINS: usize = 10;
 
 impl ClassifiedTestSet {
-    /// Labels the texts of a split with `model`.
+    /// Labels the texts of a split with `model`, and scores the labels.
     ///
     /// # Errors
-    /// When the texts cannot be read or computed.
+    /// When the texts cannot be read, or the model cannot be run on them.
     pub(crate) fn of_texts(split: Split<'_>, model: &TextClassifier) -> Result<Self> {
         let texts = split.labelled(LabelOf::Text)?;
         let (labels, right) = (&split.config.data.labelled.labels, texts.classes());
@@ -25,10 +25,10 @@ impl ClassifiedTestSet {
         Ok(Self::of_probabilities(split.name, examples, (labels, &right), &predicted))
     }
 
-    /// Labels the images of a split with `model`.
+    /// Labels the images of a split with `model`, and scores the labels.
     ///
     /// # Errors
-    /// When the images cannot be read or computed.
+    /// When the images cannot be read, or the model cannot be run on them.
     pub(crate) fn of_images(split: Split<'_>, model: &ImageClassifier) -> Result<Self> {
         let images = ImageDataset::read(&split.config.data, &split.corpora())?;
         let (labels, right) = (&split.config.data.images.labels, images.classes());
@@ -37,7 +37,8 @@ impl ClassifiedTestSet {
         Ok(Self::of_probabilities(split.name, examples, (labels, &right), &predicted))
     }
 
-    /// Scores the probabilities `predicted` for each example against `right`, the correct labels.
+    /// Scores the probabilities of all labels in `predicted`, for each example, against `right`,
+    /// the indices of the correct labels.
     fn of_probabilities(
         split: &str,
         examples: Labelled,
@@ -51,7 +52,8 @@ impl ClassifiedTestSet {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
-            // A probability of 0 may only have underflowed, so the loss stays finite.
+            // A probability of 0 may be a small one that underflowed, so it does not make the loss
+            // infinite.
             loss -= probabilities[class].max(f64::MIN_POSITIVE).ln();
             correct += u64::from(given == class);
             let confidence = probabilities[given];
@@ -83,7 +85,8 @@ impl ClassifiedTestSet {
     }
 }
 
-/// Collects what `probabilities` returns for every example of a split, in order.
+/// Probabilities of all labels for each example of a split, in order. `probabilities` computes them
+/// for a batch.
 fn of_all<const STREAMS: usize>(
     split: Split<'_>,
     dataset: impl Dataset + 'static,

@@ -1,5 +1,6 @@
-//! Journey of one text through a model, step by step: its pieces, their vectors, the attention of
-//! each layer, the hypotheses of a beam, and the probability of each next token or label.
+//! What a model computes on its way from one text or image to its answer, step by step: the pieces
+//! (tokens), their vectors, the attention of each layer, the hypotheses of a beam, and the
+//! probability of each next token or label.
 
 mod page;
 mod picture;
@@ -17,28 +18,29 @@ use serde::Serialize;
 use super::AttentionLayer;
 use crate::prediction::WordEvidence;
 
-/// Lengths of the vectors of the tokens in a stack (encoder or decoder).
+/// Norms of the state vectors of all tokens in a stack (encoder or decoder).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackNorms {
     /// Name of the stack: `encoder` or `decoder`.
     pub stack: String,
     /// Tokens of the stack.
     pub tokens: Vec<String>,
-    /// Euclidean norm of each token's state. The first row is before the first layer, where the
-    /// state is the sum of token and position; each further row is after a layer.
+    /// Euclidean norm of each token's state (columns) at each depth (rows). The first row is before
+    /// the first layer, where the state is the sum of the vectors of token and position; each
+    /// further row is after a layer.
     pub norms: Vec<Vec<f32>>,
 }
 
 /// Node of the tree of a beam search: a token that the beam considered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Branch {
-    /// Index of the branch that this one continues; `None` at the beginning.
+    /// Index of the branch that this one continues; `None` for a first token.
     pub parent: Option<usize>,
     /// Token of this branch.
     pub token: String,
-    /// Log-probability of all tokens up to this one.
+    /// Sum of the log-probabilities of all tokens from the beginning up to this one.
     pub log_probability: f64,
-    /// Fate of the branch: `kept`, `finished` or `dropped`.
+    /// What the search did with the branch: it was `kept`, `finished` or `dropped`.
     pub fate: &'static str,
     /// True if the branch is part of the best translation.
     pub is_best: bool,
@@ -49,13 +51,13 @@ pub struct Branch {
 pub struct FoundTranslation {
     /// Text of the translation.
     pub text: String,
-    /// Length-normalised log-probability.
+    /// Score by which translations are ordered: the log-probability, normalised by the length.
     pub score: f64,
-    /// Log-probability.
+    /// Sum of the log-probabilities of all tokens.
     pub log_probability: f64,
 }
 
-/// Kind of what a model chooses at the end of a journey.
+/// What a model chooses at the end of a journey.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
@@ -68,45 +70,48 @@ pub enum Answer {
     Label,
     /// Tag of each word of a text.
     Tags,
-    /// Token in place of each hidden one.
+    /// Original token at each hidden place.
     Hidden,
 }
 
-/// Journey of a text or an image, with the numbers of all its stations.
+/// Journey of a text or an image through a model, with the values computed at every step.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Journey {
     /// Task of the model, such as `translation`.
     pub task: String,
     /// Final choice of the model.
     pub answer: Answer,
-    /// Original text.
+    /// Text as it was given; for an image, its file name.
     pub text: String,
     /// Text after the tokenizer's normalisation.
     pub normalized: String,
-    /// Image whose patches are the tokens, with its file name as `text`; `None` for a text.
+    /// Image whose patches are the tokens; `None` if the model reads a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<Picture>,
     /// Pieces of the text, with the special tokens that the model reads.
     pub pieces: Vec<Piece>,
     /// Kind of position encoding: the recipe's `model.positions`.
     pub positions: String,
-    /// Norms of each token's vectors, for each stack.
+    /// Norms of the tokens' vectors before and after each layer, for each stack (encoder or
+    /// decoder).
     pub norms: Vec<StackNorms>,
-    /// Vectors of each token, for each stack.
+    /// Vectors of the tokens at each step, for each stack.
     pub vectors: Vec<StackVectors>,
     /// Attention of each layer.
     pub attention: Vec<AttentionLayer>,
-    /// Queries, keys and values of attention layers whose weights are exactly
-    /// `softmax(Q·Kᵀ·scale)`.
+    /// Queries, keys and values of attention layers whose weights are `softmax(Q·Kᵀ·scale)` up to
+    /// rounding, without biases on the scores or other changes.
     pub heads: Vec<HeadInputs>,
-    /// Branches of the beam, by position in the translation; empty without a search.
+    /// Branches of the beam, in the order of their positions in the translation; empty if the model
+    /// does not search.
     pub beam: Vec<Branch>,
-    /// Translations of the search, best first; empty without a search.
+    /// Translations of the search, best first; empty if the model does not search.
     pub found: Vec<FoundTranslation>,
     /// Choices of the model, depending on `answer`: the tokens of the best translation, ending with
-    /// `</s>`; the next token after each token of a text; the tag of each word; each hidden token;
-    /// or the label.
+    /// `</s>`; the next token after each token of a text; the tag of each word; the token at each
+    /// hidden place; or the label.
     pub choices: Vec<Choice>,
-    /// How much each word of a text speaks for its label; empty if no text is labelled.
+    /// Effect of each word of the text on the probability of its label; empty unless a text gets a
+    /// label.
     pub evidence: Vec<WordEvidence>,
 }

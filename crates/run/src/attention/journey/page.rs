@@ -1,4 +1,5 @@
-//! The journey of a text as a page: one diagram, which a script draws from the model's numbers.
+//! Web page with the journey of a text or image through a model: one diagram, which a script draws
+//! from the values that the model computed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,7 @@ use super::{HeadInputs, Journey, StackVectors};
 use crate::attention::AttentionMap;
 use crate::attention::view::parts;
 
-/// Scripts of this page, in addition to the script of every page.
+/// Scripts of this page, in addition to the script that all pages of the program have.
 const SCRIPTS: [&str; 8] = [
     include_str!("page/numbers.js"),
     include_str!("page/drawing.js"),
@@ -21,9 +22,11 @@ const SCRIPTS: [&str; 8] = [
     include_str!("page/journey.js"),
 ];
 const STYLE: &str = include_str!("page/style.css");
-/// Largest number of elements of a vector that the page shows as a strip; they are evenly spread.
+/// Largest number of elements of a vector that the page shows as a strip of cells. Of a longer
+/// vector, elements at equal intervals are shown.
 const STRIP: usize = 64;
-/// Largest number of tokens whose queries, keys and values the page holds.
+/// Largest number of tokens with which the page contains queries, keys and values. With more
+/// tokens, these are left out, to keep the page small.
 const MOST_TOKENS: usize = 96;
 
 /// Page with the diagram of the journey.
@@ -45,7 +48,7 @@ pub fn journey_page(journey: &Journey, language: Language) -> String {
     .html()
 }
 
-/// Data that the page's script draws.
+/// Data that the page's script draws, as JSON.
 fn data(journey: &Journey, language: Language) -> Value {
     let tokens: usize = journey.vectors.iter().map(|stack| stack.tokens.len()).sum();
     let heads = if tokens <= MOST_TOKENS { &journey.heads[..] } else { &[] };
@@ -65,12 +68,14 @@ fn data(journey: &Journey, language: Language) -> Value {
     })
 }
 
-/// Data of a stack: for each step, the norms of all vectors, and their strips.
+/// Data of a stack (encoder or decoder): for each step, the norms of all vectors, and the elements
+/// shown as strips.
 fn stack(stack: &StackVectors) -> Value {
     let norm = |row: &[f32]| rounded(f64::from(row.iter().map(|x| x * x).sum::<f32>().sqrt()));
     let mut before: Option<&Vec<Vec<f32>>> = None;
     let steps = stack.steps.iter().map(|step| {
-        // Distance from the previous state; vectors of tokens and of positions alone are no states.
+        // Distance of each state from the previous one. The vectors of tokens and of positions do
+        // not count as states before they are added.
         let is_state = !matches!(step.point, "token" | "position");
         let moved = before.filter(|_| is_state).map(|before| {
             let distance = |(before, after): (&Vec<f32>, &Vec<f32>)| {
@@ -110,8 +115,8 @@ fn head(head: &HeadInputs) -> Value {
     })
 }
 
-/// Packs rows of numbers: 16-bit integers, little-endian, in base64, and the unit by which to
-/// multiply them.
+/// Packs rows of numbers as JSON: 16-bit integers, little-endian, in base64, and the unit to
+/// multiply the integers by.
 fn packed(rows: impl Iterator<Item = Vec<f32>>) -> Value {
     let rows: Vec<Vec<f32>> = rows.collect();
     let peak = rows.iter().flatten().fold(0.0f32, |most, x| most.max(x.abs()));

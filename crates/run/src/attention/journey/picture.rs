@@ -16,27 +16,28 @@ use crate::attention::map::layers;
 /// Image whose patches are the tokens of a journey.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Picture {
-    /// Height and width in pixels.
+    /// Height, and also width, of the image in pixels.
     pub size: usize,
-    /// Height and width of a patch in pixels.
+    /// Height, and also width, of a patch in pixels.
     pub patch: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Number of tokens that come before those of the patches.
+    /// Number of tokens, such as the class token, that come before those of the patches.
     pub before: usize,
     /// Values of the pixels: channel by channel, and row by row in each channel.
     pub pixels: Vec<u8>,
 }
 
 impl Picture {
-    /// Image for an encoder with `tokens` tokens, the last of which are the patches.
+    /// Image with the values `pixels`, for an encoder that reads `tokens` tokens. The patches are
+    /// the last of them.
     pub(super) fn new(settings: &ImagesConfig, pixels: Vec<u8>, tokens: usize) -> Self {
         let ImagesConfig { size, patch, channels, .. } = *settings;
         let before = tokens.saturating_sub((size / patch).pow(2));
         Self { size, patch, channels, before, pixels }
     }
 
-    /// Names of the tokens: for a patch, its row and column, counted from 1.
+    /// Names of the tokens: `class`, or the row and column of a patch, counted from 1.
     pub(super) fn tokens(&self) -> Vec<String> {
         let side = self.size / self.patch;
         let patch = |number: usize| format!("{},{}", number / side + 1, number % side + 1);

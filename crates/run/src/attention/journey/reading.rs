@@ -1,4 +1,5 @@
-//! Journeys through models that read a single text: language models and classifiers.
+//! Journeys through models that read a single text and write none: language models and classifiers.
+//! A journey has the values that a model computes on its way from an input to its answer.
 
 use std::path::Path;
 
@@ -20,11 +21,12 @@ use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 impl Journey {
-    /// Traces the journey through the model of the run at `root`: of `text` or, for models of
-    /// images, of the image file with this path.
+    /// Traces the journey of `text` through the model of the run at `root`. For a model that reads
+    /// images, `text` is the path of an image file.
     ///
     /// # Errors
-    /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
+    /// When the run cannot be loaded or its task has no journey, or the text is empty or too long,
+    /// or the image cannot be read.
     pub fn trace(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
         with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
@@ -92,20 +94,21 @@ impl Journey {
     }
 }
 
-/// Runs a model on a batch, and returns what its layers record.
+/// Runs a model on a batch, and returns the values that its layers record: states, attention
+/// weights, queries, keys and values.
 pub(super) fn records_of(model: &impl Model, batch: &Batch) -> Result<Records, ModelError> {
     let pass = Pass::evaluate_with_states();
     model.loss(batch, &Objective::default(), 1.0, &pass)?;
     Ok(pass.into_records())
 }
 
-/// Pieces of a text, with their readable forms and ids.
+/// Pieces with the readable forms `tokens` and the ids `ids`.
 pub(super) fn pieces(tokens: &[String], ids: &[u32]) -> Vec<Piece> {
     tokens.iter().zip(ids).map(|(token, id)| Piece { token: token.clone(), id: *id }).collect()
 }
 
-/// Journey with everything that a model's layers have recorded; `stacks` has the name and the
-/// tokens of each stack.
+/// Journey of `text` with the attention and all values recorded by a model's layers. `stacks` has
+/// the name (encoder or decoder) and the tokens of each stack.
 pub(super) fn journey_of(
     (config, text): (&RunConfig, &str),
     records: &Records,

@@ -1,4 +1,5 @@
-//! Stations of a journey that every model has: pieces, vectors, inputs of heads, and choices.
+//! Steps that the journeys of all models have in common: pieces (tokens), vectors, inputs of
+//! attention heads, and choices.
 
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
@@ -10,36 +11,38 @@ use crate::attention::AttentionLayer;
 use crate::attention::map::AttentionPart;
 use crate::finite::require_finite;
 
-/// Number of alternatives that are listed for each choice.
+/// Number of the likeliest tokens or labels that are listed for each choice.
 const ALTERNATIVES: usize = 5;
 /// Number of temperatures for which a choice is computed: 0.1, 0.2 and so on.
 const TEMPERATURES: usize = 20;
-/// Largest difference between a recorded weight and the softmax of the products of queries and
-/// keys.
+/// Largest difference allowed between a recorded attention weight and the weight computed as
+/// softmax of the products of queries and keys.
 const TOLERANCE: f64 = 2e-3;
 
-/// Piece of a text.
+/// Piece of a text: a token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Piece {
-    /// Readable form.
+    /// Text of the token in readable form.
     pub token: String,
     /// Id in the vocabulary.
     pub id: u32,
 }
 
-/// Vectors of all tokens of a stack at one point of the computation.
+/// Vectors of all tokens of a stack (encoder or decoder) at one point of the computation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VectorStep {
     /// Number of layers that the vectors have passed through.
     pub layers: usize,
-    /// Name of the point. The sum of `token` and `position` enters the first layer;
-    /// `self-attention` and `cross-attention` are within a layer, and `layer` is after it.
+    /// Name of the point. `token` and `position` are the vectors whose sum enters the first layer.
+    /// `self-attention` and `cross-attention` are points within a layer, and `layer` is the point
+    /// after it.
     pub point: &'static str,
     /// Vector of each token.
     pub rows: Vec<Vec<f32>>,
 }
 
-/// Vectors of all tokens of a stack, from the first to the last layer.
+/// Vectors of all tokens of a stack (encoder or decoder), from its input to the end of its last
+/// layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackVectors {
     /// Name of the stack: `encoder` or `decoder`.
@@ -51,10 +54,11 @@ pub struct StackVectors {
 }
 
 impl StackVectors {
-    /// Groups recorded vectors by stack; `stacks` has the name and the tokens of each stack.
+    /// Groups recorded vectors by stack. `stacks` has the name (`encoder` or `decoder`) and the
+    /// tokens of each stack.
     ///
     /// # Errors
-    /// When a number is not finite.
+    /// When a recorded number is not finite, or a tensor cannot be read.
     pub(super) fn from_records(
         states: &[StateRecord],
         stacks: &[(&str, &[String])],
@@ -81,7 +85,8 @@ impl StackVectors {
                 entry.steps.push(VectorStep { layers: *layers, point, rows });
             }
         }
-        // The layers of architectures before the Transformer record no states.
+        // Architectures older than the Transformer, such as recurrent networks, record no states of
+        // layers.
         vectors.retain(|stack| stack.steps.iter().any(|step| step.point == "layer"));
         Ok(vectors)
     }
@@ -98,7 +103,8 @@ impl StackVectors {
     }
 }
 
-/// Queries, keys and values of an attention layer's heads, whose weights are `softmax(Q·Kᵀ·scale)`.
+/// Queries, keys and values of all heads in an attention layer. Its weights are
+/// `softmax(Q·Kᵀ·scale)`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadInputs {
     /// Kind of attention.
@@ -109,16 +115,17 @@ pub struct HeadInputs {
     pub scale: f64,
     /// Width of a head.
     pub width: usize,
-    /// Queries of all heads, one row for each token.
+    /// Queries: one row for each token, with the vectors of all heads side by side.
     pub queries: Vec<Vec<f32>>,
-    /// Keys, one row for each token; several heads may share keys.
+    /// Keys: one row for each token. If several heads share a key, a row has it once.
     pub keys: Vec<Vec<f32>>,
-    /// Values, one row for each token; the heads that share keys also share values.
+    /// Values: one row for each token, as in `keys`. Heads that share keys also share values.
     pub values: Vec<Vec<f32>>,
 }
 
 impl HeadInputs {
-    /// Inputs of those layers whose recorded weights are the softmax of the products.
+    /// Inputs of the layers whose recorded weights are the softmax of the scaled products of
+    /// queries and keys.
     ///
     /// # Errors
     /// When a tensor cannot be read.
@@ -147,8 +154,9 @@ impl HeadInputs {
         Ok(head_inputs)
     }
 
-    /// True if the softmax of the products equals the recorded weights. This is not so for other
-    /// kinds of attention, or if scores have biases or a cap.
+    /// Whether the recorded weights of `layer` are the softmax of the scaled products of these
+    /// queries and keys. They are not for other kinds of attention, nor if the scores have biases
+    /// or an upper limit.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;
@@ -163,7 +171,7 @@ impl HeadInputs {
                     let products = query.iter().zip(&key[at..at + width]).map(|(q, k)| q * k);
                     f64::from(products.sum::<f32>()) * self.scale
                 };
-                // Only keys that the query sees have a weight.
+                // Only keys that the query is allowed to see have a positive weight.
                 let visible = self.keys.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
                 let visible: Vec<(f64, f32)> =
                     visible.map(|(key, weight)| (score(key), *weight)).collect();
@@ -181,9 +189,10 @@ impl HeadInputs {
 /// Choice of one token, or of a label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// Index of the token, in the last stack, whose vector the choice is made from.
+    /// Index of the token from whose final vector the choice is made, among the tokens of the last
+    /// stack (encoder or decoder).
     pub place: usize,
-    /// Word that the chosen tag belongs to; `None` if the choice is no tag.
+    /// Word for which a tag is chosen; `None` if the choice is not a tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// Token or label that was chosen.
@@ -192,17 +201,18 @@ pub struct Choice {
     pub probability: f64,
     /// Likeliest tokens or labels at this place, with their probabilities.
     pub alternatives: Vec<(String, f64)>,
-    /// `Σ exp((x - x_max) / t)` over the logits x, for the temperatures t = 0.1, 0.2, … 2.
+    /// `Σ exp((x - x_max) / t)` over all logits x, of which `x_max` is the largest, for the
+    /// temperatures t = 0.1, 0.2, … 2.
     pub partition: Vec<f64>,
 }
 
 impl Choice {
-    /// Choices by the softmax of each row of `logits (N, V)`. `answers` has the id that was chosen
-    /// in each row; `None` stands for the likeliest. `name` returns the name of an id. The index of
-    /// a row is the place of its choice.
+    /// Choices by the softmax of each row of `logits`, of shape (N, V). `answers` has the id chosen
+    /// in each row; `None` stands for the likeliest id. `name` returns the name of an id. The
+    /// `place` of a choice is the index of its row.
     ///
     /// # Errors
-    /// When a logit is not finite.
+    /// When a logit is not finite, or the tensor cannot be read.
     pub(super) fn from_logits(
         logits: &Tensor,
         answers: impl IntoIterator<Item = Option<u32>>,
@@ -234,7 +244,7 @@ impl Choice {
     }
 }
 
-/// Rows of a tensor `(N, D)` in f32.
+/// Rows of a tensor of shape (N, D), copied to the CPU as f32.
 fn on_host(rows: &Tensor) -> Result<Vec<Vec<f32>>> {
     Ok(rows.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.to_vec2()?)
 }

@@ -1,4 +1,6 @@
-//! Journeys of texts whose own tokens are labelled or predicted: tags of words, and hidden tokens.
+//! Journeys of texts through taggers, which label each word, and through masked language models,
+//! which predict hidden tokens. A journey has the values that a model computes on its way from a
+//! text to its answers.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::Tensor;
@@ -13,7 +15,7 @@ use crate::attention::map::{layers, shown_tokens};
 use crate::attention::reading::marked;
 use crate::prediction::EncodedWords;
 
-/// Approximate number of tokens in one batch.
+/// Approximate number of tokens that the model reads in one batch.
 const TOKENS: usize = 4096;
 
 impl Journey {
@@ -55,8 +57,8 @@ impl Journey {
         })
     }
 
-    /// Traces the journey of `text` through a masked language model, to the tokens in place of its
-    /// masks. If the text has no masks, each of its tokens is hidden in turn.
+    /// Traces the journey of `text` through a masked language model, to the tokens that it predicts
+    /// in place of the masks. If the text has no masks, each of its tokens is hidden in turn.
     ///
     /// # Errors
     /// When the text is empty, or the model cannot be run on it.
@@ -101,13 +103,13 @@ impl Journey {
 /// Copies of one text, each with some tokens hidden.
 struct Hidden {
     rows: Vec<Vec<u32>>,
-    /// Hidden places of each row.
+    /// Indices of the hidden tokens in each row.
     places: Vec<Vec<usize>>,
 }
 
 impl Hidden {
-    /// Makes a copy for each token between the first and the last one, in which this token is
-    /// hidden.
+    /// For each token but the first and the last, a copy of `ids` in which this token is replaced
+    /// by `mask`.
     fn each(ids: &[u32], mask: u32) -> Self {
         let places = 1..ids.len().saturating_sub(1);
         let row = |place: usize| {
@@ -121,7 +123,7 @@ impl Hidden {
         }
     }
 
-    /// Logits `(A, V)` at the A hidden places of all rows.
+    /// Logits of shape (A, V) for the A hidden tokens of all rows; V is the size of the vocabulary.
     fn logits(&self, model: &MaskedLanguageModel) -> Result<Tensor, ModelError> {
         let length = self.rows.first().map_or(1, Vec::len);
         let at_once = (TOKENS / length).max(1);

@@ -1,4 +1,6 @@
-//! Journeys of texts and images through models that write by a search, with the tree of the search.
+//! Journeys of texts and images through models that write a translation or caption, with the tree
+//! of the beam search. A journey has the values that a model computes on its way from an input to
+//! its answer.
 
 use std::path::Path;
 
@@ -56,7 +58,8 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // The search addresses an image by a number, and reads its values through this source.
+        // The search reads sequences of ids. For an image, this is a number, for which `numbered`
+        // supplies the pixel values.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
@@ -79,10 +82,10 @@ impl Journey {
     }
 }
 
-/// Settings of a search whose beam can be shown.
+/// Returns `decoding` if its search is a beam search, which can be shown.
 ///
 /// # Errors
-/// When the search samples.
+/// When the search samples, because it then has no beam.
 fn deterministic(decoding: &DecodingConfig) -> Result<&DecodingConfig> {
     if decoding.sampling.is_active() {
         bail!("the run samples its output (decoding.sampling): there is no beam to show");
@@ -90,7 +93,7 @@ fn deterministic(decoding: &DecodingConfig) -> Result<&DecodingConfig> {
     Ok(decoding)
 }
 
-/// Source of a journey: a text, or the values of an image.
+/// Source of a journey: the tokens of a text, or the pixel values of an image.
 struct Source<'a> {
     config: &'a RunConfig,
     name: &'a str,
@@ -100,7 +103,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Journey to the best hypothesis of a search; the caller adds the pieces of the source.
+    /// Journey up to the best hypothesis of a search. Its `pieces` are left for the caller, because
+    /// only texts have them.
     fn written(
         &self,
         model: &Transformer,
@@ -141,8 +145,8 @@ impl Source<'_> {
     }
 }
 
-/// Runs a model over a source and a given target. Returns what the layers record, and logits `(N,
-/// V)`.
+/// Runs a model on `source` and on the decoder's `inputs`. Returns the values that the layers
+/// record, and the logits, of shape (N, V), for the N inputs.
 fn forced(model: &Transformer, source: &[u32], inputs: &[u32]) -> Result<(Records, Tensor)> {
     in_pool(model.device(), || {
         let pass = Pass::evaluate_with_states();
@@ -154,7 +158,7 @@ fn forced(model: &Transformer, source: &[u32], inputs: &[u32]) -> Result<(Record
     .context("the text cannot be read")
 }
 
-/// Branches of the beam; those that the best translation consists of are marked.
+/// Branches of the beam, with `is_best` set on those that lead to the best translation, `best`.
 fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Branch> {
     let mut on_path = vec![false; nodes.len()];
     let mut depth = vec![0; nodes.len()];

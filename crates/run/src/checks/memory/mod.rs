@@ -1,6 +1,6 @@
-//! Check before the first update that a recipe fits into memory.
+//! Check, before the first update, that training by a recipe fits into memory.
 //!
-//! The largest batch of the recipe is tried: its loss and gradients are computed and dropped, and
+//! The largest batch of the recipe is tried: its loss and gradients are computed and discarded, and
 //! the allocator reports the memory that was used. A formula would have to know every buffer of
 //! every operation, whereas a measurement needs no upkeep. The estimate of [`crate::checks::cost`]
 //! only prevents the trial itself from exhausting the memory.
@@ -24,28 +24,30 @@ use trial::{LEAST_TOKENS, Trial};
 pub use system::{available, peak, total};
 pub(crate) use trial::unread_bytes;
 
-/// Largest token budget of a batch that is tried: that of Vaswani et al. 2017, section 5.1. Larger
-/// batches are a decision about training, not about memory.
+/// Largest number of tokens in a batch that `"auto"` chooses: that of Vaswani et al. 2017, section
+/// 5.1. Whether larger batches help is a question of training, not of memory.
 const MOST_TOKENS: usize = 25_000;
-/// Smallest sensible token budget: with fewer tokens, most of a processor is idle, and gradients
-/// are noisy.
+/// Number of tokens in a batch below which users are warned: with fewer, most of a processor is
+/// idle, and gradients are noisy.
 const FEW_TOKENS: usize = 1024;
 
-/// Memory that a training may use.
+/// Limit on the memory of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Bytes that the process may use in all; `None` for as many as the system has available.
+    /// Limit in bytes on the memory of this process; `None` if it is limited only by what the
+    /// system has available.
     bytes: Option<u64>,
-    /// Where the limit comes from, for errors.
+    /// Words about where the limit comes from, for error messages.
     origin: &'static str,
     /// Number of processes that train together.
     processes: usize,
 }
 
 impl Budget {
-    /// Budget of one of `processes` processes. `here` of these share the memory of this machine,
-    /// and `given` bytes, if they are given, are for all of these together. A GPU is used by one
-    /// process.
+    /// Budget of one of `processes` processes that train together. Of these, the `here` on this
+    /// machine share its memory. `given` is the limit in bytes for the processes on this machine
+    /// together; `None` for the available memory. A GPU is not shared: each process uses one of its
+    /// own.
     ///
     /// # Errors
     /// When the device does not report its memory.
@@ -65,11 +67,12 @@ impl Budget {
     }
 }
 
-/// Tries the largest batch of `config` on `model`. Returns the token budget of the batches: the
-/// configured one or, for `"auto"`, the largest that fits.
+/// Tries the largest batch of the recipe `config` on `model`. Returns the token budget, the largest
+/// number of tokens in a batch: that of the recipe or, for `"auto"`, the largest with which
+/// training fits into memory.
 ///
 /// # Errors
-/// When the batch does not fit; the message has a token budget that does.
+/// When the batch does not fit; the message has a token budget that fits, if one is known.
 pub fn fit<M: TaskModel>(
     config: &RunConfig,
     model: &M,
@@ -86,7 +89,8 @@ pub fn fit<M: TaskModel>(
     }
     let most = trial.of_text(MOST_TOKENS);
     match trial.largest(limit, most)? {
-        // The whole text gives no batch larger than this.
+        // Even a batch of the whole text has only `most` tokens, so a larger budget changes
+        // nothing.
         Some(tokens) if tokens == most => Ok(MOST_TOKENS),
         Some(tokens) => {
             if tokens < FEW_TOKENS {
@@ -103,10 +107,10 @@ pub fn fit<M: TaskModel>(
     }
 }
 
-/// Tries batches of `wanted` tokens.
+/// Checks that training with batches of up to `wanted` tokens stays below `limit` bytes.
 ///
 /// # Errors
-/// When they do not fit; the message has a token budget that does.
+/// When such batches do not fit; the message has a token budget that fits, if one is known.
 fn require<M: TaskModel>(
     trial: &Trial<'_, M>,
     wanted: usize,
@@ -114,10 +118,10 @@ fn require<M: TaskModel>(
     device: &Device,
     budget: &Budget,
 ) -> Result<()> {
-    // A batch cannot be larger than the text allows.
+    // The text may be too short for batches of `wanted` tokens.
     let tried = trial.of_text(wanted);
-    // If the batch may be too large, a size that fits is determined first, so that the error can
-    // name it.
+    // If the estimate says that the batch is too large, a size that fits is determined first, so
+    // that the error can name it.
     let is_close = trial.estimate(tried) > limit;
     let fitting = if is_close { trial.largest(limit, tried)? } else { None };
     if fitting == Some(tried) {
@@ -138,7 +142,8 @@ fn require<M: TaskModel>(
     if needed > limit {
         let advice = match fitting {
             Some(tokens) => {
-                // A little is subtracted, because the next process may begin with some MiB more.
+                // An eighth is subtracted, because the next process may use some MiB more from the
+                // start.
                 let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
                 format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
             }
@@ -156,11 +161,12 @@ fn require<M: TaskModel>(
     Ok(())
 }
 
-/// Refuses a model if even its weights, gradients and moments do not fit, before memory is
-/// allocated.
+/// Refuses to train a model if even its weights, gradients and moments do not fit into memory. This
+/// check comes before memory is allocated.
 ///
 /// # Errors
-/// When they do not fit; the message has the size of the model and the available memory.
+/// When they do not fit into the memory of `budget`; the message has the size of the model and the
+/// available memory.
 pub fn require_state(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -181,7 +187,8 @@ pub fn require_state(
     )
 }
 
-/// Refuses a model if even its weights do not fit, before memory is allocated.
+/// Refuses to load a model if even its weights do not fit into memory. This check comes before
+/// memory is allocated.
 ///
 /// # Errors
 /// When they do not fit; the message has the size of the model and the available memory.
@@ -196,14 +203,15 @@ pub fn require_weights(
     require_room(trained.saturating_add(frozen), needed, "weights", limit, origin(None))
 }
 
-/// Numbers of scalars of the model that `config` describes.
+/// Numbers of scalars in the parameters of the model that `config` describes.
 fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> Scalars {
     let all = cost_of(config, vocabularies, &Device::Cpu).parameters;
     scalars(config, vocabularies, all)
 }
 
-/// Refuses a model if `needed`, the bytes for `content`, exceed `limit`, the bytes that the process
-/// may use. The other arguments are for the message.
+/// Refuses a model if `needed`, the bytes for `content`, exceed `limit`, the limit in bytes on the
+/// memory of the process. The message also has the number of `parameters`, and the `origin` of the
+/// limit.
 fn require_room(
     parameters: u64,
     needed: u64,
@@ -224,8 +232,9 @@ fn require_room(
     Ok(())
 }
 
-/// Bytes that the process may use; on a GPU, bytes of the GPU's memory. If the system does not
-/// report them, there is no limit, and only a failing trial shows that memory is exhausted.
+/// Limit in bytes on the memory of the process or, on a GPU, on the GPU's memory: `budget` if it is
+/// given, otherwise all available memory. If the system does not report how much is available,
+/// there is no limit, and only a trial that fails shows that memory is exhausted.
 fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     if let Some(budget) = budget {
         return Ok(budget);
@@ -236,18 +245,19 @@ fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     })
 }
 
-/// Bytes that the process uses now; on a GPU, bytes of the GPU's memory.
+/// Memory in use now, in bytes: by the process or, on a GPU, of the GPU's memory.
 fn in_use(device: &Device) -> Result<u64> {
     let of_gpu = device::memory(device)?;
     Ok(of_gpu.map_or_else(|| resident().unwrap_or(0), |memory| memory.in_use))
 }
 
-/// Where the limit comes from, for errors.
+/// Words about where the limit `budget` comes from, for error messages; empty if no limit was
+/// given.
 fn origin(budget: Option<u64>) -> &'static str {
     if budget.is_some() { " (--memory)" } else { "" }
 }
 
-/// Converts `4GiB`, `512 MB` or a number of bytes to bytes.
+/// Number of bytes that a text such as `4GiB`, `512 MB` or `1000` states.
 ///
 /// # Errors
 /// When the text has another form; the message is for the command line.

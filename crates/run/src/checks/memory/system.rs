@@ -9,13 +9,13 @@ pub fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
-/// Restarts the count of [`peak`], if the system supports that.
+/// Sets [`peak`] to the memory that is used now, if the system supports that.
 pub(super) fn forget_peak() {
     // Writing 5 resets only the peak (proc(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Memory that the process uses now, in bytes.
+/// Memory that the process uses now, in bytes; `None` if the system does not report it.
 pub(super) fn resident() -> Option<u64> {
     status("VmRSS:")
 }
@@ -25,8 +25,8 @@ pub fn total() -> Option<u64> {
     figure("/proc/meminfo", "MemTotal:")
 }
 
-/// Bytes that are available without swapping, and without exceeding the limit of a container, of a
-/// batch system or of `ulimit -v`.
+/// Memory in bytes that this process can still get without swapping, and within the limits of its
+/// container, of a batch system and of `ulimit -v`. `None` if none of these is known.
 pub fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -34,9 +34,10 @@ pub fn available() -> Option<u64> {
     free.into_iter().chain(allowed).chain(left_of_addresses()).min()
 }
 
-/// Bytes that still fit into the address space under `ulimit -v`: addresses that are not yet
-/// requested, and those that are requested but unused. Only a third of them counts, because the
-/// allocator requests more than is used, and training keeps freed memory.
+/// Memory in bytes that `ulimit -v`, the limit of the address space, still leaves: a third of the
+/// addresses that are not requested yet, or are requested but unused. Only a third counts, because
+/// the allocator requests more addresses than it uses, and keeps freed memory during training.
+/// `None` without a limit.
 #[cfg(target_os = "linux")]
 fn left_of_addresses() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -45,11 +46,12 @@ fn left_of_addresses() -> Option<u64> {
     Some(limit.saturating_sub(status("VmSize:")?.saturating_sub(reserved)) / 3)
 }
 
-/// Bytes that an allocator has reserved and that are unused: the non-resident part of large
-/// mappings without a file. `mappings` is the content of /proc/self/smaps.
+/// Address space in bytes that an allocator has reserved but not used: the part of large mappings
+/// without a file that is not in memory. `mappings` is the content of /proc/self/smaps.
 #[cfg(target_os = "linux")]
 fn unused(mappings: &str) -> u64 {
-    /// Smallest mapping that counts; stacks and the like are smaller.
+    /// Size in bytes of the smallest mapping that counts; mappings for stacks and the like are
+    /// smaller.
     const LARGE: u64 = 32 << 20;
     let (mut unused, mut is_anonymous, mut size) = (0, false, 0);
     for line in mappings.lines() {
@@ -62,8 +64,8 @@ fn unused(mappings: &str) -> u64 {
             Some("Rss:") if is_anonymous && size >= LARGE => {
                 unused += size.saturating_sub(1024 * kibibytes(&mut fields));
             }
-            // This line begins a mapping. It has addresses, permissions, offset, device and inode,
-            // and perhaps a file.
+            // This line begins a mapping. Its fields are addresses, permissions, offset, device,
+            // inode and, if the mapping has a file, its path.
             Some(first) if !first.ends_with(':') => is_anonymous = fields.count() == 4,
             _ => {}
         }
@@ -76,9 +78,10 @@ fn left_of_addresses() -> Option<u64> {
     None
 }
 
-/// Bytes that its control groups leave to a process: the minimum over each group and its ancestors.
-/// `groups` is the content of /proc/self/cgroup. Versions 1 and 2 of the interface are supported,
-/// mounted at `root`.
+/// Memory in bytes that the control groups of a process leave to it: the minimum over its groups
+/// and their ancestors; `None` if no group has a limit. `groups` is the content of
+/// /proc/self/cgroup. Versions 1 and 2 of the interface are supported; `root` is where it is
+/// mounted.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
     for line in groups.lines() {
@@ -100,13 +103,15 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
         } else {
             continue;
         };
-        // In a container, the path may be that of the host, of which only the root is mounted.
+        // In a container, the path may be the one on the host. The container then has no such
+        // folder, and its own group is mounted as the root.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
             let number =
                 |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
             let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
-            // Cached pages of files count as used, but the system frees them when needed.
+            // Pages of files that the system caches count as used, but it frees them when memory is
+            // needed.
             let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
             let cached = statistics
                 .lines()
@@ -122,8 +127,8 @@ fn status(key: &str) -> Option<u64> {
     figure("/proc/self/status", key)
 }
 
-/// Figure of Linux's process file system: the value of `key` in the file `path`, in bytes; `None`
-/// on other systems.
+/// Value of `key` in the file `path` of Linux's process file system, converted from kB to bytes;
+/// `None` if there is no such file or key, as on other systems.
 fn figure(path: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
@@ -155,7 +160,7 @@ mod tests {
         assert_eq!(left("0::/job/step\n"), Some(5000));
         write("job/step/memory.max", "5500");
         assert_eq!(left("0::/job/step\n"), Some(500));
-        // Version 1, in a container that sees its own group at the root.
+        // Version 1 of the interface, in a container where its own group is mounted as the root.
         write("memory/memory.limit_in_bytes", "900\n");
         write("memory/memory.usage_in_bytes", "200\n");
         assert_eq!(left("5:cpu,cpuacct:/x\n4:memory:/docker/0123\n"), Some(700));

@@ -1,4 +1,4 @@
-//! Trial of the largest batch of a recipe on its model.
+//! Trial of the largest batch of a recipe on its model: how much memory an update takes.
 
 use std::sync::Arc;
 
@@ -17,40 +17,42 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::training::packed;
 
-/// Smallest token budget that is tried.
+/// Smallest token budget (largest number of tokens in a batch) that is tried.
 pub(super) const LEAST_TOKENS: usize = 64;
-/// Share of the limit up to which the next budget is predicted, because a trial may exceed its
-/// prediction.
+/// Share of the remaining memory that the next token budget is predicted to use. It is less than 1
+/// because a trial may use more than predicted.
 const HEADROOM: f64 = 0.93;
-/// Bytes that the allocator holds for each byte in use at the peak of a step; 1.03 to 1.1 were
+/// Bytes that the allocator holds for each byte in use, at the peak of an update; 1.03 to 1.1 were
 /// measured for batches of at least 50 MiB.
 const KEPT: f64 = 1.1;
-/// Further bytes that the allocator holds for each thread.
+/// Bytes that the allocator holds in addition, for each thread.
 const KEPT_BY_THREAD: u64 = 8 << 20;
 
 /// Trials of batches of different sizes on one model.
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Bytes of the process before the first trial, including all weights; on a GPU, bytes of the
-    /// GPU's memory.
+    /// Memory in use before the first trial, in bytes, including all weights: of the process or, on
+    /// a GPU, of the GPU.
     resident: u64,
     /// Training data.
     data: Arc<dyn Dataset>,
-    /// Largest ratio of a batch's tokens to its budget; it exceeds 1 if subwords are sampled.
+    /// Largest possible ratio of the tokens in a batch to the token budget. It exceeds 1 if
+    /// subwords are sampled, because a text then can have more tokens than usual.
     growth: f64,
-    /// Bytes that training needs, but a trial does not: the optimizer's state, the moving average,
-    /// and the gradients of all micro-batches but the current one.
+    /// Memory in bytes that training needs, but a trial does not: the optimizer's state, the moving
+    /// average, and the gradients of all micro-batches but the current one.
     state_bytes: u64,
-    /// Bytes of the gradients.
+    /// Size in bytes of the gradients of one micro-batch.
     gradient_bytes: u64,
-    /// Bytes that training needs temporarily between passes, without the gradients.
+    /// Memory in bytes, apart from gradients, that training needs for a time outside of passes,
+    /// such as while it saves weights.
     passing_bytes: u64,
     trains_classifier: bool,
 }
 
-/// Bytes of frozen weights that are not in use yet: on the CPU, memory gets pages only when the
-/// weights are read from a checkpoint.
+/// Memory in bytes for frozen weights that is allocated but not yet in use. On the CPU, the system
+/// gives it pages only when the weights are read from a checkpoint.
 pub(crate) fn unread_bytes(device: &Device, cost: &Cost) -> u64 {
     if device.is_cpu() { cost.frozen_bytes } else { 0 }
 }
@@ -81,12 +83,13 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// Limits `budget` to the number of tokens above which batches of the text do not grow.
+    /// The smaller of `budget` and the largest number of tokens that a batch of the text can have.
     pub(super) fn of_text(&self, budget: usize) -> usize {
         budget.min(self.data.most_tokens())
     }
 
-    /// Largest number of tokens that a batch with a budget of `tokens` can have.
+    /// Largest number of tokens that a batch with a token budget of `tokens` can have if subwords
+    /// are sampled.
     fn grown(&self, tokens: usize) -> usize {
         (tokens as f64 * self.growth).ceil() as usize
     }
@@ -96,8 +99,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.model.cost().checkpointed(checkpoints)
     }
 
-    /// Estimates by formula how many bytes the process uses during an update with batches of
-    /// `tokens`.
+    /// Estimates by formula how many bytes of memory the process uses at the peak of an update with
+    /// batches of `tokens` tokens.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
         let grown = self.grown(tokens) * self.training.objective().passes();
         let streams = self.largest_batch(tokens).streams;
@@ -113,13 +116,15 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.resident + self.state_bytes + passing
     }
 
-    /// Bytes of the process between the passes of a training, without its state.
+    /// Memory in bytes that the process uses outside of passes, without the state that only
+    /// training needs.
     fn between_passes(&self) -> u64 {
         self.resident + self.gradient_bytes + self.passing_bytes
     }
 
-    /// Measures how many bytes the process uses during training with batches of `tokens`. If a
-    /// trial would itself exceed `limit` by far, returns the estimate instead.
+    /// Measures how many bytes of memory the process uses during training with batches of `tokens`
+    /// tokens. If the estimate exceeds twice `limit`, it is returned instead, because the trial
+    /// itself could exhaust the memory.
     pub(super) fn needed(&self, tokens: usize, limit: u64) -> Result<u64> {
         match self.estimate(tokens) {
             estimate if estimate / 2 > limit => Ok(estimate),
@@ -127,12 +132,13 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// Measures how many bytes the process uses at the peak of an update with batches of `tokens`.
+    /// Measures how many bytes of memory the process uses at the peak of an update with batches of
+    /// `tokens` tokens.
     ///
-    /// The allocator counts memory in use, which gives the same number each time. Resident memory
-    /// depends on how work is divided among threads, and differed by a fifth between trials of one
-    /// batch. A program with another allocator can report only resident memory. If the system does
-    /// not report even that, the estimate is returned.
+    /// This program's allocator counts the memory in use, which gives the same number each time.
+    /// Memory as the system counts it (resident) depends on how work is divided among threads, and
+    /// differed by a fifth between trials of the same batch. It is used only in programs with
+    /// another allocator. If the system does not report it either, the estimate is returned.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {
@@ -156,8 +162,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.between_passes()) + self.state_bytes)
     }
 
-    /// Measures in the same way as [`Trial::run`], but the memory of a GPU. Without a count by the
-    /// GPU's driver, the estimate is returned. Exhausted memory is an error.
+    /// Measures the memory of a GPU like [`Trial::run`] that of the process. If the GPU's driver
+    /// reports no count, the estimate is returned. Exhausted memory is an error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)
@@ -169,14 +175,15 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// Finds the largest budget, at most `most`, with which the process stays below `limit` bytes,
-    /// to within a sixteenth; `None` if no budget fits.
+    /// Finds the largest token budget, at most `most`, with which the process needs no more than
+    /// `limit` bytes. The result may be a sixteenth too small; it is `None` if no budget fits.
     pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let mut tokens = LEAST_TOKENS.min(most);
-        // The largest budget that fits so far, with its bytes, and the smallest that does not fit.
+        // The largest budget so far that fits, with the bytes it needs, and the smallest so far
+        // that does not fit.
         let (mut fitting, mut too_large) = (None, None);
         loop {
-            // A device without free memory reports an error.
+            // A device whose memory is exhausted reports an error.
             let needed = self.needed(tokens, limit).unwrap_or(u64::MAX);
             let next = if needed > limit {
                 too_large = Some(tokens);
@@ -185,9 +192,10 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // The next budget is predicted from the bytes per token of the last step. Early
-                // steps predict too large budgets: the process already had memory for the first
-                // tokens, and nearly all memory of the first step is needed without any batch.
+                // The next budget is predicted from the bytes per token of the last step. The first
+                // steps predict budgets that are too large: the process already had memory for the
+                // first tokens. The very first step predicts nothing, because nearly all of its
+                // memory is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)
@@ -195,8 +203,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             let Some((largest, _)) = fitting else { return Ok(None) };
             let between = too_large.map_or(most, |too_large| (largest + too_large) / 2);
             let next = next.min(between);
-            // The result is a multiple of 64 unless it is `most`, and is found to within a
-            // sixteenth.
+            // The budget is a multiple of 64 unless it is `most`. The search ends when the next
+            // budget would be larger by less than a sixteenth.
             let next = if next == most { next } else { next / 64 * 64 };
             if largest == most || next < most.min(largest + largest / 16) {
                 return Ok(Some(largest));
@@ -205,7 +213,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// Largest batch that a budget of `tokens` allows.
+    /// Largest batch that a token budget of `tokens` allows.
     fn largest_batch(&self, tokens: usize) -> Batch {
         packed(self.data.largest_batch(self.grown(tokens)))
     }

@@ -1,8 +1,10 @@
-//! Translation in a browser: a run as a page in one file, which needs no server.
+//! Translation in a browser: a run is exported as an HTML page in a single file, which needs no
+//! server.
 //!
-//! The page contains the weights in int8, the tokenizers and the recipe, and a module of
-//! WebAssembly that `scripts/package/web.sh` compiles from `taper-web`. The module reads the former
-//! as the files of a run, so a browser translates with the same code as any other program.
+//! The page contains the files of the run (weights in int8, tokenizers and recipe) and a
+//! WebAssembly module, which `scripts/package/web.sh` compiles from the crate `taper-web`. The
+//! module reads these files like those of any run, so a browser translates with the same code as
+//! other programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,34 +26,35 @@ use crate::folder::files::{with_suffix, write_atomically};
 use crate::quantize;
 use crate::tasks::entry;
 
-/// Script of the page: a file system for the module, and the thread on which the module runs.
+/// Script of the worker thread on which the WebAssembly module runs, with a file system for the
+/// module.
 const WORKER: &str = concat!(include_str!("files.js"), include_str!("worker.js"));
-/// First bytes of a module of WebAssembly.
+/// First bytes of every WebAssembly module.
 const MAGIC: &[u8] = b"\0asm";
 
 /// Result of [`write_page`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrowserPage {
-    /// Bytes of the page.
+    /// Size of the page in bytes.
     pub bytes: usize,
     /// Update after which the weights were saved.
     pub step: u64,
 }
 
-/// Settings of a page.
+/// Settings of [`write_page`].
 #[derive(Debug, Clone, Copy)]
 pub struct BrowserPageSettings<'a> {
-    /// Name of the checkpoint with the weights; `None`: the default one.
+    /// Name of the checkpoint whose weights the page gets; `None` for the run's default checkpoint.
     pub checkpoint: Option<&'a str>,
-    /// Content of a file of WebAssembly.
+    /// Content of the file with the WebAssembly module.
     pub module: &'a [u8],
-    /// Language of the page.
+    /// Language of the texts on the page.
     pub language: Language,
-    /// Whether an existing file is replaced.
+    /// Whether an existing file may be overwritten.
     pub replaces: bool,
 }
 
-/// Writes a page that translates with the run at `root` to the file `page`.
+/// Writes to the file `page` an HTML page that translates with the run at `root`.
 ///
 /// # Errors
 /// When the run does not translate, has several directions or adapters, or cannot be read; when the
@@ -91,16 +94,16 @@ pub fn write_page(
     Ok(BrowserPage { bytes: html.len(), step: state.step })
 }
 
-/// Files of the run, with its weights rounded to int8, by their paths in the page. The rounded run
-/// is made in `folder`, which is then removed.
+/// Files of the run, with its weights rounded to int8, by their paths in the page's file system.
+/// The run with rounded weights is made in `folder`, which is then removed.
 fn rounded_files(
     root: &Path,
     checkpoint: &Path,
     folder: &Path,
 ) -> Result<BTreeMap<String, Vec<u8>>> {
-    // A process that was killed may have left it, but it may also be somebody's.
+    // The folder may be left from a process that was killed, but it may also have other content.
     ensure!(!folder.exists(), "{} exists: move or remove it", folder.display());
-    // With a separator in its name, the checkpoint counts as a path.
+    // A name with a separator is read as a path, and not as the name of a checkpoint of the run.
     let path = Path::new(".").join(checkpoint);
     let name = path.to_str().with_context(|| checkpoint.display().to_string())?;
     let rounded = quantize(root, Some(name), Some(folder))?;
@@ -111,7 +114,7 @@ fn rounded_files(
 }
 
 /// Files of a run that are needed to translate with one of its checkpoints, by their paths in the
-/// page.
+/// page's file system.
 fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     let mut add = |folder: &Path, to: &str, is_needed: &dyn Fn(&str) -> bool| -> Result<()> {
@@ -135,7 +138,7 @@ fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>
     Ok(files)
 }
 
-/// The page as HTML.
+/// HTML text of the page.
 fn html(
     config: &RunConfig,
     files: &BTreeMap<String, Vec<u8>>,
@@ -190,7 +193,7 @@ fn html(
     Ok(page.html())
 }
 
-/// Bytes, compressed by gzip, as text in base64.
+/// Compresses `bytes` by gzip and encodes the result as base64.
 fn packed(bytes: &[u8]) -> Result<String> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     gzip.write_all(bytes)?;

@@ -1,5 +1,6 @@
-//! Writer of `model.bin` in version 6 of its format, little-endian: names, shapes, types and values
-//! of variables, and aliases of some variables.
+//! Writer of CTranslate2's file `model.bin`, in version 6 of its format, with little-endian
+//! numbers. The file has the names, shapes, types and values of variables, and further names
+//! (aliases) for some variables.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,12 +11,13 @@ use taper_ops::Parameter;
 
 use super::Quantization;
 
-/// Version of the format.
+/// Version of the file format.
 const VERSION: u32 = 6;
-/// Ending of the names of matrices that can be in int8.
+/// Ending of the names of the matrices that CTranslate2 can read in int8.
 const WEIGHT: &str = "/weight";
 
-/// Type of the values of a variable; its discriminant is its number in the file.
+/// Type of the values of a variable; its discriminant is the number that stands for the type in the
+/// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueType {
     Float32 = 0,
@@ -32,7 +34,7 @@ impl Quantization {
         matches!(self, Self::Int8 | Self::Int8Float16 | Self::Int8Bfloat16)
     }
 
-    /// Type in which floating-point values are written.
+    /// Type in which values that are not in int8 are written.
     fn float(self) -> ValueType {
         match self {
             Self::Float32 | Self::Int8 => ValueType::Float32,
@@ -42,9 +44,9 @@ impl Quantization {
     }
 }
 
-/// Values of a variable with dimensions.
+/// Values of a tensor, which is a variable with dimensions.
 pub(super) enum Values<'a> {
-    /// Consecutive values of a parameter, from the value at this index on.
+    /// Consecutive values of a parameter, beginning with the value at this index.
     Part(&'a Parameter, usize),
     Floats(Vec<f32>),
 }
@@ -70,7 +72,7 @@ pub(super) struct Variables<'a> {
     /// Name and revision of the specification that defines the names of variables.
     specification: (&'static str, u32),
     all: BTreeMap<String, Variable<'a>>,
-    /// Name of the variable for which each alias stands.
+    /// For each alias, the name of the variable that it stands for.
     aliases: BTreeMap<String, String>,
 }
 
@@ -92,7 +94,7 @@ impl<'a> Variables<'a> {
         self.aliases.insert(other, name.to_owned());
     }
 
-    /// Writes the file. Only one tensor at a time is in memory.
+    /// Writes `model.bin` to `file`. Only one tensor at a time is copied in memory.
     ///
     /// # Errors
     /// When the file cannot be written, a tensor is too large for the format, or a value is too
@@ -160,7 +162,7 @@ impl Attribute {
     }
 }
 
-/// Writes a name after its length, which counts the zero at the end.
+/// Writes the length of a name, the name, and a zero byte; the length includes the zero byte.
 fn write_name(file: &mut impl Write, name: &str) -> Result<()> {
     file.write_all(&u16::try_from(name.len() + 1)?.to_le_bytes())?;
     file.write_all(name.as_bytes())?;
@@ -185,7 +187,7 @@ fn write_variable(
     Ok(file.write_all(bytes)?)
 }
 
-/// True if `value` stays finite when it is rounded to the type `kind`.
+/// Whether a finite `value` stays finite when it is rounded to the type `kind`.
 fn is_held(value: f32, kind: ValueType) -> bool {
     kind != ValueType::Float16 || f16::from_f32(value).is_finite()
 }
@@ -202,7 +204,8 @@ fn bytes_of(values: &[f32], kind: ValueType) -> Vec<u8> {
 }
 
 /// Rounds each row of a matrix to int8 in the same way as CTranslate2: `round(w · s)`, with halves
-/// to even, where `s = 127 / max |w|` is the row's scale. Returns the values and the scales.
+/// to even, where `s = 127 / max |w|` is the row's scale. Returns the rounded values and the scales
+/// of the rows.
 fn rows_in_int8(values: &[f32], columns: usize) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {
@@ -222,7 +225,7 @@ mod tests {
     fn rows_are_rounded_with_scales_of_their_own() {
         let (bytes, scales) = rows_in_int8(&[1.0, -2.0, 0.5, 0.0, 0.0, 0.0], 3);
         assert_eq!(scales, [63.5, 1.0]);
-        // 63.5 and 31.75; a half is rounded to the even number.
+        // The products with the scale are 63.5 and 31.75; a half is rounded to the even number.
         assert_eq!(bytes, [64, (-127_i8) as u8, 32, 0, 0, 0]);
     }
 

@@ -1,4 +1,5 @@
-//! Parameters of a run under their names in CTranslate2, and the attributes of layers.
+//! Variables of a model in CTranslate2: the parameters of a run under CTranslate2's names, and
+//! attributes, which describe the layers.
 
 use anyhow::{Context, Result};
 use taper_model::positions::sinusoids;
@@ -12,12 +13,12 @@ use super::binary::{Attribute, Values, Variables};
 use crate::config::RunConfig;
 use crate::tasks::entry;
 
-/// Name and revision of CTranslate2's specification: here of a translation model, below of a
-/// language model.
+/// Name and revision of CTranslate2's specification of a model: a translation model here, a
+/// language model below.
 const TRANSLATION: (&str, u32) = ("TransformerSpec", 7);
 const LANGUAGE_MODEL: (&str, u32) = ("TransformerDecoderSpec", 8);
 
-/// Modules of a layer: the name in a run, and the name in CTranslate2.
+/// Modules of a layer: for each, the name in a run and the name in CTranslate2.
 const MODULES: &[(&str, &str)] = &[
     ("self_attention_norm", "self_attention/layer_norm"),
     ("self_attention.qkv", "self_attention/linear_0"),
@@ -34,20 +35,22 @@ const MODULES: &[(&str, &str)] = &[
 /// Ending of the name of a table of learned positions in a run.
 const POSITIONS: &str = ".positions.weight";
 
-/// Names of the matrices of embeddings and output in CTranslate2.
+/// Names of embedding matrices and of the output layer's parameters in CTranslate2.
 const DECODER_EMBEDDING: &str = "decoder/embeddings/weight";
 const ENCODER_EMBEDDING: &str = "encoder/embeddings_0/weight";
 const OUTPUT: &str = "decoder/projection/weight";
 const OUTPUT_BIAS: &str = "decoder/projection/bias";
 
-/// Smallest number of rows of a table of sinusoids; CTranslate2 cannot process longer sequences.
+/// Smallest number of rows (positions) in a table of sinusoids. CTranslate2 cannot process
+/// sequences with more tokens than the table has rows.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Output bias of tokens that are never written: its exponential is 0, and every type can hold it.
+/// Output bias of tokens that are never written. Its exponential, and so their probability, is 0,
+/// and every number type can represent it.
 const NEVER: f32 = -1e4;
 
-/// Variables of the model of a run; [`super::limits`] must not refuse it. `never_written` has the
-/// ids of the tokens that no output contains.
+/// Variables of the model of a run, which must be a model that [`super::limits`] does not refuse.
+/// `never_written` has the ids of tokens that the model must not write.
 ///
 /// # Errors
 /// When a parameter has no counterpart in CTranslate2.
@@ -73,8 +76,8 @@ pub(super) fn variables<'a>(
         }
         stack(&mut variables, model, ("encoder", model.encoder_layers), OF_SELF);
         variables.attribute("encoder/embeddings_merge".to_owned(), Attribute::Choice(0));
-        // The last decoder layer but one aligns best; the 0 below stands for the mean of all its
-        // heads.
+        // Word alignments are taken from the last decoder layer but one, whose attention aligns
+        // best. The 0 below stands for the mean of all heads.
         let layer = model.decoder_layers.saturating_sub(2) as i16;
         variables.attribute("decoder/alignment_layer".to_owned(), Attribute::Short(layer));
         variables.attribute("decoder/alignment_heads".to_owned(), Attribute::Short(0));
@@ -89,8 +92,8 @@ pub(super) fn variables<'a>(
     Ok(variables)
 }
 
-/// Adds the tensors of `parameters` under CTranslate2's names. Returns the output bias; `None` if
-/// the model has none.
+/// Adds the tensors of `parameters` under CTranslate2's names. Returns the output bias without
+/// adding it; `None` if the model has no output bias.
 fn add_parameters<'a>(
     variables: &mut Variables<'a>,
     model: &ModelConfig,
@@ -105,13 +108,15 @@ fn add_parameters<'a>(
         if names == [OUTPUT_BIAS] {
             bias = Some(parameter);
         }
-        // In CTranslate2, the first row of a table is that of the first position.
+        // In CTranslate2, the first row of a position table belongs to the first position. In a
+        // run, unused rows can come before it.
         let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
         let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
         let length: usize = shape.iter().product();
         let first = first * shape[1..].iter().product::<usize>();
         for (part, name) in names.into_iter().enumerate() {
-            // A norm without a bias would count as an RMS norm, so it gets a bias of zeros.
+            // CTranslate2 would take a norm without a bias for an RMS norm, so a layer norm without
+            // a bias gets a bias of zeros.
             if let Some(norm) = name.strip_suffix("/gamma")
                 && model.norm_kind == NormKind::LayerWithoutBias
             {
@@ -124,7 +129,8 @@ fn add_parameters<'a>(
     Ok(bias)
 }
 
-/// Length and values of the output bias, which rules out the tokens that are never written.
+/// Length and values of the output bias: `bias`, or zeros, with a large negative value for each
+/// token in `never_written`.
 fn output_bias(
     parameters: &ParameterStore,
     bias: Option<&Parameter>,
@@ -143,8 +149,8 @@ fn output_bias(
     Ok((rows, values))
 }
 
-/// Names in CTranslate2 of the tensors for a parameter, whose rows they divide into equal parts;
-/// `None` if there are none.
+/// Names of the tensors in CTranslate2 that a parameter becomes. If there are several, each gets an
+/// equal part of the parameter's rows. `None` if CTranslate2 has no counterpart.
 fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     let (module, kind) = name.rsplit_once('.')?;
     let place = match module {
@@ -175,13 +181,14 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
         (_, kind) => kind,
     };
     let is_gated = model.feed_forward == FeedForwardKind::Gated && place.ends_with("ffn/linear_0");
-    // In a run, the first half of the rows of a gated layer are those without an activation.
+    // In a run, the first half of the rows of a gated layer's matrix belongs to the part without an
+    // activation.
     let parts: &[&str] = if is_gated { &["_noact", ""] } else { &[""] };
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
 }
 
-/// Name in CTranslate2 of a module of a layer; `None` if there is none. If attention and
-/// feed-forward layer run in parallel, norms have other names.
+/// Name in CTranslate2 of a module of a layer; `None` if CTranslate2 has no counterpart. Norms have
+/// other names if attention and feed-forward layer are computed in parallel.
 fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str> {
     Some(match (module, parallel) {
         ("self_attention_norm", ParallelFeedForward::SharedNorm) => "shared_layer_norm",
@@ -191,15 +198,16 @@ fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str>
     })
 }
 
-/// Name of the table of T5's biases within a layer.
+/// Name of the table of T5's relative position biases within a layer in CTranslate2.
 const RELATIVE_BIAS: &str = "self_attention/relative_attention_bias";
 
-/// Names of the attention sublayers in a layer of an encoder or a language model. The next constant
-/// has those of a decoder that attends to an encoder.
+/// Names of the attention sublayers in a layer of an encoder or a language model. The constant
+/// below has those in a layer of a decoder that attends to an encoder.
 const OF_SELF: &[&str] = &["self_attention"];
 const OF_BOTH: &[&str] = &["self_attention", "attention"];
 
-/// Adds the attributes of a stack and of its layers.
+/// Adds the attributes of a stack (encoder or decoder) and of its layers. `attentions` are the
+/// names of the attention sublayers in each layer.
 fn stack(
     variables: &mut Variables<'_>,
     model: &ModelConfig,
@@ -254,7 +262,7 @@ fn stack(
 fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
     let (rotary, head) = (&model.rotary, model.attention_shape().head_width);
     let base = match rotary.scaling {
-        // CTranslate2 has no such scaling, but another base has the same effect.
+        // CTranslate2 has no NTK scaling, but a larger base has the same effect.
         RotaryScaling::Ntk => rotary.turns(head).base(),
         _ => rotary.base,
     };
@@ -279,7 +287,8 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
     }
 }
 
-/// Adds the tables of positions of stacks in which no parameters give the positions.
+/// Adds the position tables of the `stacks` (encoder and decoder) if they are not parameters of the
+/// model. For T5, adds aliases so that all layers share the biases of the first.
 fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]) {
     let rows = model.max_positions.max(LEAST_POSITIONS);
     let table = match model.positions {
@@ -288,7 +297,8 @@ fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]
             let halves = model.positions == Positions::SinusoidalHalves;
             sinusoids(at, model.d_model, halves, model.sinusoid_frequencies)
         }
-        // Without a table CTranslate2 would use sinusoids, so there is one of zeros.
+        // Without a table, CTranslate2 would use sinusoids, so a model without positions gets a
+        // table of zeros.
         Positions::None => vec![0.0; rows * model.d_model],
         Positions::T5 if model.relative_by_layer => return,
         Positions::T5 => {

@@ -14,15 +14,17 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
         (0..layers).any(|layer| attention.kind_of(layer) != AttentionKind::Full)
     };
     let has_no_positions = match model.positions {
-        // The engine does not add ALiBi's biases in encoders.
+        // CTranslate2 does not add ALiBi's biases in encoders.
         Positions::Alibi => translates,
-        // CTranslate2 counts the distances of a prompt from the wrong end.
+        // In a language model, CTranslate2 counts the distances between tokens of a prompt from the
+        // wrong end.
         Positions::T5 => !translates,
         _ => false,
     };
     let is_unknown_scaling = model.positions == Positions::Rotary
         && matches!(model.rotary.scaling, RotaryScaling::Yarn | RotaryScaling::DualChunk);
-    // The engine has parallel feed-forward layers only in decoders without an encoder.
+    // CTranslate2 has feed-forward layers in parallel with attention only in decoders without an
+    // encoder.
     let is_parallel = model.parallel_feed_forward != ParallelFeedForward::None;
     [
         (translates && is_parallel, "parallel_feed_forward"),

@@ -1,10 +1,10 @@
-//! Folders of [CTranslate2](https://opennmt.net/CTranslate2), an engine in C++ for translation and
-//! generation on CPUs and GPUs.
+//! Export of models to folders for [CTranslate2](https://opennmt.net/CTranslate2), an engine in C++
+//! for translation and generation on CPUs and GPUs.
 //!
-//! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), `config.json`
-//! with special tokens, and vocabularies as lists of tokens ([`tokens`]). The engine reads tokens,
-//! not text, so the tokenizers of the run are written, too. Models that the engine does not compute
-//! in the same way as Taper are refused ([`limits`]).
+//! A folder has `model.bin` with the weights and the architecture ([`binary`], [`layers`]),
+//! `config.json` with special tokens, and vocabularies as lists of tokens ([`tokens`]). The engine
+//! reads tokens and not text, so the folder also has the tokenizers of the run. Models that the
+//! engine does not compute in the same way as Taper are refused ([`limits`]).
 
 mod binary;
 mod layers;
@@ -23,31 +23,32 @@ use crate::folders::Exported;
 use crate::tasks::{TaskModel, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// File with the weights and the shape.
+/// File with the weights and the architecture of the model.
 const MODEL: &str = "model.bin";
-/// File with the special tokens.
+/// File with the special tokens and some settings of the model.
 const CONFIG: &str = "config.json";
 
-/// Types of the weights in a folder, with the names that the converters of CTranslate2 use. The
-/// engine converts the values when it loads a folder with another `compute_type`.
+/// Number types of the weights in a folder, named as by the converters of CTranslate2. If the
+/// engine loads the folder with another `compute_type`, it converts the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
-    /// All values in 32 bits.
+    /// All values as 32-bit floating-point numbers.
     #[default]
     Float32,
-    /// All values in the 16 bits of IEEE 754.
+    /// All values as 16-bit floating-point numbers of IEEE 754.
     Float16,
     /// All values in bf16.
     Bfloat16,
-    /// Matrices in int8, each row with the scale 127 / max |w|; other values in 32 bits.
+    /// Matrices in int8, each row with the scale 127 / max |w|; other values as 32-bit
+    /// floating-point numbers.
     Int8,
-    /// Matrices in int8; other values in the 16 bits of IEEE 754.
+    /// Matrices in int8; other values as 16-bit floating-point numbers of IEEE 754.
     Int8Float16,
     /// Matrices in int8; other values in bf16.
     Int8Bfloat16,
 }
 
-/// CTranslate2, with weights of the given type.
+/// The engine CTranslate2. Exports have weights of this type.
 #[derive(Debug, Clone, Copy)]
 pub struct Ctranslate2(pub Quantization);
 

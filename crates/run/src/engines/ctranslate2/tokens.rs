@@ -1,4 +1,5 @@
-//! Tokens of a folder for CTranslate2: lists of all tokens, special tokens, and tokenizers.
+//! Tokens in a folder for CTranslate2: vocabularies (lists of all tokens), special tokens, and
+//! tokenizers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,11 +15,11 @@ use crate::folders::{write_json, write_sentence_pieces};
 use crate::generation::beginning;
 use crate::tasks::entry;
 
-/// Tokens for CTranslate2.
+/// Vocabularies and special tokens of a run for CTranslate2.
 pub(super) struct Tokens {
-    /// Ids of the tokens that no translation contains.
+    /// Ids of the tokens that the model must not write.
     pub(super) never_written: Vec<u32>,
-    /// Lists of tokens, each after the name of its file.
+    /// Vocabularies: for each, the name of its file and the list of its tokens.
     vocabularies: Vec<(&'static str, Vec<String>)>,
     unknown: String,
     start: String,
@@ -27,7 +28,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Tokens of a run.
+    /// Vocabularies and special tokens of a run.
     ///
     /// # Errors
     /// When source and target have different end tokens.
@@ -67,8 +68,8 @@ impl Tokens {
         Ok(Self { never_written, vocabularies, unknown, start, end, translates })
     }
 
-    /// Writes the lists of tokens and the tokenizers, including models of SentencePiece with which
-    /// the tokenizers came.
+    /// Writes the vocabularies and the tokenizers into `folder`. If a tokenizer was imported with a
+    /// SentencePiece model, that model is written too.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -82,10 +83,10 @@ impl Tokens {
         write_sentence_pieces(folder, tokenizers)
     }
 
-    /// Writes `config.json`.
+    /// Writes `config.json`, the file with special tokens and settings, to `path`.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub(super) fn write_config(&self, config: &RunConfig, path: &Path) -> Result<()> {
         let model = &config.model;
         let mut keys = Map::new();
@@ -104,7 +105,7 @@ impl Tokens {
         write_json(path, &keys).context("the model is written, but not its special tokens")
     }
 
-    /// Text with an example program in Python that uses the folder.
+    /// Markdown text with an example program in Python that uses the folder.
     pub(super) fn usage(&self, config: &RunConfig, tokenizers: &TokenizerPair) -> String {
         let files: Vec<&str> = tokenizer_files(tokenizers).iter().map(|(file, _)| *file).collect();
         let (source, target) = (files[0], files[files.len() - 1]);
@@ -167,7 +168,7 @@ impl Tokens {
     }
 }
 
-/// Tokens in the order of their ids. A row without a token gets a unique name.
+/// Tokens in the order of their ids. An id without a token gets a unique name.
 fn list(tokenizer: &Tokenizer) -> Vec<String> {
     let name = |id: u32| tokenizer.token(id).unwrap_or_else(|| format!("<row {id}>"));
     (0..tokenizer.vocabulary_size() as u32).map(name).collect()

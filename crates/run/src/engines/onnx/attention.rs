@@ -1,4 +1,5 @@
-//! Attention as nodes of a graph.
+//! Attention as nodes of an ONNX graph. In shapes, B is the batch size, T the number of tokens, D
+//! the width of the model, H the number of heads, Hkv that of key-value heads and Dh their width.
 
 use anyhow::Result;
 use taper_model::QueryKeyNorm;
@@ -7,7 +8,8 @@ use super::graph::Attribute;
 use super::layers::Writer;
 use super::positions::Angles;
 
-/// Names of the values with keys and values, each `(B, Hkv, T, Dh)`.
+/// Names of the graph's results that contain the keys and the values of attention, each of shape
+/// (B, Hkv, T, Dh).
 #[derive(Debug, Clone)]
 pub(super) struct KeyValue {
     pub(super) key: String,
@@ -15,8 +17,8 @@ pub(super) struct KeyValue {
 }
 
 impl Writer<'_> {
-    /// Self-attention: `(B, T, D)` → `(B, T, D)`. Also returns the keys and values of all tokens:
-    /// those in `past`, and then the new ones.
+    /// Adds self-attention, `(B, T, D)` → `(B, T, D)`. Also returns the keys and values of all
+    /// tokens: first those of earlier tokens in `past`, then the new ones.
     pub(super) fn self_attention(
         &mut self,
         x: &str,
@@ -44,7 +46,8 @@ impl Writer<'_> {
         Ok((self.attended(query, &key_value, biases, name)?, key_value))
     }
 
-    /// Keys and values of the encoder's output `encoded`, for the decoder's attention `name`.
+    /// Adds the keys and values computed from the encoder's output `encoded`, for the
+    /// cross-attention called `name` in the decoder.
     pub(super) fn encoder_key_value(&mut self, encoded: &str, name: &str) -> Result<KeyValue> {
         let shape = self.model.attention_shape();
         let both = self.linear(encoded, &format!("{name}.kv"))?;
@@ -53,7 +56,8 @@ impl Writer<'_> {
         Ok(KeyValue { key, value: self.heads(&parts[1], shape.key_value_heads, "")? })
     }
 
-    /// Attention to an encoder: `(B, T, D)` → `(B, T, D)`.
+    /// Adds attention of a decoder to an encoder, `(B, T, D)` → `(B, T, D)`. `padding` is added to
+    /// the scores and hides padding.
     pub(super) fn cross_attention(
         &mut self,
         x: &str,
@@ -67,8 +71,8 @@ impl Writer<'_> {
         self.attended(query, key_value, Some(padding), name)
     }
 
-    /// Divides the last dimension into heads, and normalises them if the model has this norm: `(B,
-    /// T, H·Dh)` → `(B, H, T, Dh)`.
+    /// Divides the last dimension into heads, and normalises queries or keys if the model has the
+    /// norm called `norm`: `(B, T, H·Dh)` → `(B, H, T, Dh)`.
     fn heads(&mut self, x: &str, heads: usize, norm: &str) -> Result<String> {
         let width = self.model.attention_shape().head_width;
         let of_all = self.model.query_key_norm == QueryKeyNorm::AllHeads;
@@ -89,8 +93,8 @@ impl Writer<'_> {
         self.graph.node_with("Transpose", &[x], &order)
     }
 
-    /// Repeats keys or values for the heads of queries that share them: `(B, Hkv, T, Dh)` → `(B, H,
-    /// T, Dh)`.
+    /// Repeats keys or values, so that each query head has its own, if several query heads share
+    /// them: `(B, Hkv, T, Dh)` → `(B, H, T, Dh)`.
     fn repeated(&mut self, x: &str) -> String {
         let shape = self.model.attention_shape();
         if shape.key_value_heads == shape.heads {
@@ -104,7 +108,8 @@ impl Writer<'_> {
         self.graph.node("Reshape", &[&x, &target])
     }
 
-    /// Softmax attention of queries `(B, H, T, Dh)`, and the output projection of its result.
+    /// Adds softmax attention for the queries, of shape (B, H, T, Dh), and the output projection of
+    /// its result.
     fn attended(
         &mut self,
         query: String,

@@ -1,6 +1,6 @@
-//! Graph of ONNX: nodes, each of which may use the results of earlier nodes, and tensors of
-//! weights. The file is a message `ModelProto`. Weights are written one after the other, so that
-//! memory holds no second copy of all of them.
+//! ONNX graph: nodes, each of which can use the results of earlier nodes, and tensors of weights.
+//! The file is a Protocol Buffers message `ModelProto`. Weights are written one tensor at a time,
+//! so that memory never has a second copy of all of them.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -14,22 +14,23 @@ use crate::folder::files::{with_suffix, write_whole};
 use crate::folders::transposed;
 use crate::protobuf::Message;
 
-/// Version of the format of files.
+/// Version of the ONNX file format.
 const IR_VERSION: u64 = 8;
-/// Version of the operators.
+/// Version of the set of ONNX operators.
 const OPERATORS: u64 = 17;
-/// Largest number of bytes of a file that contains its weights. Messages of Protocol Buffers cannot
-/// exceed 2 GiB, so the weights of a larger model are in a second file.
+/// Largest size in bytes of a file that contains both graph and weights. Protocol Buffers messages
+/// cannot exceed 2 GiB, so a larger model has its weights in a second file.
 pub(super) const MOST_BYTES: u64 = 2_000_000_000;
-/// Suffix of the name of the second file, with the weights.
+/// Suffix in the name of the second file, which has the weights.
 const DATA: &str = "_data";
-/// Weights in the second file begin at multiples of this many bytes, so that the file can be
-/// mapped.
+/// Alignment in bytes of each tensor in the second file, so that the file can be mapped into
+/// memory.
 const PAGE: u64 = 4096;
-/// Tensors of at most this many bytes are always in the first file, because shapes must be there.
+/// Size in bytes up to which tensors are always in the first file: small tensors can be shapes,
+/// which must be there.
 const SMALL: u64 = 1024;
 
-/// Type of the values of a tensor; its discriminant is its number in ONNX.
+/// Type of the values of a tensor; its discriminant is the number that stands for the type in ONNX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Float = 1,
@@ -41,7 +42,7 @@ pub(super) enum Type {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Length {
     Fixed(usize),
-    /// Length with a name, which is known only when the model runs.
+    /// Length that is known only when the model runs; ONNX gives it a name.
     Named(&'static str),
 }
 
@@ -57,7 +58,8 @@ pub(super) enum Attribute {
 enum Values<'a> {
     Integers(Vec<i64>),
     Floats(Vec<f32>),
-    /// Values of a parameter from the index `start` on, as a transposed matrix if `is_transposed`.
+    /// Values of a parameter from the index `start` on. If `is_transposed`, they are a matrix that
+    /// is written transposed.
     Part {
         parameter: &'a Parameter,
         start: usize,
@@ -71,10 +73,11 @@ struct Tensor<'a> {
     values: Values<'a>,
 }
 
-/// Graph that is being built.
+/// ONNX graph that is being built.
 #[derive(Default)]
 pub(super) struct Graph<'a> {
-    /// Fields of the message: here those of nodes, in `ends` those of inputs and outputs.
+    /// Encoded fields of the message `GraphProto`: the nodes here, the model's inputs and outputs
+    /// in `ends`.
     nodes: Message,
     ends: Message,
     tensors: Vec<Tensor<'a>>,
@@ -83,12 +86,12 @@ pub(super) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Adds a node without attributes and with one result, whose name is returned.
+    /// Adds a node that has no attributes and a single result. Returns the name of the result.
     pub(super) fn node(&mut self, operator: &str, inputs: &[&str]) -> String {
         self.node_with(operator, inputs, &[])
     }
 
-    /// Adds a node with these attributes and one result, whose name is returned.
+    /// Adds a node that has `attributes` and a single result. Returns the name of the result.
     pub(super) fn node_with(
         &mut self,
         operator: &str,
@@ -100,8 +103,8 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Splits a value along its last dimension into parts of these lengths, and returns their
-    /// names.
+    /// Adds a node that splits the result called `value` along its last dimension into parts with
+    /// the given lengths. Returns the names of the parts.
     pub(super) fn split(&mut self, value: &str, lengths: &[usize]) -> Vec<String> {
         let number = self.count;
         let names: Vec<String> =
@@ -148,40 +151,41 @@ impl<'a> Graph<'a> {
         self.count += 1;
     }
 
-    /// Adds an input of the model.
+    /// Adds an input of the model, and returns its name.
     pub(super) fn input(&mut self, name: &str, kind: Type, shape: &[Length]) -> String {
         self.ends.bytes(11, &value_info(name, kind, shape).0);
         name.to_owned()
     }
 
-    /// Makes `value` an output of the model, called `name`.
+    /// Makes the result called `value` an output of the model with the name `name`.
     pub(super) fn output(&mut self, name: &str, value: &str, shape: &[Length]) {
         self.add("Identity", &[value], &[name], &[]);
         self.ends.bytes(12, &value_info(name, Type::Float, shape).0);
     }
 
-    /// Adds a constant vector of whole numbers.
+    /// Adds a constant vector of integers. Returns the name of the tensor.
     pub(super) fn integers(&mut self, values: &[i64]) -> String {
         let name = values.iter().map(ToString::to_string).collect::<Vec<_>>().join("_");
         self.tensor(format!("integers_{name}"), vec![values.len()], Values::Integers(values.into()))
     }
 
-    /// Adds a constant whole number (a tensor without dimensions).
+    /// Adds a constant integer as a scalar. Returns the name of the tensor.
     pub(super) fn integer(&mut self, value: i64) -> String {
         self.tensor(format!("integer_{value}"), Vec::new(), Values::Integers(vec![value]))
     }
 
-    /// Adds a constant number (a tensor without dimensions).
+    /// Adds a constant floating-point number as a scalar. Returns the name of the tensor.
     pub(super) fn number(&mut self, value: f32) -> String {
         self.tensor(format!("number_{value:e}"), Vec::new(), Values::Floats(vec![value]))
     }
 
-    /// Adds a constant tensor of numbers.
+    /// Adds a constant tensor of floating-point numbers. Returns its name.
     pub(super) fn table(&mut self, name: &str, shape: Vec<usize>, values: Vec<f32>) -> String {
         self.tensor(name.to_owned(), shape, Values::Floats(values))
     }
 
-    /// Adds a parameter as a tensor, without its first `skipped` rows.
+    /// Adds a parameter as a tensor, without its first `skipped` rows. Returns the name of the
+    /// tensor.
     pub(super) fn parameter(&mut self, parameter: &'a Parameter, skipped: usize) -> String {
         let mut shape = parameter.shape().to_vec();
         shape[0] -= skipped;
@@ -190,14 +194,14 @@ impl<'a> Graph<'a> {
         self.tensor(parameter.name().to_owned(), shape, values)
     }
 
-    /// Adds the transpose of a parameter, which must be a matrix.
+    /// Adds the transpose of a parameter, which must be a matrix. Returns the name of the tensor.
     pub(super) fn transposed(&mut self, parameter: &'a Parameter) -> String {
         let shape = parameter.shape().iter().rev().copied().collect();
         let values = Values::Part { parameter, start: 0, is_transposed: true };
         self.tensor(format!("{}.transposed", parameter.name()), shape, values)
     }
 
-    /// Adds a tensor, unless there is one of this name; returns the name.
+    /// Adds a tensor called `name`, unless there already is one of this name. Returns the name.
     fn tensor(&mut self, name: String, shape: Vec<usize>, values: Values<'a>) -> String {
         if self.names.insert(name.clone()) {
             self.tensors.push(Tensor { name: name.clone(), shape, values });
@@ -205,8 +209,8 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Writes the graph to the file `path`. If this file would have more than `most` bytes, the
-    /// weights are written to a second file.
+    /// Writes the graph to the file `path`. If the file would have more than `most` bytes, all but
+    /// small tensors are written to a second file.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -272,14 +276,15 @@ impl<'a> Graph<'a> {
 }
 
 impl Tensor<'_> {
-    /// Number of bytes of the values.
+    /// Size of the values in bytes.
     fn bytes(&self) -> u64 {
         let width = if matches!(self.values, Values::Integers(_)) { 8 } else { 4 };
         self.shape.iter().product::<usize>() as u64 * width
     }
 
-    /// Message `TensorProto` without its values. If these are in a second file, `outside` has the
-    /// file's name and the first byte there; otherwise the values must follow the message.
+    /// Beginning of a message `TensorProto`: everything except the values. If the values are in a
+    /// second file, `outside` has the name of that file and the offset of the values in bytes.
+    /// Otherwise the values must be written directly after the beginning.
     fn head(&self, outside: Option<(&str, u64)>) -> Message {
         let kind = match self.values {
             Values::Integers(_) => Type::Integer,
@@ -308,7 +313,7 @@ impl Tensor<'_> {
         head
     }
 
-    /// Bytes of the values, little-endian.
+    /// Values as bytes, little-endian.
     fn content(&self) -> Result<Vec<u8>> {
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Ok(match &self.values {
@@ -329,7 +334,7 @@ impl Tensor<'_> {
     }
 }
 
-/// Message `ValueInfoProto`, which describes an input or output.
+/// Message `ValueInfoProto`, which describes an input or output of the model.
 fn value_info(name: &str, kind: Type, shape: &[Length]) -> Message {
     let mut dimensions = Message::default();
     for length in shape {

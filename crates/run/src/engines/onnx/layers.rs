@@ -1,5 +1,6 @@
-//! Layers as nodes of a graph. Which nodes there are depends on the parameters of the run: there is
-//! a bias if the run has one, and a norm of queries if it has weights for it.
+//! Layers as nodes of an ONNX graph. The nodes depend on which parameters the run has: a bias is
+//! added if there is a parameter for it, and queries are normalised if there are weights for this
+//! norm.
 
 use anyhow::{Context, Result};
 use taper_model::{
@@ -9,7 +10,7 @@ use taper_ops::{Parameter, ParameterStore};
 
 use super::graph::{Attribute, Graph};
 
-/// Writer of a graph, with the shape and the parameters of the model.
+/// Writer of a graph, with the configuration and the parameters of the model.
 pub(super) struct Writer<'a> {
     pub(super) graph: Graph<'a>,
     pub(super) model: &'a ModelConfig,
@@ -25,21 +26,22 @@ impl<'a> Writer<'a> {
         self.parameters.get(name).with_context(|| format!("the model has no parameter {name}"))
     }
 
-    /// Adds the parameter `name` to `value`, if the model has this parameter.
+    /// Adds a node for the sum of `value` and the parameter `name`, if the model has this
+    /// parameter. Returns the name of the sum, or `value`.
     fn with_bias(&mut self, value: String, name: &str) -> String {
         let Some(bias) = self.parameters.get(name) else { return value };
         let bias = self.graph.parameter(bias, 0);
         self.graph.node("Add", &[&value, &bias])
     }
 
-    /// Linear layer: `(…, In)` → `(…, Out)`.
+    /// Adds a linear layer with the parameters of the module `name`: `(…, In)` → `(…, Out)`.
     pub(super) fn linear(&mut self, x: &str, name: &str) -> Result<String> {
         let weight = self.graph.transposed(self.get(&format!("{name}.weight"))?);
         let product = self.graph.node("MatMul", &[x, &weight]);
         Ok(self.with_bias(product, &format!("{name}.bias")))
     }
 
-    /// Norm over the last dimension.
+    /// Adds a norm over the last dimension, with the parameters of the module `name`.
     pub(super) fn norm(&mut self, x: &str, name: &str) -> Result<String> {
         let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
         let gamma = self.graph.parameter(self.get(&weight)?, 0);
@@ -67,7 +69,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Norm over the last dimension, if the model has weights for it; otherwise `x`.
+    /// Adds a norm over the last dimension if the model has weights called `name` for it. Otherwise
+    /// returns `x`.
     pub(super) fn norm_if_any(&mut self, x: String, name: &str) -> Result<String> {
         match self.parameters.get(&format!("{name}.weight")) {
             Some(_) => self.norm(&x, name),
@@ -75,7 +78,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Product of `x` with a number.
+    /// Adds a node for the product of `x` and a number. Returns `x` if the number is 1.
     pub(super) fn scaled(&mut self, x: String, factor: f64) -> String {
         if factor == 1.0 {
             return x;
@@ -84,7 +87,8 @@ impl<'a> Writer<'a> {
         self.graph.node("Mul", &[&x, &factor])
     }
 
-    /// Sublayer that `run` adds, with its norm, before or after it, and the residual connection.
+    /// Adds a sublayer: the nodes that `run` adds, the norm before or after them, and the residual
+    /// connection.
     pub(super) fn sublayer(
         &mut self,
         x: String,
@@ -106,8 +110,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sublayer of self-attention in a layer; `run` adds the attention. If the model runs the
-    /// feed-forward layer in parallel, the sublayer includes it.
+    /// Adds the self-attention sublayer of `layer`; `run` adds the attention itself. If the model
+    /// computes the feed-forward layer in parallel with self-attention, the sublayer includes it.
     pub(super) fn attention_sublayer(
         &mut self,
         x: String,
@@ -130,8 +134,8 @@ impl<'a> Writer<'a> {
         Ok(self.graph.node("Add", &[&sum, &fed]))
     }
 
-    /// Sublayer of the feed-forward layer; `x` unchanged if the model runs it in parallel with
-    /// self-attention.
+    /// Adds the feed-forward sublayer of `layer`. Returns `x` if the model computes it in parallel
+    /// with self-attention, because the attention sublayer then includes it.
     pub(super) fn feed_forward_sublayer(&mut self, x: String, layer: &str) -> Result<String> {
         if self.model.parallel_feed_forward != ParallelFeedForward::None {
             return Ok(x);
@@ -140,13 +144,13 @@ impl<'a> Writer<'a> {
         self.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))
     }
 
-    /// Feed-forward layer, plain or gated: `(…, D)` → `(…, D)`.
+    /// Adds a feed-forward layer, plain or gated: `(…, D)` → `(…, D)`.
     pub(super) fn feed_forward(&mut self, x: &str, name: &str) -> Result<String> {
         let up = self.linear(x, &format!("{name}.up"))?;
         let inner = match self.model.feed_forward {
             FeedForwardKind::Plain => self.activated(&up),
             FeedForwardKind::Gated => {
-                // The first half has no activation.
+                // The first half of the columns gets no activation.
                 let parts = self.graph.split(&up, &[self.model.d_ff; 2]);
                 let gate = self.activated(&parts[1]);
                 self.graph.node("Mul", &[&parts[0], &gate])
@@ -161,7 +165,7 @@ impl<'a> Writer<'a> {
             let factor = graph.number(factor as f32);
             graph.node("Mul", &[x, &factor])
         };
-        // Adds `x / 2 · (1 + y)`.
+        // Adds nodes for `x / 2 · (1 + y)`.
         let half = |graph: &mut Graph<'a>, y: &str| {
             let one = graph.number(1.0);
             let share = graph.node("Add", &[y, &one]);
@@ -195,8 +199,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Embeds tokens, `(B, T)` → `(B, T, D)`, and adds their positions if the model adds positions.
-    /// `table` is the name of the embedding, and `stack` that of the stack that reads the result.
+    /// Adds nodes that embed tokens, `(B, T)` → `(B, T, D)`, and add vectors of positions if the
+    /// model has them. B is the batch size, T the number of tokens, D the width of the model.
+    /// `table` is the name of the embedding matrix, and `stack` is `encoder` or `decoder`.
     pub(super) fn embedded(
         &mut self,
         (ids, positions): (&str, &str),
@@ -214,14 +219,15 @@ impl<'a> Writer<'a> {
         self.norm_if_any(x, &format!("{stack}.embedding_norm"))
     }
 
-    /// Logits: `(B, T, D)` → `(B, T, V)`. `embedding` is the name of the embedding, whose matrix
-    /// serves if the output has none of its own.
+    /// Adds nodes that compute logits, `(B, T, D)` → `(B, T, V)`; V is the size of the vocabulary.
+    /// `embedding` is the name of the embedding matrix, which is used if the output layer has no
+    /// matrix of its own.
     pub(super) fn logits(&mut self, x: String, embedding: &str) -> Result<String> {
         let x = self.scaled(x, self.model.output_scale.unwrap_or(1.0));
         let weight = match self.parameters.get("output.weight") {
             Some(weight) => self.graph.transposed(weight),
             None => {
-                // The graph transposes the table, so that the file contains it only once.
+                // A node transposes the embedding matrix, so that the file contains it only once.
                 let table = self.graph.parameter(self.get(embedding)?, 0);
                 let exchanged = [("perm", Attribute::Integers(vec![1, 0]))];
                 self.graph.node_with("Transpose", &[&table], &exchanged)

@@ -1,11 +1,12 @@
-//! Folders with models in the format of [ONNX](https://onnx.ai), which ONNX Runtime and many other
-//! engines run. Their files are those that Optimum's `ORTModelForSeq2SeqLM` and
-//! `ORTModelForCausalLM` expect.
+//! Export of models to folders in the format of [ONNX](https://onnx.ai), which ONNX Runtime and
+//! many other engines run. The files are those that `ORTModelForSeq2SeqLM` and
+//! `ORTModelForCausalLM` of the library Optimum expect.
 //!
 //! A translation model becomes three graphs: an encoder, a decoder that begins a text, and a
 //! decoder that continues a text with the keys and values of earlier tokens. A language model
-//! becomes one graph ([`models`]). Graphs are built from the shape and the parameters of the run
-//! ([`layers`], [`attention`], [`positions`]), and written together with the weights ([`graph`]).
+//! becomes one graph ([`models`]). Graphs are built from the configuration and the parameters of
+//! the run ([`layers`], [`attention`], [`positions`]), and written together with the weights
+//! ([`graph`]).
 
 mod attention;
 mod graph;
@@ -27,14 +28,16 @@ use crate::folders::{self, Exported, write_json};
 use crate::tasks::{TaskModel, entry, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// Keys of `[model]` that graphs express in addition to those that every engine expresses.
+/// Keys of `[model]` whose values ONNX graphs can express, in addition to the keys that [`limits`]
+/// accepts for every engine.
 const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 
-/// ONNX, with weights in f32.
+/// The format ONNX. Exports have weights in f32.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Onnx {
-    /// True if weights are always in a second file next to their graph. Graphs of more than 2 GB
-    /// always have a second file. This file is mapped, so that several processes share its memory.
+    /// Whether weights are always written to a second file next to their graph. If graph and
+    /// weights exceed 2 GB, there is a second file in any case. It can be mapped into memory, so
+    /// that several processes share one copy.
     pub external_data: bool,
 }
 
@@ -71,7 +74,7 @@ impl Engine for Onnx {
     }
 }
 
-/// Key of `[model]` whose value graphs cannot express; `None` if they can express all values.
+/// Key of `[model]` with a value that ONNX graphs cannot express; `None` if there is no such key.
 fn refused(config: &RunConfig) -> Option<&'static str> {
     let (model, translates) = (&config.model, entry(config.task).translates);
     let is_other = |causal: bool, layers: usize| {
@@ -87,8 +90,9 @@ fn refused(config: &RunConfig) -> Option<&'static str> {
     is_other(true, model.decoder_layers).then_some("decoder_attention")
 }
 
-/// Keys of `config.json` for a model that no family of Transformers has. Optimum needs only the
-/// sizes, under names that it knows; the computation is in the graphs.
+/// Keys of `config.json` for a model that belongs to no model family of the library Transformers.
+/// Optimum needs only the sizes, under names that it knows. How to compute is described by the
+/// graphs.
 fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     let shape = model.attention_shape();
     let keys = match translates {
@@ -121,7 +125,8 @@ fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     }
 }
 
-/// Text with an example program in Python that uses the folder.
+/// Markdown text with an example program in Python that uses the folder, or with the names of its
+/// tokenizer files if `has_tokenizer` is false.
 fn usage(translates: bool, has_tokenizer: bool) -> String {
     let class = if translates { "ORTModelForSeq2SeqLM" } else { "ORTModelForCausalLM" };
     if !has_tokenizer {

@@ -1,6 +1,6 @@
 //! Graphs of models, with the inputs and outputs that Optimum expects: an encoder, a decoder that
-//! attends to it, with or without keys and values of earlier tokens, and a decoder without an
-//! encoder.
+//! attends to it (one graph without and one with keys and values of earlier tokens as inputs), and
+//! a decoder without an encoder.
 
 use anyhow::{Context, Result};
 use taper_model::ModelConfig;
@@ -17,7 +17,7 @@ const TARGET: Length = Length::Named("decoder_sequence_length");
 const PAST: Length = Length::Named("past_sequence_length");
 const ALL: Length = Length::Named("past_sequence_length + sequence_length");
 
-/// Makes the encoder of a translation model.
+/// Makes the graph of the encoder of a translation model.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -51,8 +51,8 @@ pub(super) fn encoder<'a>(
     Ok(writer.graph)
 }
 
-/// Makes the decoder of a translation model. If `has_past`, it continues a text, and reads the keys
-/// and values of earlier tokens; otherwise it begins a text.
+/// Makes the graph of the decoder of a translation model. If `has_past`, the graph continues a text
+/// and reads the keys and values of earlier tokens; otherwise it begins a text.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -108,8 +108,8 @@ pub(super) fn decoder<'a>(
     writer.written(x, table, TARGET)
 }
 
-/// Makes a decoder without an encoder, which continues a text with the keys and values of earlier
-/// tokens.
+/// Makes the graph of a language model, a decoder without an encoder. It continues a text and reads
+/// the keys and values of earlier tokens, of which there can be none.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -141,7 +141,8 @@ pub(super) fn language_model<'a>(
     writer.written(x, table, LENGTH)
 }
 
-/// Name of the embedding of a stack: `name`, or the shared one if the model has no such parameter.
+/// Name of the embedding matrix of an encoder or decoder: `name`, or that of the shared matrix if
+/// the model has no parameter called `name`.
 fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
     if parameters.get(name).is_some() { name } else { "embedding.weight" }
 }
@@ -163,7 +164,7 @@ impl<'a> Writer<'a> {
         KeyValue { key, value }
     }
 
-    /// Makes keys and values of `length` tokens outputs.
+    /// Makes the keys and values of `length` tokens outputs of the model.
     fn present(&mut self, name: &str, key_value: &KeyValue, length: Length) {
         let shape = self.shape_of_keys(length);
         for (part, value) in [("key", &key_value.key), ("value", &key_value.value)] {
@@ -171,7 +172,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Indices of the queries, and of all keys, which begin with those in `past`.
+    /// Indices of the tokens `ids` (the queries) and indices of all tokens (the keys), which begin
+    /// with those in `past`.
     fn places(&mut self, ids: &str, past: Option<&str>) -> (String, String) {
         let (zero, new) = (self.graph.integer(0), self.length(ids, 1));
         let Some(past) = past else {
@@ -183,7 +185,8 @@ impl<'a> Writer<'a> {
         (self.range(&past, &all), self.range(&zero, &all))
     }
 
-    /// Adds the sublayer of a decoder's self-attention, and makes its keys and values outputs.
+    /// Adds the self-attention sublayer of a decoder, and makes its keys and values outputs of the
+    /// model.
     fn own_attention(
         &mut self,
         (x, layer): (String, usize),
@@ -207,7 +210,8 @@ impl<'a> Writer<'a> {
         Ok(x)
     }
 
-    /// Ends a decoder: adds its final norm and the logits, and makes the logits an output.
+    /// Completes the graph of a decoder: adds its final norm and the logits, and makes the logits
+    /// an output.
     fn written(mut self, x: String, table: &str, length: Length) -> Result<Graph<'a>> {
         let x = self.norm_if_any(x, "decoder.final_norm")?;
         let logits = self.logits(x, table)?;

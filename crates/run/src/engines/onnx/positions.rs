@@ -1,5 +1,6 @@
-//! Positions as nodes of a graph: tables that are added to embeddings, rotations, and biases of
-//! scores.
+//! Positions as nodes of an ONNX graph: tables that are added to embeddings, rotations of queries
+//! and keys, and biases of attention scores. In shapes, B is the batch size, T the number of
+//! tokens, H the number of heads and Dh their width.
 
 use anyhow::Result;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
@@ -8,28 +9,30 @@ use taper_model::{Positions, RotaryPairs};
 use super::graph::{Attribute, Type};
 use super::layers::Writer;
 
-/// Smallest number of rows of a table of sinusoids; the graph cannot process longer sequences.
+/// Smallest number of rows (positions) in a table of sinusoids. The graph cannot process sequences
+/// with more tokens than the table has rows.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Bias of the score of a key that a query must not see. The sum of two such biases is still
+/// Bias added to the score of a key that a query must not see. The sum of two such biases is still
 /// finite.
 const HIDDEN: f32 = -1e30;
 
-/// Cosines and sines of angles, each `(B or 1, 1, T, R/2)`; R is the number of elements of a head
-/// that are rotated.
+/// Names of the graph's results with the cosines and sines of rotation angles, each of shape (B or
+/// 1, 1, T, R/2); R is the number of elements in a head that are rotated.
 pub(super) struct Angles {
     pub(super) cosines: String,
     pub(super) sines: String,
 }
 
 impl Writer<'_> {
-    /// Integers from `start` up to, but without, `end`; both are scalars.
+    /// Adds a node for the integers from `start` up to, but without, `end`. Both are names of
+    /// scalars in the graph.
     pub(super) fn range(&mut self, start: &str, end: &str) -> String {
         let one = self.graph.integer(1);
         self.graph.node("Range", &[start, end, &one])
     }
 
-    /// Length of a value along a dimension, as a scalar.
+    /// Adds nodes for the length of `value` along a dimension, as a scalar.
     pub(super) fn length(&mut self, value: &str, dimension: i64) -> String {
         let attributes =
             [("start", Attribute::Integer(dimension)), ("end", Attribute::Integer(dimension + 1))];
@@ -38,14 +41,14 @@ impl Writer<'_> {
         self.graph.node("Squeeze", &[&shape, &axis])
     }
 
-    /// Adds dimensions of length 1.
+    /// Adds a node that inserts dimensions of length 1 at the indices `axes`.
     pub(super) fn unsqueezed(&mut self, value: &str, axes: &[i64]) -> String {
         let axes = self.graph.integers(axes);
         self.graph.node("Unsqueeze", &[value, &axes])
     }
 
-    /// Position of each token, counted from 0 over the tokens that `mask` does not hide: `(B, T)` →
-    /// `(B, T)`.
+    /// Adds nodes for the position of each token: the number of earlier tokens that `mask` does not
+    /// hide, `(B, T)` → `(B, T)`.
     pub(super) fn counted(&mut self, mask: &str) -> String {
         let (axis, one, zero) =
             (self.graph.integer(1), self.graph.integer(1), self.graph.integer(0));
@@ -54,8 +57,8 @@ impl Writer<'_> {
         self.graph.node("Max", &[&from_zero, &zero])
     }
 
-    /// Table of the positions that are added to the embeddings of a stack; `None` if the model adds
-    /// none.
+    /// Name of the table of position vectors that are added to the embeddings of a stack (encoder
+    /// or decoder); `None` if the model adds no position vectors.
     pub(super) fn position_table(&mut self, stack: &str) -> Result<Option<String>> {
         let model = self.model;
         if !model.positions.are_added() {
@@ -72,8 +75,8 @@ impl Writer<'_> {
         Ok(Some(self.graph.table("sinusoids", vec![rows, model.d_model], values)))
     }
 
-    /// Angles of rotary positions for `positions (B or 1, T)`; `None` for a model with other
-    /// positions.
+    /// Adds nodes for the angles of rotary positions. `positions` has shape (B or 1, T). Returns
+    /// `None` for a model with other position encodings.
     pub(super) fn angles(&mut self, positions: &str) -> Option<Angles> {
         let model = self.model;
         if model.positions != Positions::Rotary {
@@ -94,12 +97,13 @@ impl Writer<'_> {
         Some(Angles { cosines, sines })
     }
 
-    /// Number of elements at the beginning of a head that are rotated.
+    /// Number of elements in each head that are rotated; they are the first ones.
     fn rotated_width(&self) -> usize {
         self.model.rotary.width.unwrap_or(self.model.attention_shape().head_width)
     }
 
-    /// Rotates heads, or the elements at their beginning: `(B, H, T, Dh)` → `(B, H, T, Dh)`.
+    /// Adds nodes that rotate heads, or as many of their first elements as the model rotates:
+    /// `(B, H, T, Dh)` → `(B, H, T, Dh)`.
     pub(super) fn rotated(&mut self, x: &str, angles: &Angles) -> String {
         let (head, width) = (self.model.attention_shape().head_width, self.rotated_width());
         if width == head {
@@ -110,7 +114,7 @@ impl Writer<'_> {
         self.graph.node_with("Concat", &[&turned, &parts[1]], &[("axis", Attribute::Integer(-1))])
     }
 
-    /// Rotates all elements: `(B, H, T, R)` → `(B, H, T, R)`.
+    /// Adds nodes that rotate all elements of `x`: `(B, H, T, R)` → `(B, H, T, R)`.
     fn turned(&mut self, x: &str, angles: &Angles) -> String {
         let half = self.rotated_width() / 2;
         let is_halves = self.model.rotary.pairs == RotaryPairs::Halves;
@@ -147,8 +151,8 @@ impl Writer<'_> {
         self.graph.node("Reshape", &[&pairs, &shape])
     }
 
-    /// Biases of scores that hide the tokens that `mask` marks as padding: `(B, T)` → `(B, 1, 1,
-    /// T)`.
+    /// Adds nodes for biases of attention scores that hide padding, where `mask` is 0: `(B, T)` →
+    /// `(B, 1, 1, T)`.
     pub(super) fn padding(&mut self, mask: &str) -> String {
         let truth = [("to", Attribute::Integer(Type::Truth as i64))];
         let is_seen = self.graph.node_with("Cast", &[mask], &truth);
@@ -157,9 +161,10 @@ impl Writer<'_> {
         self.unsqueezed(&scores, &[1, 2])
     }
 
-    /// Biases of the scores in each layer of a stack, which can be broadcast to `(B, H, Tq, Tk)`.
-    /// They are the sum of `padding` and of biases by position; `places` has the indices of queries
-    /// and keys.
+    /// Adds nodes for the biases of attention scores in each layer of a stack (encoder or decoder);
+    /// `None` for a layer without biases. They can be broadcast to the shape (B, H, Tq, Tk) for Tq
+    /// queries and Tk keys, and are the sum of `padding` and of biases that depend on positions.
+    /// `places` has the indices of queries and keys.
     pub(super) fn biases(
         &mut self,
         (stack, layers): (&str, usize),
@@ -184,8 +189,9 @@ impl Writer<'_> {
         Ok(all)
     }
 
-    /// Biases of scores by position: the mask of a causal stack, T5's biases, and ALiBi's. `owner`
-    /// is the name of the stack or layer to which T5's table belongs.
+    /// Adds nodes for the sum of the score biases that depend on positions: those that hide later
+    /// tokens if `is_causal`, T5's, and ALiBi's. `None` if the model has none of these. `owner` is
+    /// the name of the stack or layer to which T5's table of biases belongs.
     fn biases_by_position(
         &mut self,
         owner: &str,
@@ -229,8 +235,9 @@ impl Writer<'_> {
         Ok(Some(all.fold(first, |sum, one| self.graph.node("Add", &[&sum, &one]))))
     }
 
-    /// Table of T5's biases by distance between query and key, from the largest distance before the
-    /// query to the largest after it: `(2 · distance + 1, H)`.
+    /// Adds a table of T5's biases for each distance between query and key and each head, of shape
+    /// (2 · distance + 1, H). Keys furthest before the query come first, keys furthest after it
+    /// last; larger distances have the same biases as the largest in the table.
     fn t5_table(&mut self, owner: &str, is_causal: bool) -> Result<String> {
         let (name, heads) = (format!("{owner}.relative_bias.weight"), self.model.heads);
         let (values, most) = (self.get(&name)?.values()?, self.model.relative_distance);

@@ -1,10 +1,10 @@
-//! Figures of predictions beyond the lengths of training.
+//! Figures of the predictions of language models on texts longer than in training.
 
 use taper_plots::{Axis, Chart, Figure, Heatmap, Series};
 
 use super::Extrapolation;
 
-/// Perplexity by length, with a line for each model.
+/// Figure of the perplexity against the block length, with a curve for each model.
 #[must_use]
 pub fn extrapolation_figure(measured: &[Extrapolation]) -> Figure {
     let line = |one: &Extrapolation| {
@@ -29,7 +29,8 @@ pub fn extrapolation_figure(measured: &[Extrapolation]) -> Figure {
     Figure::new("Texts longer than in training", described, chart)
 }
 
-/// Share of the keys that a model found, by depth and length; `None` if no keys were asked for.
+/// Heatmap of the share of hidden keys that a model found, by depth of the key in the text (rows)
+/// and length of the text (columns). `None` if the model was not asked for keys.
 #[must_use]
 pub fn passkey_figure(one: &Extrapolation) -> Option<Figure> {
     let asked = || one.points.iter().filter_map(|point| Some((point, point.passkey.as_ref()?)));

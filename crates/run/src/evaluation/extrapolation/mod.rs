@@ -1,4 +1,4 @@
-//! Predictions of language models on texts longer or shorter than in training.
+//! Measurement of language models on texts longer than in training, or of another length.
 
 mod figures;
 mod passkey;
@@ -19,25 +19,26 @@ use crate::tasks::entry;
 pub use figures::{extrapolation_figure, passkey_figure};
 pub use passkey::{Passkey, PasskeyRecall};
 
-/// Measurements of one model by block length.
+/// Measurements of one model at several block lengths.
 #[derive(Debug, Clone, Serialize)]
 pub struct Extrapolation {
-    /// Name of the run.
+    /// Name of the model's run.
     pub run: String,
-    /// Position encoding; `transformer-xl` for a Transformer-XL, which has its own positions.
+    /// Name of the position encoding; `transformer-xl` for a Transformer-XL, which has its own
+    /// encoding.
     pub positions: String,
     /// Scaling of rotary positions in blocks longer than in training.
     pub scaling: RotaryScaling,
-    /// Tokens of a block in training.
+    /// Number of tokens in a block in training.
     pub trained: usize,
-    /// Measurements, in the order of the lengths.
+    /// Measurements, in the order of the lengths that were asked for.
     pub points: Vec<LengthMeasurement>,
 }
 
-/// Measurement of a model at one length.
+/// Measurement of a model at one block length.
 #[derive(Debug, Clone, Serialize)]
 pub struct LengthMeasurement {
-    /// Tokens of a block.
+    /// Number of tokens in a block.
     pub length: usize,
     /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
     /// this length.
@@ -45,9 +46,10 @@ pub struct LengthMeasurement {
     /// Perplexity, `exp(loss)`; `None` if `loss` is `None`.
     pub perplexity: Option<f64>,
     /// Reason why the model cannot read blocks of this length, or cannot be asked for keys in them;
-    /// `None` if it can.
+    /// `None` if there is no such reason.
     pub refused: Option<String>,
-    /// Keys found in texts of this length, by depth; `None` if none were asked for.
+    /// Numbers of hidden keys that the model found in texts of this length, by depth in the text;
+    /// `None` if it was not asked for keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passkey: Option<Vec<PasskeyRecall>>,
 }
@@ -68,13 +70,12 @@ impl Extrapolation {
     }
 }
 
-/// Lengths to measure, and keys to ask for.
+/// Settings of [`extrapolate`].
 #[derive(Debug, Clone, Default)]
 pub struct ExtrapolationSettings {
-    /// Lengths of blocks in tokens; if empty, 1 to 32 times the length in training, in powers of
-    /// two.
+    /// Lengths of blocks in tokens; if empty, the length in training times 1, 2, 4, 8, 16 and 32.
     pub lengths: Vec<usize>,
-    /// Keys to hide in texts of these lengths; `None` to ask for no keys.
+    /// Keys to hide in texts of these lengths and to ask the model for; `None` to hide no keys.
     pub passkey: Option<Passkey>,
 }
 
@@ -93,13 +94,14 @@ impl ExtrapolationSettings {
 }
 
 /// Measures the language model of the run at `root` on its test text in blocks of several lengths,
-/// and asks for keys in texts of these lengths. A model with rotary positions that are not scaled
-/// is measured without scaling and with every scaling that needs no training, whose factor is the
-/// ratio of the block's length to that of training.
+/// and asks it for keys hidden in texts of these lengths. If the model has rotary positions without
+/// scaling, it is measured without scaling and also with each scaling in [`COMPARED`]. The factor
+/// of a scaling is the block length divided by the block length in training.
 ///
 /// # Errors
-/// When the run is of another task or cannot be loaded, or the settings are impossible. If the
-/// model cannot read a length, the reason is stored instead.
+/// When the run is of another task or cannot be loaded, or the settings are impossible. When the
+/// model can read no block of any length. If it cannot read blocks of only some lengths, the reason
+/// is stored in their measurements.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,
@@ -136,7 +138,8 @@ pub fn extrapolate(
     Ok(measured)
 }
 
-/// Refuses measurements if none of them succeeded.
+/// Refuses `measured` if the loss could be measured at no length or, with keys to ask for, if the
+/// model could be asked for keys at no length.
 fn require_measured(
     root: &Path,
     measured: &[Extrapolation],
@@ -162,13 +165,14 @@ const COMPARED: [RotaryScaling; 5] = [
     RotaryScaling::DualChunk,
 ];
 
-/// Changes of a recipe, as `key=value`, for reading blocks of `length` tokens with a scaling.
+/// Changes of the recipe `config`, as `key=value`, with which the model reads blocks of `length`
+/// tokens with the given scaling. `trained` is the block length in training.
 fn changes(
     config: &RunConfig,
     scaling: RotaryScaling,
     (trained, length): (usize, usize),
 ) -> Vec<String> {
-    // Token budget of a batch: it must have room for one block.
+    // Limit on the tokens in a batch: a batch must have room for at least one block.
     let batch = config.data.batching.planned_tokens().max(length);
     let mut changes = vec![
         format!("data.text.block_length={length}"),
@@ -190,7 +194,8 @@ fn changes(
     changes
 }
 
-/// Measures a run in blocks of `length` tokens; `load` has the changes of the recipe for them.
+/// Measures a run in blocks of `length` tokens; `load` has the changes of the recipe for this
+/// length.
 ///
 /// # Errors
 /// When the run could be loaded for its loss, but not again for the keys.
@@ -214,7 +219,7 @@ fn measure(
     Ok(at_length)
 }
 
-/// Name of the positions of a model.
+/// Name of the position encoding of a model.
 fn positions(model: &ModelConfig) -> &'static str {
     match model.positions {
         Positions::None if model.decoder_attention.has(AttentionKind::TransformerXl) => {
@@ -225,15 +230,15 @@ fn positions(model: &ModelConfig) -> &'static str {
 }
 
 impl LengthMeasurement {
-    /// Measurement of a length that the model cannot read; `error` has the reason.
+    /// Measurement without values, for a length that the model cannot read; `error` has the reason.
     fn refused(length: usize, error: &anyhow::Error) -> Self {
-        // Only the message, without a backtrace.
+        // Only the first line of the message, without a backtrace.
         let refused = format!("{error:#}").lines().next().map(str::to_owned);
         Self { length, loss: None, perplexity: None, refused, passkey: None }
     }
 }
 
-/// Measurement at `length`: the mean over all test sets, weighted by their tokens.
+/// Measurement at `length`: the mean loss over all test sets, weighted by their numbers of tokens.
 fn point(length: usize, results: Vec<TestSetResult>) -> Result<LengthMeasurement> {
     let (mut sum, mut tokens) = (0.0, 0.0);
     for result in results {
