@@ -1,5 +1,6 @@
-//! Check that answers consist of finite numbers. It is needed because even finite weights may
-//! overflow. Each kind of answer is checked in one place, where it is computed.
+//! Check that the numbers in a model's answers are finite. It is needed because the computation can
+//! overflow even if all weights are finite. Each kind of answer is checked in one place, where it
+//! is computed.
 
 use anyhow::Result;
 
@@ -15,10 +16,10 @@ pub struct NotFinite {
     quantity: &'static str,
 }
 
-/// Refuses `values` unless all are finite; `quantity` is what the error calls them.
+/// Refuses `values` unless all are finite; `quantity` names them in the error.
 ///
 /// # Errors
-/// [`NotFinite`].
+/// [`NotFinite`], if a value is not finite.
 pub(crate) fn require_finite(
     quantity: &'static str,
     values: impl IntoIterator<Item = impl Into<f64>>,

@@ -1,5 +1,5 @@
 //! Scores of hostile variants of a test set, whose lines are changed to be harder to translate,
-//! together with the scores of the original lines.
+//! next to the scores of the original lines.
 
 use std::path::Path;
 
@@ -18,9 +18,9 @@ use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 use crate::translation::{LineTranslator, TranslationSettings};
 
-/// Scores hostile variants of `splits` of the run at `root`, or of its test sets if `splits` is
-/// empty. `change` may alter the settings of the search. The observer receives each result at once,
-/// and all results are written to a file in the run.
+/// Scores hostile variants of `splits` of the run at `root`, or of the run's test sets if `splits`
+/// is empty. `change` may alter the settings of the search. The observer receives each result when
+/// it is known, and all results are written to a file in the run.
 ///
 /// # Errors
 /// When the run does not translate, a split cannot be read, or the run cannot be loaded or written
@@ -98,8 +98,8 @@ fn scores_of(
         let (score, clean) = (metric(hostile), metric(clean));
         HostileScore { score, clean, share: (clean > 0.0).then(|| 100.0 * score / clean) }
     };
-    // A single word has no reference of its own, so it counts as right if the reference of its line
-    // has it.
+    // A variant has single words of lines. A single word has no reference of its own, so a
+    // translated word counts as right if the reference of the whole line contains it.
     let is_word = kind == Hostility::OneWord;
     let bleu = |scores: &TextScores| match is_word {
         true => {

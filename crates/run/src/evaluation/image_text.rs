@@ -1,4 +1,5 @@
-//! Scores of captions, and of retrieval between images and texts.
+//! Scores of captions that a model writes, and of retrieval of texts by images and of images by
+//! texts.
 
 use anyhow::{Context, Result};
 use taper_data::{CaptionUse, ImageFormat};
@@ -11,10 +12,10 @@ use crate::image_text::{Placed, PlacedLabels, caption_search, describe, recalls}
 use crate::numbers::highest;
 
 impl CaptionedTestSet {
-    /// Captions the images of a split with `model`, and scores the captions.
+    /// Lets `model` describe the images of a split, and scores these captions.
     ///
     /// # Errors
-    /// When the split cannot be read or captioned.
+    /// When the split cannot be read, or the model cannot be run on it.
     pub(crate) fn evaluate(
         split: Split<'_>,
         model: &ImageCaptioner,
@@ -30,7 +31,7 @@ impl CaptionedTestSet {
         let truncated = captioned.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = captioned.into_iter().map(|caption| caption.text).collect();
         let (texts, references) = images.captions();
-        // References are normalised, because the model has only learned normalised text.
+        // References are normalised, because the model has learned to write normalised text only.
         let normal = |text: &String| split.tokenizer().normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
         let is_own = |(caption, references): (&String, &&[u32])| {
@@ -38,8 +39,8 @@ impl CaptionedTestSet {
         };
         let exact = captions.iter().zip(&references).filter(|&one| is_own(one)).count();
         let most = references.iter().map(|references| references.len()).max().unwrap_or(1);
-        // An image with fewer captions than others repeats them as references, which changes no
-        // score.
+        // All images must have the same number of references. An image with fewer captions than
+        // others repeats them, which changes no score.
         let reference = |rank: usize| -> Vec<String> {
             references
                 .iter()
@@ -62,10 +63,11 @@ impl CaptionedTestSet {
 }
 
 impl MatchedTestSet {
-    /// Embeds the images and captions of a split with `model`, and scores retrieval.
+    /// Embeds the images and captions of a split with `model`, and scores how well one is found by
+    /// the other.
     ///
     /// # Errors
-    /// When the split cannot be read or computed.
+    /// When the split cannot be read, or the model cannot be run on it.
     pub(crate) fn evaluate(
         split: Split<'_>,
         model: &ContrastiveModel,

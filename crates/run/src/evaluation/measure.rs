@@ -17,9 +17,9 @@ use crate::tasks::{TaskModel, entry, require_languages, with_model};
 /// Results of evaluating a run.
 #[derive(Debug)]
 pub struct Evaluation<R = TestSetResult> {
-    /// Checkpoint whose weights were used.
+    /// Path of the checkpoint whose weights were used.
     pub checkpoint: PathBuf,
-    /// Step of the checkpoint.
+    /// Update (step) after which the checkpoint was saved.
     pub step: u64,
     /// Settings on which the results depend in addition to the model, as a JSON object.
     pub settings: Value,
@@ -28,7 +28,8 @@ pub struct Evaluation<R = TestSetResult> {
 }
 
 impl<R: Serialize> Evaluation<R> {
-    /// JSON object with the results of the run at `run` and everything that they depend on.
+    /// JSON object with the results for the run at `run`, and with everything that the results
+    /// depend on.
     ///
     /// # Errors
     /// When a result cannot be written as JSON.
@@ -42,11 +43,12 @@ impl<R: Serialize> Evaluation<R> {
     }
 }
 
-/// Evaluates the run at `root` on `splits`, or on its test sets if `splits` is empty. `change` may
-/// alter the settings of the search. The observer receives each result at once.
+/// Evaluates the run at `root` on `splits`, or on the run's test sets if `splits` is empty.
+/// `change` may alter the settings of the search. The observer receives each result when it is
+/// known.
 ///
 /// # Errors
-/// When there is no split, one cannot be read, or the run cannot be loaded.
+/// When there is no split to evaluate, a split cannot be read, or the run cannot be loaded.
 pub fn evaluate(
     root: &Path,
     load: &LoadSettings,
@@ -66,11 +68,11 @@ pub fn evaluate(
     })
 }
 
-/// Opens a run in all of its directions, so that those for which `load` asks can be measured one by
-/// one.
+/// Opens a run for all directions of translation that it was trained in. The directions that `load`
+/// asks for can then be measured one by one. `change` may alter the recipe.
 ///
 /// # Errors
-/// When it cannot be loaded, and errors of `change`.
+/// When the run cannot be loaded, or `change` fails.
 pub(super) fn open<M: TaskModel>(
     root: &Path,
     load: &LoadSettings,
@@ -82,10 +84,11 @@ pub(super) fn open<M: TaskModel>(
     Ok(run)
 }
 
-/// Calls `test` on each of `splits`, or on each test set of the run if `splits` is empty.
+/// Calls `test` on each of `splits`, or on each test set of the run that `load` asks for if
+/// `splits` is empty. Returns the results with the checkpoint that was used.
 ///
 /// # Errors
-/// When there is no split, or one cannot be read, and errors of `test`.
+/// When there is no split to measure, a split cannot be read, or `test` fails.
 pub(super) fn measure<M: TaskModel, R>(
     run: LoadedRun<M>,
     splits: &[String],
@@ -106,7 +109,8 @@ pub(super) fn measure<M: TaskModel, R>(
         bail!("the run has no test sets{restriction} (data.test): name a split with --split");
     }
     for split in &splits {
-        // A split that cannot be measured fails now, and not only after the others.
+        // A split that cannot be measured fails here, and not only after the splits before it have
+        // been measured.
         let (config, _) = of_split(&run.config, &run.tokenizers, split)?;
         M::require_test_set(&config, split)?;
     }
@@ -122,7 +126,7 @@ pub(super) fn measure<M: TaskModel, R>(
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })
 }
 
-/// Refuses languages in `load` between which the run does not translate.
+/// Checks that the run translates between the languages that `load` names.
 ///
 /// # Errors
 /// When the run's task has no languages, or no direction of the run has these languages.
@@ -130,7 +134,8 @@ fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     let (from, to) = (load.from.as_deref(), load.to.as_deref());
     require_languages(config)?;
     for direction in config.data.trained_directions() {
-        // If `load` leaves a language open, one direction with any language in its place is enough.
+        // If `load` names only one of the two languages, a direction with any other language is
+        // enough.
         let to = to.unwrap_or(&direction.to);
         if config.data.choose_direction(from, Some(to)).is_ok() {
             return Ok(());
@@ -140,7 +145,7 @@ fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     Ok(())
 }
 
-/// Names of the test sets whose directions match the languages in `load`.
+/// Names of the test sets of the run whose directions all have the languages that `load` names.
 fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec<String> {
     let mut sets = M::test_sets(config);
     let is_asked =
@@ -157,7 +162,7 @@ fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec
 }
 
 /// Recipe and tokenizers with which a split is read: for translation, those of the split's
-/// direction.
+/// direction of translation.
 ///
 /// # Errors
 /// When the split has several directions, or the vocabulary does not know its target language.

@@ -1,4 +1,5 @@
-//! Evaluation of models on test sets, which are decoded and scored, or read.
+//! Evaluation of models on test sets. Depending on the task, a model writes or predicts something
+//! that is scored, or the probability of the text is measured.
 
 mod answers;
 mod classes;

@@ -1,29 +1,29 @@
-//! Both sides of a split as text.
+//! Source and target texts of a split.
 
 use anyhow::Result;
 use taper_data::{Corpora, DataConfig, RawPair, read_pairs};
 
-/// Both sides of a split, line by line.
+/// Source and target texts of a split, line by line.
 #[derive(Debug, Clone, Default)]
 pub struct ParallelText {
     /// Texts to translate.
     pub sources: Vec<String>,
     /// Translations of the sources. They are in lower case if the recipe lowercases the data,
-    /// because the model then cannot know the case.
+    /// because the model then does not learn the case.
     pub references: Vec<String>,
 }
 
 impl ParallelText {
-    /// Reads a whole split, with every line.
+    /// Reads all pairs of a split; none are filtered out.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the split cannot be read.
     pub fn read(data: &DataConfig, split: impl Into<Corpora>) -> Result<Self> {
         let mut text = Self::default();
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
-            // The normalizer may change more than the case, but the metric's signature can report
-            // only the case.
+            // Only the case is changed. The tokenizer's normalizer may change more, but the
+            // signature of a score can report only the case.
             text.references.push(if data.lowercase {
                 target.chars().flat_map(char::to_lowercase).collect()
             } else {

@@ -1,4 +1,4 @@
-//! Files of results in a run.
+//! Files in a run with the results on its test sets.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use super::TestSetResult;
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 
-/// Writes `scores.json`, and a file with the translations or captions of each split, into the run.
+/// Writes results into the run: the file `scores.json` and, for each split, files with translations
+/// and their links to the sources, or with captions.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -30,7 +31,8 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
         }
         let mut text = written.join("\n");
         text.push('\n');
-        // Old links are removed first, because they do not belong to the new translations.
+        // Links of earlier translations are removed first, because they do not belong to the new
+        // ones.
         let of_links = folder.translation_links(split);
         if fs::exists(&of_links).unwrap_or(false) {
             fs::remove_file(&of_links)

@@ -6,22 +6,22 @@ use taper_metrics::{Bleu, BleuScore, Chrf, ChrfScore};
 
 use crate::config::EvaluationConfig;
 
-/// Scores of one set of translations.
+/// Scores of a set of translations or captions.
 #[derive(Debug, Clone, Serialize)]
 pub struct TextScores {
     /// Corpus BLEU.
     pub bleu: BleuScore,
-    /// chrF2.
+    /// chrF, with a beta of 2.
     pub chrf: ChrfScore,
-    /// chrF2++.
+    /// chrF++, with a beta of 2.
     pub chrf_plus_plus: ChrfScore,
 }
 
 impl TextScores {
-    /// Scores `hypotheses` against one reference each.
+    /// Scores texts by a model, `hypotheses`, against one reference each.
     ///
     /// # Errors
-    /// When the counts differ or there is nothing to score.
+    /// When there is no hypothesis, or not one reference for each hypothesis.
     pub fn new(
         hypotheses: &[String],
         references: &[String],
@@ -30,8 +30,9 @@ impl TextScores {
         Self::of_several(hypotheses, &[references.to_vec()], config)
     }
 
-    /// Scores `hypotheses` against several references each: `references` has a list of the first
-    /// reference of every hypothesis, then a list of the second ones, and so on.
+    /// Scores texts by a model, `hypotheses`, against several references each. `references` has one
+    /// list with the first reference of every hypothesis, one list with the second references, and
+    /// so on.
     ///
     /// # Errors
     /// See [`Self::new`].
@@ -52,7 +53,7 @@ impl TextScores {
         })
     }
 
-    /// One line for each metric, with its signature.
+    /// Lines for people: one for each metric, with its score and signature.
     pub fn lines(&self) -> [String; 3] {
         [self.bleu.line(2), self.chrf.line(2), self.chrf_plus_plus.line(2)]
     }

@@ -20,13 +20,13 @@ pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 /// Split that a model is measured on, with the recipe and the tokenizers that read it.
 #[derive(Debug, Clone, Copy)]
 pub struct Split<'a> {
-    /// Name.
+    /// Name of the split.
     pub name: &'a str,
     /// Recipe of the run.
     pub config: &'a RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: &'a TokenizerPair,
-    /// True if the results are kept in the run, with the details that a report shows.
+    /// Whether the results will be saved in the run, with details for a report.
     pub is_kept: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Split<'a> {
         self.config.data.split(self.name)
     }
 
-    /// Tokenizer of the target side, which is the only one for tasks with a single text.
+    /// Tokenizer of target texts. For tasks other than translation, it is the only tokenizer.
     pub(crate) fn tokenizer(self) -> &'a Tokenizer {
         self.tokenizers.target()
     }
@@ -47,7 +47,8 @@ impl<'a> Split<'a> {
         Ok(LabelledDataset::read(label_of, data, self.tokenizer(), &self.corpora())?)
     }
 
-    /// Reads the images of the split with their captions.
+    /// Reads the images of the split with their captions; `usage` is what the captions are used
+    /// for.
     pub(crate) fn captioned_images(self, usage: CaptionUse) -> Result<CaptionedDataset> {
         let data = &self.config.data;
         Ok(CaptionedDataset::read(usage, data, self.tokenizer(), &self.corpora())?)
@@ -59,8 +60,8 @@ impl<'a> Split<'a> {
         Box::new(in_order(&dataset, &self.config.data.batching))
     }
 
-    /// Runs `work` on the `total` sentences or images of the split, and reports how many are done
-    /// to the observer.
+    /// Runs `work`, which works on the `total` sentences or images of the split, and passes the
+    /// numbers of finished ones that it reports to the observer.
     ///
     /// # Errors
     /// When `work` or the observer fails.

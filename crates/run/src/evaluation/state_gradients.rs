@@ -1,6 +1,6 @@
 //! How far gradients reach back through recurrent layers: the norm of the gradient of the loss with
-//! respect to each state, by the number of steps between this state and the last state of its
-//! layer.
+//! respect to each state, depending on the number of steps between this state and the last state of
+//! its layer.
 //!
 //! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
 //! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
@@ -21,20 +21,22 @@ use crate::translation::encode_sources;
 /// Number of sentences in one batch.
 const AT_ONCE: usize = 50;
 
-/// Gradients with respect to the states of one layer in one direction.
+/// Norms of the gradients with respect to the states of one recurrent layer, which reads in one
+/// direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerGradients {
-    /// Full name of the layer.
+    /// Full name of the layer in the model.
     pub layer: String,
-    /// Mean over sentences of `‖∂L/∂h‖`; the entry at index `n` is for the state that `n` steps
-    /// follow. `L` is the negative log-likelihood of a sentence in nats.
+    /// Mean over sentences of `‖∂L/∂h‖`; the entry at index `n` is for the state h after which the
+    /// layer makes `n` more steps. L is the negative log-likelihood of a sentence in nats.
     pub norms: Vec<f64>,
-    /// Number of sentences in each mean: those with a state at this distance.
+    /// Number of sentences in each mean of `norms`. Shorter sentences have no states at the larger
+    /// indices.
     pub sentences: Vec<usize>,
 }
 
-/// Computes the gradients with respect to the states of each recurrent layer of a run's model,
-/// without dropout. At most `count` sentences are used, which are spread over `split`.
+/// Computes the norms of the gradients with respect to the states of each recurrent layer in a
+/// run's model, without dropout. At most `count` sentences are used, evenly spread over `split`.
 ///
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.
@@ -80,8 +82,9 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
 }
 
 impl LayerGradients {
-    /// Adds the norms for a batch to the sums. The norms are in packed rows of these lengths;
-    /// `backwards` is for a layer that reads from right to left.
+    /// Adds the norms of a batch to the sums. `norms` has those of all sentences one after the
+    /// other, and `lengths` the number of norms for each sentence. `backwards`: whether the layer
+    /// reads from right to left.
     fn add(&mut self, norms: &[f64], lengths: &[usize], backwards: bool) {
         let mut first = 0;
         for &length in lengths {

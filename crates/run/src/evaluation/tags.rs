@@ -1,4 +1,4 @@
-//! Scores of taggers, by entities.
+//! Scores of taggers, which label each word of a sentence.
 
 use anyhow::Result;
 use taper_data::tagged_words;
@@ -9,10 +9,11 @@ use super::{Split, TaggedTestSet};
 use crate::prediction::tags_of;
 
 impl TaggedTestSet {
-    /// Tags the words of a split with `model`. Words beyond the longest row count as tagged `O`.
+    /// Tags the words of a split with `model`, and scores the tags. Words at the end of a sentence
+    /// that is too long for the model count as tagged `O`.
     ///
     /// # Errors
-    /// When the split cannot be read or computed.
+    /// When the split cannot be read, or the model cannot be run on it.
     pub(crate) fn evaluate(split: Split<'_>, model: &TokenTagger) -> Result<Self> {
         let sentences = tagged_words(&split.config.data, &split.corpora())?;
         let (words, right): (Vec<Vec<String>>, Vec<Vec<String>>) = sentences.into_iter().unzip();

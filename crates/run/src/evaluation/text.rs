@@ -1,4 +1,4 @@
-//! Predictions of a language model on a text.
+//! Scores of a language model's predictions on a text.
 
 use anyhow::{Context, Result};
 use taper_data::{TextBlocks, Tokenizer};
@@ -10,11 +10,11 @@ use crate::config::RunConfig;
 use crate::training::packed;
 
 impl ReadTestSet {
-    /// Reads a split with `model`. If `split` is `None`, reads the part of the training text that
-    /// `data.text.hold_out` reserves.
+    /// Scores the predictions of `model` on the text of `split`. `None` stands for the part of the
+    /// training text that `data.text.hold_out` reserves.
     ///
     /// # Errors
-    /// When the text cannot be read, or is empty.
+    /// When the text cannot be read or is empty, or the model cannot be run on it.
     pub fn evaluate(
         split: Option<&str>,
         config: &RunConfig,

@@ -1,4 +1,5 @@
-//! Translations of test sets, after training and by `evaluate`.
+//! Translation of test sets and scoring of the translations, after training and by the command
+//! `evaluate`.
 
 use anyhow::{Context, Result};
 use taper_data::Direction;
@@ -12,10 +13,10 @@ use crate::translation::{
 };
 
 impl TranslatedTestSet {
-    /// Decodes and scores `split` with the recipe's decoding settings.
+    /// Translates the split with the recipe's decoding settings, and scores the translations.
     ///
     /// # Errors
-    /// When the split cannot be read or decoded.
+    /// When the split cannot be read, or the model cannot be run on it.
     pub fn evaluate(
         split: Split<'_>,
         model: &TranslationModel,
@@ -24,8 +25,8 @@ impl TranslatedTestSet {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
         let mut settings = TranslationSettings::from_config(config);
-        // A report shows which words belong together. This takes one pass over all tokens of a
-        // translation at once, without a search.
+        // A report shows which words of source and translation belong together. They are found in
+        // one pass over all tokens of a translation at once, without another search.
         let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
         settings.detail =
             TranslationDetail { alignments: is_aligned, weights: is_aligned, ..settings.detail };

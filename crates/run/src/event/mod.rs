@@ -18,13 +18,13 @@ pub use notice::{
     FolderNotice, ImportNotice, Notice, RecipeNotice, TextNotice, truncated_translations,
 };
 
-/// Event of a run. The variants are in the order in which events occur.
+/// Event of a run. Except for messages, the variants are in the order in which events occur.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// Message for a person, which may come at any time.
+    /// Message for people, which can come at any time.
     Notice(Notice),
-    /// This process has locked the run.
+    /// This process has locked the run, so that no other process trains it.
     Locked {
         /// Folder of the run.
         folder: &'a Path,
@@ -33,12 +33,12 @@ pub enum RunEvent<'a> {
     Files {
         /// Name of the corpus.
         corpus: &'a str,
-        /// Files of its sources, or its tables, in order.
+        /// Files with its source texts, or its tables, in order.
         files: &'a [PathBuf],
     },
     /// Text is being tokenised. This event is frequent.
     Tokenising(&'a TokenisingProgress),
-    /// A new run begins with the weights of another run, instead of random ones.
+    /// A new run begins with the weights of another run, instead of random weights.
     WarmStart {
         /// Which parameters were copied, and which were not.
         started: &'a WarmStart,
@@ -48,28 +48,29 @@ pub enum RunEvent<'a> {
         /// True if the new run's tokenizer differs from the tokenizer of the other run.
         own_tokenizer: bool,
     },
-    /// Embeddings of a new run begin with word vectors or one-hot vectors, instead of random ones.
+    /// Embeddings of a new run begin with word vectors or one-hot vectors, instead of random
+    /// vectors.
     WordVectors(&'a [TakenVectors]),
-    /// The data is prepared, and the model and its largest batch fit.
+    /// The data is prepared, and training the model with its largest batch fits into memory.
     Prepared {
         /// Summary of the data.
         data: DataSummary<'a>,
-        /// Cost of the model.
+        /// Parameters, arithmetic and memory of the model.
         cost: Cost,
     },
-    /// The first update comes next.
+    /// Training begins: the next update is the first one in this process.
     Begins {
         /// Folder of the run.
         folder: &'a Path,
         /// Task of the model.
         task: Task,
-        /// Number of updates before.
+        /// Number of updates that were made before, by earlier processes.
         step: u64,
-        /// Limits of training.
+        /// Limits at which training ends.
         limits: TrainingLimits,
         /// Device of the computation.
         device: &'a Device,
-        /// Type of the computation.
+        /// Number type of the computation.
         dtype: &'a str,
     },
     /// An update was made.
@@ -79,7 +80,7 @@ pub enum RunEvent<'a> {
         /// Seconds of training so far, including those before the run was resumed.
         seconds: f64,
     },
-    /// Event of the trainer, which is already in `metrics.jsonl`.
+    /// Event of the trainer, which has already been written to `metrics.jsonl`.
     Training(&'a taper_trainer::Event),
     /// Training ended early, because the stop flag was set; all work is saved.
     Interrupted {
@@ -88,7 +89,7 @@ pub enum RunEvent<'a> {
         /// Number of updates so far.
         step: u64,
     },
-    /// Training has ended and is saved; the test comes next.
+    /// Training has ended and its results are saved. Measurement on the test sets comes next.
     Trained {
         /// Reason why training ended.
         reason: StopReason,
@@ -96,14 +97,14 @@ pub enum RunEvent<'a> {
         step: u64,
         /// Seconds of training in this process.
         seconds: f64,
-        /// Change of the recipe with which training would continue.
+        /// Change of the recipe that would let training continue.
         continuation: Continuation,
     },
     /// A trained model is about to be measured.
     Measuring {
         /// Checkpoint whose weights are used.
         checkpoint: &'a Path,
-        /// Step of the checkpoint.
+        /// Update (step) after which the checkpoint was saved.
         step: u64,
     },
     /// A trained model was measured on a split.
@@ -119,9 +120,9 @@ pub enum RunEvent<'a> {
         /// Number of all sentences or images.
         total: usize,
     },
-    /// The decoding of this test set has ended, or failed.
+    /// The decoding of the test set has ended, or has failed.
     Decoded,
-    /// The test sets are scored, if the recipe requests it.
+    /// The run is done, and its test sets are scored if the recipe requests it.
     Tested {
         /// Folder of the run.
         folder: &'a Path,
@@ -129,7 +130,7 @@ pub enum RunEvent<'a> {
         task: Task,
         /// Checkpoint whose weights were used.
         checkpoint: &'a Path,
-        /// Step of that checkpoint.
+        /// Update (step) after which the checkpoint was saved.
         step: u64,
         /// Results on the test sets.
         results: &'a [TestSetResult],
@@ -141,13 +142,14 @@ pub enum RunEvent<'a> {
 }
 
 impl RunEvent<'_> {
-    /// Event with the message `notice`.
+    /// Event that passes on the message `notice`.
     pub(crate) fn notice(notice: impl Into<Notice>) -> Self {
         Self::Notice(notice.into())
     }
 }
 
-/// Observer of the events of a run. Any closure with this argument is one.
+/// Observer of the events of a run. Any closure with the same argument and result as
+/// [`RunObserver::observe`] is an observer.
 pub trait RunObserver {
     /// Receives `event`.
     ///

@@ -1,4 +1,4 @@
-//! Messages of a run for a person.
+//! Messages of a run for people.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,11 +7,11 @@ use crate::advice::{Action, Advice, Verb};
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::numbers::bytes;
 
-/// Message for a person about something that does not end the run.
+/// Message for people about something that does not end the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Message about a recipe, or a training with it.
+    /// Message about a recipe, or about training with it.
     Recipe(RecipeNotice),
     /// Message about the folder of a run.
     Folder(FolderNotice),
@@ -22,7 +22,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Advice on what to do about the message.
+    /// Advice on what to do about the message; `None` if there is none.
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
         match self {
@@ -34,7 +34,7 @@ impl Notice {
     }
 }
 
-/// Writes the message without [`Notice::advice`].
+/// Writes the message itself, without the advice of [`Notice::advice`].
 impl fmt::Display for Notice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,45 +46,48 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Message about a recipe, or a training with it.
+/// Message about a recipe, or about training with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecipeNotice {
     /// A key of the recipe is set but has no effect; the text has the key and the reason.
     WithoutEffect(String),
-    /// The recipe leaves the type of computation open; the run keeps this choice.
+    /// The recipe leaves the number type of the computation open. The run has chosen this type and
+    /// keeps it.
     DtypeChosen(DtypeChoice),
-    /// Nothing is saved before the end of training.
+    /// By the settings of the recipe, nothing is saved before the end of training.
     SavedOnlyAtTheEnd,
-    /// Training ends before the epochs in which only the requested direction is trained.
+    /// Training ends before the epochs that train only the wanted direction of translation. They
+    /// would come after `epochs` epochs that train both directions.
     DirectionsOnly {
         /// Value of `data.bidirectional_epochs`.
         epochs: u64,
-        /// Number of updates in these epochs.
+        /// Number of updates in the epochs that train both directions.
         updates: u64,
     },
-    /// Some processes have nothing to do.
+    /// Some processes have nothing to do for part of an update.
     IdleProcesses {
-        /// Number of processes.
+        /// Number of processes that train together.
         processes: usize,
-        /// Value of `training.accumulation`: the number of micro-batches that the processes share.
+        /// Value of `training.accumulation`: the number of micro-batches in an update, which the
+        /// processes divide among themselves.
         micro_batches: usize,
     },
-    /// The largest batches that fit are very small.
+    /// The largest batches that fit into memory are very small.
     SmallBatches {
         /// Size of these batches in tokens.
         tokens: usize,
-        /// Bytes that the process may use.
+        /// Limit on the memory of the process, in bytes.
         limit: u64,
     },
     /// Validation scores can no longer be compared with earlier ones, so the best score and the
     /// patience are reset.
     ScoresForgotten {
-        /// Description of the changes.
+        /// Changes of the validation because of which scores cannot be compared, in words.
         changes: String,
-        /// The best score so far.
+        /// Best score of the earlier validations.
         best: String,
-        /// Update after which it was measured.
+        /// Update (step) after which the best score was measured.
         step: u64,
     },
 }
@@ -138,7 +141,8 @@ impl fmt::Display for RecipeNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FolderNotice {
-    /// The file system of this folder has no locks.
+    /// The file system of this folder has no locks, so nothing prevents two processes from training
+    /// the same run.
     NoLocks(PathBuf),
     /// The process with this number, which trained the run before, was killed.
     ProcessKilled(String),
@@ -146,21 +150,22 @@ pub enum FolderNotice {
     NotRemoved {
         /// Folder of the run.
         folder: PathBuf,
-        /// Reason.
+        /// Reason why they cannot be removed.
         cause: String,
     },
     /// Files of the run were removed during training, and have been written again.
     WrittenAgain {
         /// Folder of the run.
         folder: PathBuf,
-        /// Names of the files in the folder.
+        /// Names of the files that were written again.
         names: Vec<String>,
     },
-    /// The record of the run contains invalid lines.
+    /// The record of the run (its log of metrics) contains invalid lines. It was set aside, and a
+    /// new file continues with its valid lines.
     RecordSetAside {
         /// File of the record.
         path: PathBuf,
-        /// First invalid line, counted from 1.
+        /// Number of the first invalid line, counted from 1.
         line: u64,
         /// Path of a copy of the original file.
         aside: PathBuf,
@@ -211,7 +216,8 @@ impl fmt::Display for FolderNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextNotice {
-    /// The translations of this split look as if punctuation were separated, which distorts BLEU.
+    /// The translations of this split look as if punctuation were separated from words by spaces,
+    /// which distorts BLEU.
     LooksTokenized(String),
     /// Translations ended only because they reached the maximum length.
     Truncated {
@@ -222,12 +228,12 @@ pub enum TextNotice {
         /// Number of all translations.
         of: usize,
     },
-    /// A line has a tab, as lines with pairs of texts have, but the model reads one text on each
-    /// line.
+    /// A line has a tab, as in files where each line has a pair of texts, but the model reads each
+    /// line as one text.
     TabInText {
         /// File of the text.
         path: PathBuf,
-        /// First line with a tab, counted from 1.
+        /// Number of the first line with a tab, counted from 1.
         line: u64,
     },
 }
@@ -265,22 +271,23 @@ impl fmt::Display for TextNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportNotice {
-    /// Tensors of an imported folder are ignored: they are no weights, or the model does not use
+    /// Tensors of an imported folder are ignored: they are not weights, or the model does not use
     /// them.
     TensorsLeftOut(Vec<String>),
     /// The output projection of an imported folder differs from the embedding, although its
     /// configuration says that they are tied.
     Untied {
-        /// Name of the tensor of the projection.
+        /// Name of the tensor with the output projection.
         tensor: String,
-        /// Name of the tensor of the embedding.
+        /// Name of the tensor with the embedding.
         embedding: String,
     },
-    /// An imported folder has a model without a head.
+    /// An imported folder has a model without the output layer (head) for its task, which was
+    /// randomly initialised.
     HeadDrawn {
         /// Architecture of the model.
         architecture: String,
-        /// Parameters of the head, which were randomly initialised.
+        /// Names of the parameters of the head.
         parameters: Vec<String>,
     },
 }
@@ -314,7 +321,7 @@ impl fmt::Display for ImportNotice {
     }
 }
 
-/// Lists the first few names, and the number of further ones.
+/// Lists the first three names, and how many more there are.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -324,8 +331,8 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Message that translations reached the maximum length, with advice; `which` says in words which
-/// translations.
+/// Message that `truncated` of `of` translations reached the maximum length, with advice. `which`
+/// are words that follow `translations` in the message and say which ones are meant.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
         "{truncated} of {of} translations{which} reached the maximum length without </s>: a \

@@ -12,24 +12,25 @@ use taper_data::read_regular;
 
 use super::{RunFolder, quoted};
 
-/// Largest size of the file, far above any real one.
+/// Largest size of the file in bytes, far above that of any real file.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// Command as the user typed it.
+/// Command that trained a run, as the user typed it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Time at which it began, in seconds since 1970 (UTC).
+    /// Time at which the command began, in seconds since the beginning of 1970 (UTC).
     pub began: u64,
     /// Version of the program.
     pub version: String,
-    /// Folder in which it was started.
+    /// Folder in which the command was started.
     pub folder: String,
     /// Program and arguments.
     pub arguments: Vec<String>,
 }
 
 impl Command {
-    /// Command of this process, with these arguments.
+    /// Command of this process, which began now, with these arguments, of which the first is the
+    /// program.
     #[must_use]
     pub fn new(version: &str, arguments: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -44,12 +45,12 @@ impl Command {
         self.arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
     }
 
-    /// Time at which it began, as in `2026-11-24 21:33 UTC`.
+    /// Time at which the command began, in the form `2026-11-24 21:33 UTC`.
     #[must_use]
     pub fn began(&self) -> String {
         let (days, minutes) = (self.began / 86_400, self.began % 86_400 / 60);
-        // Years begin in March here, so that a leap day is the last day of its year (Hinnant,
-        // "chrono-compatible low-level date algorithms").
+        // In this computation, years begin in March, so that a leap day is the last day of its year
+        // (Hinnant, "chrono-compatible low-level date algorithms").
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -69,7 +70,7 @@ impl RunFolder {
         self.root().join("commands.jsonl")
     }
 
-    /// Appends a command to those that trained the run.
+    /// Appends `command` to the file of commands that trained the run.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -81,8 +82,8 @@ impl RunFolder {
         append().with_context(|| format!("cannot append to {}", path.display()))
     }
 
-    /// Commands that trained the run; empty if an earlier version began it. Invalid lines are
-    /// skipped.
+    /// Commands that trained the run; empty if the file does not exist, because an earlier version
+    /// began the run. Invalid lines are skipped.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,4 +1,4 @@
-//! Runs whose weights are made from another run's.
+//! Making of runs whose weights are derived from those of another run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,12 @@ use super::files::with_suffix;
 use crate::config::RunConfig;
 
 /// Makes the run `target` from the tokenizer of the run at `root`, the recipe `config`, and one
-/// checkpoint of update `step`. `save` writes this checkpoint to a directory, whose path is
-/// returned. The run's folder appears only when it is complete.
+/// checkpoint of update `step`. `save` writes the checkpoint into the folder that it is given.
+/// Returns the path of the checkpoint in the new run. The folder `target` appears only when the run
+/// is complete.
 ///
 /// # Errors
-/// When the folder cannot be written, and errors of `save`.
+/// When the folder cannot be written, or `save` fails.
 pub(crate) fn derived(
     root: &Path,
     config: &RunConfig,
@@ -44,7 +45,8 @@ pub(crate) fn derived(
     };
     let result = fill();
     if result.is_err() {
-        // The error is returned; the incomplete files would only take up space.
+        // The error is returned below. The incomplete files are of no use, so they are removed if
+        // possible.
         let _ = fs::remove_dir_all(&partial);
     }
     result

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Writes a file durably; it appears only when it is complete.
+/// Writes `bytes` to the file `path`, so that they survive a crash of the system. The file appears
+/// under this name only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -14,7 +15,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| Ok(file.write_all(bytes)?))
 }
 
-/// Writes a file durably, part by part; it appears only when it is complete.
+/// Writes the file `path` by `write`, which may write it part by part, so that it survives a crash
+/// of the system. The file appears under this name only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written to, or `write` fails.
@@ -31,13 +33,14 @@ pub fn write_whole(
     };
     let written = write();
     if written.is_err() {
-        // The error is returned; the incomplete file would only take up space.
+        // The error is returned below. The incomplete file is of no use, so it is removed if
+        // possible.
         let _ = fs::remove_file(&partial);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Refuses a folder that is not empty.
+/// Checks that `folder` is empty or does not exist.
 ///
 /// # Errors
 /// When `folder` exists and is not an empty folder.
@@ -49,22 +52,23 @@ pub fn require_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Path next to `path` whose file name has `suffix` at its end, for example for an incomplete file.
+/// Path in the same folder as `path`, with `suffix` at the end of the file name. It is used for
+/// incomplete files, for example.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
 }
 
-/// Synchronises `file`, which is complete under the name `partial`, with the disk, and renames it
-/// to `path`.
+/// Moves a complete file into its place: makes sure that `file`, whose name is `partial`, is on the
+/// disk, and renames it to `path`.
 ///
 /// # Errors
 /// When the file cannot be renamed or synchronised.
 pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result<()> {
     file.sync_all()?;
     fs::rename(partial, path)?;
-    // Makes the name durable too. Only Unix can open a directory for this.
+    // Makes sure that the new name is on the disk, too. Only Unix can open a directory for this.
     match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),

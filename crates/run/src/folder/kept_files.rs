@@ -1,5 +1,5 @@
-//! Copies in memory of the files that are needed to load a run. If such files are removed from the
-//! disk during training, they are written again.
+//! Copies, in memory, of the files that are needed to load a run. If a file is removed from the
+//! disk during training, it is written again from its copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 use super::RunFolder;
 use crate::folder::files::write_atomically;
 
-/// Files of a run that are written before the first update and do not change.
+/// Names of files of a run that are written before the first update and do not change during
+/// training.
 const FILES: [&str; 7] = [
     "config.toml",
     "tokenizer.json",
@@ -19,22 +20,22 @@ const FILES: [&str; 7] = [
     "commands.jsonl",
     "embeddings.tsv",
 ];
-/// Folders of a run that contain only such files.
+/// Names of folders of a run that contain only files which do not change during training.
 const FOLDERS: [&str; 1] = ["text"];
 
-/// Files of a run at the start of training.
+/// Copies of the files that a run has at the start of training.
 #[derive(Debug)]
 pub(crate) struct KeptFiles {
     root: PathBuf,
-    /// Paths within the run, and contents.
+    /// Path of each file within the run, and its content.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl KeptFiles {
-    /// Reads the present files of the run in `folder`.
+    /// Reads those of the files that exist in the run `folder`.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// When a file cannot be read.
     pub(crate) fn read(folder: &RunFolder) -> Result<Self> {
         let root = folder.root().to_owned();
         let mut names: Vec<PathBuf> = FILES.iter().map(PathBuf::from).collect();
@@ -59,7 +60,8 @@ impl KeptFiles {
         &self.root
     }
 
-    /// Writes missing files again, if the run's folder still exists, and returns their names.
+    /// Writes files that are missing from the run again, and returns their names. Does nothing if
+    /// the run's folder no longer exists.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -69,7 +71,7 @@ impl KeptFiles {
             return Ok(restored);
         }
         for (name, bytes) in &self.files {
-            // If another process has put something else in a file's place, it is left there.
+            // If another process has put something else in place of a file, it is left there.
             if fs::symlink_metadata(self.root.join(name)).is_err() {
                 write(&self.root, name, bytes)?;
                 restored.push(name.display().to_string());
@@ -124,7 +126,7 @@ mod tests {
         let other = folder.path().join("other");
         kept.copy_to(&other).expect("written");
         assert!(other.join("text/train.json").is_file() && !other.join("config.toml").exists());
-        // A missing folder is not made again.
+        // If the run's folder is missing, it is not made again.
         fs::remove_dir_all(&root).expect("remove");
         assert!(kept.restore().expect("nothing to do").is_empty() && !root.exists());
     }

@@ -1,12 +1,12 @@
-//! `metrics.jsonl`: one JSON object on each line, appended during training.
+//! `metrics.jsonl`, the record of a training: one JSON object on each line.
 //!
-//! The file is only appended to, with one exception: when training resumes from a checkpoint, lines
-//! that are later than the checkpoint are dropped, because this work is repeated, and so is an
-//! incomplete last line. So the finished file equals that of a run without an interruption. A file
-//! with other invalid lines is damaged, or belongs to another program; a copy of it is set aside.
+//! During training, lines are appended to the file. When training resumes from a checkpoint, lines
+//! about events after the checkpoint are dropped, because this work is done again. An incomplete
+//! last line is dropped too. So the finished file is the same as without an interruption. A file
+//! with other invalid lines is damaged or belongs to another program; a copy of it is set aside.
 //!
-//! A line that cannot be written is kept, and written together with the next line. Lines must be on
-//! the disk only when a checkpoint is saved.
+//! A line that cannot be written is kept in memory and written together with the next line. This
+//! suffices because lines need not be on the disk before a checkpoint is saved.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -21,18 +21,19 @@ use taper_trainer::State;
 use crate::event::{FolderNotice, Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
-/// Open record of a run.
+/// Open record of a training, the file `metrics.jsonl` of the run.
 #[derive(Debug)]
 pub(crate) struct MetricsLog {
     path: PathBuf,
     file: File,
-    /// Bytes that the disk has not accepted yet.
+    /// Bytes of lines that could not be written to the disk yet.
     pending: Vec<u8>,
 }
 
 impl MetricsLog {
-    /// Opens the record at `path` for appending, and creates it if it is missing. First drops
-    /// incomplete lines, and lines that are later than `state`.
+    /// Opens the record at `path` for appending, and creates it if it is missing. First drops an
+    /// incomplete line, and lines about events after `state`, the state of the checkpoint from
+    /// which training continues.
     ///
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
@@ -51,8 +52,8 @@ impl MetricsLog {
         Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
     }
 
-    /// Writes the record again if its file is missing, but the run's folder still exists; returns
-    /// whether it did so.
+    /// Writes the record again if its file is missing but the run's folder still exists. Returns
+    /// whether the file was written.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -75,12 +76,13 @@ impl MetricsLog {
     pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.pending, record).context("a metrics record is not JSON")?;
         self.pending.push(b'\n');
-        // If the disk fails, `flush` reports it before the next checkpoint is saved.
+        // An error can be ignored here: `flush`, which runs before a checkpoint is saved, reports
+        // it.
         let _ = self.write_pending();
         Ok(())
     }
 
-    /// Writes every line to the disk, durably.
+    /// Writes all lines to the disk, so that they survive a crash of the system.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -90,8 +92,8 @@ impl MetricsLog {
             .with_context(|| format!("cannot append to {}", self.path.display()))
     }
 
-    /// The whole record, including lines that are not on the disk yet. This works even after the
-    /// file was removed, because it is still open.
+    /// Content of the whole record, including lines that are not on the disk yet. It can be read
+    /// even if the file was removed, because the file is still open.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -109,7 +111,7 @@ impl MetricsLog {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // A disk that becomes full may accept only a part of a line.
+                // A disk that is almost full may take only part of a line.
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -125,13 +127,14 @@ fn append_to(path: &Path) -> Result<File> {
     file.with_context(|| format!("cannot append to {}", path.display()))
 }
 
-/// Keeps only complete lines that are not later than `state`. The file is replaced as a whole, and
-/// only if a line is dropped. If there are invalid lines, a person must decide about them: the
-/// original file is kept under another name, which the notice reports.
+/// Drops all lines from the file except complete ones about events up to `state`. The file is
+/// replaced as a whole, and only if a line is dropped. Invalid lines are dropped too, but the
+/// original file is kept under another name. The notice that is returned then reports this name, so
+/// that a person can decide about the lines.
 ///
-/// The step of a line is not enough to decide: a skipped update does not advance the step, and is
-/// counted separately; and the validation at the end of a run may come after a checkpoint of the
-/// same step.
+/// The number of updates (step) in a line does not always show whether its event is included in
+/// `state`: a skipped update does not advance the step and is counted separately, and the
+/// validation at the end of a run may come after a checkpoint with the same step.
 fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
     let mut kept = Vec::with_capacity(bytes.len());
@@ -161,7 +164,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     Ok(damage)
 }
 
-/// True if `state` includes the event of a line; `None` if the line is not a record.
+/// Whether `state` includes the event that a line records; `None` if the line is invalid.
 fn is_known(line: &[u8], state: &State) -> Option<bool> {
     let record = serde_json::from_slice::<Value>(line).ok()?;
     let number = |key: &str| record.get(key).and_then(Value::as_u64);
@@ -173,7 +176,8 @@ fn is_known(line: &[u8], state: &State) -> Option<bool> {
     })
 }
 
-/// Name next to `path` that is still free: `metrics.damaged.jsonl`, or the same with a number.
+/// Path in the same folder as `path` at which there is no file: `metrics.damaged.jsonl` or, if it
+/// exists, the same name with a number.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u64| match number {
         1 => path.with_extension("damaged.jsonl"),

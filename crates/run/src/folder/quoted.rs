@@ -1,5 +1,5 @@
-//! Paths and names that others have chosen, in text for people. In commands that a reader may type,
-//! they are quoted. In lines of a terminal or a log, they must not end the line, colour it or
+//! Paths and names that others have chosen, in text for people. In commands that a reader may copy,
+//! they are quoted. In a terminal or a log, characters in them must not end a line, colour it or
 //! reverse its direction.
 
 use std::borrow::Cow;
@@ -43,13 +43,16 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |character, escaped| escaped.extend(character.escape_default()))
 }
 
-/// Escapes the same characters in JSON; the value that the JSON describes stays the same.
+/// Escapes the same characters as [`visible`] in JSON text. The value that the JSON text describes
+/// stays the same.
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, escaped| match character {
-        // White space between values; within strings, JSON escapes these characters already.
+        // These characters can only be white space between values, because JSON text has them
+        // escaped within strings.
         '\n' | '\r' | '\t' => escaped.push(character),
-        // All other such characters are in the basic multilingual plane, so four digits suffice.
+        // All other characters that are escaped have code points below 2^16, so four hexadecimal
+        // digits suffice.
         _ => *escaped += &format!("\\u{:04x}", u32::from(character)),
     })
 }

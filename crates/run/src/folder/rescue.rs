@@ -1,4 +1,4 @@
-//! Rescue of the state of a run when its own folder cannot be written.
+//! Rescue of the state of a training when the folder of its run cannot be written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,10 @@ use crate::config::RunConfig;
 use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
 
-/// Saves the state that `trainer` has in memory: in the run's own folder, if it can be written
-/// again, or else as a separate run under `place`, which can be resumed there or moved. If `place`
-/// is `None`, the system's folder for temporary files is used.
+/// Saves the state that `trainer` has in memory: in the run's own folder if it can be written
+/// again, or else as a new run inside the folder `place`. The new run can be resumed there or
+/// moved. If `place` is `None`, it is made in the system's folder for temporary files. Returns the
+/// run with the saved state.
 ///
 /// # Errors
 /// When neither folder can be written.
@@ -35,7 +36,7 @@ pub(crate) fn rescue<M: Model>(
         Some(place) => make_folder(place, run)?,
         None => {
             let usual = std::env::temp_dir().join("taper-rescue");
-            // This folder may belong to another user of the machine.
+            // The usual folder may belong to another user of the machine, so another one is tried.
             let temporary =
                 || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
             make_folder(&usual, run).or_else(|_| make_folder(&temporary(), run))?
@@ -51,7 +52,7 @@ pub(crate) fn rescue<M: Model>(
     Ok(elsewhere)
 }
 
-/// Makes a new folder under `place` for the rescued state of `run`.
+/// Makes a new folder inside `place` for the rescued state of `run`.
 fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
     let folder = RunFolder::new(&free_name(place, run.root())?);
@@ -60,7 +61,8 @@ fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     Ok(folder)
 }
 
-/// Name under `place` that is still free: the run's own, or the same with a number.
+/// Path inside `place` at which there is nothing: with the name of the folder `run` or, if it is
+/// taken, the same name with a number.
 fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
     let name = run
         .file_name()

@@ -1,4 +1,4 @@
-//! Folder of a run: the paths of its files, and the conditions under which it can be used.
+//! Folder of a run: the paths of its files, and checks of whether it is a run that can be used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Represents the folder without opening it; it need not exist.
+    /// Represents the folder `root` without any check; it need not exist.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -29,7 +29,7 @@ impl RunFolder {
     /// Opens an existing run.
     ///
     /// # Errors
-    /// When there is no folder, or no config.toml in it.
+    /// When there is no folder at `root`, or it has no config.toml.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = Self::new(root);
         if !root.is_dir() {
@@ -59,8 +59,8 @@ impl RunFolder {
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// Run and checkpoint folder with the weights at `path`, which is the folder of a checkpoint,
-    /// or the folder of a run, whose default weights are meant.
+    /// Run and checkpoint folder with the weights that `path` names. It is the folder of a
+    /// checkpoint, or that of a run, which stands for the run's default checkpoint.
     ///
     /// # Errors
     /// When `path` is neither, or the run has no usable checkpoint.
@@ -73,8 +73,8 @@ impl RunFolder {
         Ok((run, checkpoint))
     }
 
-    /// True if the folder contains anything. Files of a process that was killed before it wrote the
-    /// configuration do not count.
+    /// Whether the folder has any content, or a file is in its place. The lock and the incomplete
+    /// configuration that a killed process may have left do not count.
     pub fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
             Ok(entry) => {
@@ -88,14 +88,14 @@ impl RunFolder {
     }
 
     /// Removes incomplete files that killed processes have left. The calling process must hold the
-    /// lock.
+    /// lock of the run.
     ///
     /// # Errors
     /// When the folder cannot be read or written.
     pub fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
         let folders = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
-        // Folders for text that is tokenised in parts.
+        // Folders inside `cache`, for text that is tokenised in parts.
         let parts = fs::read_dir(&folders[1]).into_iter().flatten().flatten();
         let parts = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
         let parts: Vec<PathBuf> = parts.collect();
@@ -111,11 +111,11 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Makes a run: `write` writes its files, the configuration last. After an error, no part of
-    /// the run remains.
+    /// Makes a run in this folder. `write` writes its files and must write the configuration last.
+    /// After an error, the files are removed.
     ///
     /// # Errors
-    /// When the folder cannot be made, or another process holds its lock, and errors of `write`.
+    /// When the folder cannot be made, another process holds its lock, or `write` fails.
     pub(crate) fn make(
         &self,
         observer: &mut dyn RunObserver,
@@ -126,16 +126,17 @@ impl RunFolder {
             .with_context(|| format!("cannot make {}", self.root.display()))?;
         let _lock = RunLock::acquire(&self.root, observer)?;
         write().inspect_err(|_| {
-            // The error is returned; a part of a run would only take up space.
+            // The error of `write` is returned. An incomplete run is of no use, so it is removed if
+            // possible.
             let _ = self.remove(existed);
         })
     }
 
-    /// Removes all files in the folder after a call that failed, and the folder itself unless it
-    /// `existed` before the call. The calling process must hold the lock.
+    /// Removes everything in the folder after a call that failed, and also the folder unless it
+    /// `existed` before the call. The calling process must hold the lock of the run.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// When a file or folder cannot be removed.
     pub fn remove(&self, existed: bool) -> Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let path = entry?.path();
@@ -163,17 +164,17 @@ impl RunFolder {
         self.root.join("config.toml")
     }
 
-    /// Path of the data report.
+    /// Path of the report on the training data, data.json.
     pub fn data_report(&self) -> PathBuf {
         self.root.join("data.json")
     }
 
-    /// Path of the record of the training.
+    /// Path of the record of the training, metrics.jsonl.
     pub fn metrics(&self) -> PathBuf {
         self.root.join("metrics.jsonl")
     }
 
-    /// Path of the folder of checkpoints.
+    /// Path of the folder with the checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.root.join("checkpoints")
     }
@@ -193,8 +194,9 @@ impl RunFolder {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
 
-    /// Path of the links between parts of the sources of a test set and of their translations, as
-    /// one line of JSON for each sentence. It is written together with [`Self::translations`].
+    /// Path of the file with links between parts of sources and parts of translations of a test
+    /// set, one line of JSON for each sentence. It is written together with the file at
+    /// [`Self::translations`].
     pub fn translation_links(&self, split: &str) -> PathBuf {
         self.root.join("translations").join(format!("{}.links.jsonl", split_name(split)))
     }
@@ -207,7 +209,7 @@ impl RunFolder {
         RunConfig::load_of_run(&self.config(), overrides)
     }
 
-    /// Writes the complete configuration.
+    /// Writes `config`, the complete configuration, into the run.
     ///
     /// # Errors
     /// When the folder cannot be written to.
@@ -225,21 +227,21 @@ impl RunFolder {
         Ok(self.checkpoints().is_dir() && !Checkpoints::new(&self.checkpoints()).list()?.is_empty())
     }
 
-    /// State that the last checkpoint records; `None` if there is no checkpoint yet.
+    /// Training state in the last checkpoint; `None` if there is no checkpoint yet.
     ///
     /// # Errors
-    /// When the state, or the pointer to it, cannot be read.
+    /// When the state, or the file that names the last checkpoint, cannot be read.
     pub fn last_state(&self) -> Result<Option<State>> {
         let last = Checkpoints::new(&self.checkpoints()).find(LAST)?;
         Ok(last.map(|checkpoint| read_state(&checkpoint)).transpose()?)
     }
 
-    /// Folder of the checkpoint `name`: best, last, average, another name or a path. If `name` is
-    /// `None`, it is the first of average, best and last that exists; an average that is older than
-    /// the newest checkpoint does not count.
+    /// Folder of the checkpoint `name`, which is `best`, `last`, `average`, the name of a
+    /// checkpoint or a path. `None` stands for the first of average, best and last that exists; an
+    /// average that is older than the newest checkpoint does not count.
     ///
     /// # Errors
-    /// When there is no such checkpoint, with advice, or a pointer to one is damaged.
+    /// When there is no such checkpoint (the error has advice), or a file that names it is damaged.
     pub fn checkpoint(&self, name: Option<&str>) -> Result<PathBuf> {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
@@ -262,7 +264,8 @@ impl RunFolder {
                         let average = Action::Average(self.root.clone());
                         Advice::new(average, "makes the average again").about(error)
                     })?;
-                    // Checkpoints of interruptions do not count, because they are not averaged.
+                    // Checkpoints that were saved at interruptions do not count as newer, because
+                    // they are never averaged.
                     let newest = checkpoints
                         .list()?
                         .iter()

@@ -8,28 +8,28 @@ use anyhow::{Context, Result, bail};
 
 use crate::event::{FolderNotice, RunEvent, RunObserver};
 
-/// Name of the lock's file within the run.
+/// Name of the file within the run that is locked.
 pub(crate) const LOCK_FILE: &str = "run.lock";
 
-/// Exclusive right to write to a run, which ends when it is dropped.
+/// Exclusive right of this process to write to a run. Dropping this value gives the right up.
 ///
 /// The operating system holds the lock, and releases it however the process ends, so a lock cannot
-/// outlive its process and need not be cleaned up. The file contains the id of the process, for
-/// people. An orderly end empties the file, so an id in a file without a lock is that of a process
-/// that was killed.
+/// outlive its process and need not be cleaned up. The locked file contains the id of the process,
+/// for messages. A process that ends in an orderly way empties the file. So if a file that is not
+/// locked has an id, that process was killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
-    /// Id of the process that held the lock before, if it was killed.
+    /// Id of the last process that held the lock, if it was killed; otherwise `None`.
     pub killed: Option<String>,
 }
 
 impl RunLock {
-    /// Takes the lock of the run in `folder`, which must exist.
+    /// Takes the lock of the run in `folder`; the folder must exist.
     ///
     /// # Errors
-    /// When another process holds the lock; the message names the process. Also when the file
-    /// cannot be made.
+    /// When another process holds the lock; the message names the process. Also when the file for
+    /// the lock cannot be made.
     pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path, observer)?;
@@ -50,7 +50,7 @@ impl RunLock {
             .with_context(|| format!("cannot open {}", path.display()))?;
         let locked = file.try_lock();
         let mut owner = String::new();
-        // The content is only for the message, so it may be unreadable.
+        // The content is needed only for a message, so it does not matter if it cannot be read.
         let _ = file.read_to_string(&mut owner);
         let owner = owner.trim().to_owned();
         match locked {
@@ -81,16 +81,16 @@ impl RunLock {
         Ok(lock)
     }
 
-    /// Empties the file in `folder`, as an orderly end does. This is for a process that is about to
-    /// end and cannot reach its lock.
+    /// Empties the lock's file in `folder`, as dropping the lock does. It is for a process that is
+    /// about to end and cannot drop its [`RunLock`].
     pub fn sign_off(folder: &Path) {
-        // If the system forbids it, only the id stays in the file.
+        // If this fails, the id stays in the file, with no other effect.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// True if `path` is still the path of the locked file. After this process opened the file and
-    /// before it locked it, the last owner may have removed the file, and a third process may have
-    /// locked a new file at this path.
+    /// Whether `path` is still the path of the locked file. Another process may have removed the
+    /// file between the opening and the locking of it. A third process could then lock a new file
+    /// at this path.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -113,14 +113,15 @@ impl RunLock {
     }
 }
 
-/// Id of the process that trains the run in `folder`; `None` if there is none, or it was killed.
+/// Id of the process that trains the run in `folder`; `None` if no process does, or the last one
+/// was killed.
 pub(super) fn process_in(folder: &Path) -> Option<String> {
     let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     let mut owner = String::new();
     file.read_to_string(&mut owner).ok()?;
     let owner = owner.trim();
-    // To test a free lock means to hold it for a moment, in which another process could not take
-    // it. So the lock is tested only if the file contains an id.
+    // Testing a free lock means to hold it for a moment, during which another process could not
+    // take it. So the lock is tested only if the file contains an id.
     let is_taken =
         !owner.is_empty() && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     is_taken.then(|| owner.to_owned())
@@ -128,7 +129,8 @@ pub(super) fn process_in(folder: &Path) -> Option<String> {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // An error is ignored, because only the message of the next process depends on this.
+        // An error is ignored, because the content of the file only affects a message of the next
+        // process.
         let _ = self.sign("");
     }
 }

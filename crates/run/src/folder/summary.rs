@@ -1,4 +1,5 @@
-//! Summary of a run without loading it: progress, quality, and whether a process is training it.
+//! Summary of a run without loading its model: progress, scores, and whether a process is training
+//! it.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -14,10 +15,10 @@ use super::run_lock::process_in;
 use crate::config::RunConfig;
 use crate::one_line;
 
-/// Number of bytes at the end of `metrics.jsonl` in which the last update is searched.
+/// Number of bytes at the end of `metrics.jsonl` that are searched for the last update.
 const TAIL: u64 = 1 << 16;
 
-/// State of a run.
+/// State of a run's training.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunState {
@@ -35,7 +36,7 @@ pub enum RunState {
     Interrupted,
     /// The run cannot be read.
     Damaged {
-        /// Error, in words.
+        /// Error because of which the run cannot be read, in words.
         cause: String,
     },
 }
@@ -45,13 +46,13 @@ pub enum RunState {
 pub struct BestValidation {
     /// Metric that early stopping watches.
     pub metric: Metric,
-    /// Score.
+    /// Best score by this metric.
     pub score: f64,
-    /// Update after which it was measured.
+    /// Update after which the score was measured.
     pub step: u64,
 }
 
-/// Scores of one test set of a run.
+/// Score of a run on one test set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TestScore {
     /// Name of the split.
@@ -60,7 +61,7 @@ pub struct TestScore {
     pub bleu: f64,
 }
 
-/// Summary of a run, read without loading its model.
+/// Summary of a run, which is read without loading its model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
     /// Folder of the run.
@@ -68,22 +69,23 @@ pub struct RunSummary {
     /// State of the run.
     #[serde(flatten)]
     pub state: RunState,
-    /// Number of recorded updates.
+    /// Number of updates that were made, according to the run's record.
     pub step: u64,
-    /// Largest number of updates, if the recipe limits it.
+    /// Number of updates after which training ends; `None` if the recipe does not limit it.
     pub max_updates: Option<u64>,
     /// Number of complete epochs (passes over the data).
     pub epochs: u64,
-    /// Largest number of epochs, if the recipe limits it.
+    /// Number of epochs after which training ends; `None` if the recipe does not limit it.
     pub max_epochs: Option<u64>,
     /// Best validation; `None` if there has been none.
     pub best: Option<BestValidation>,
-    /// Scores of the test sets, if the training ended with a test.
+    /// Scores on the test sets that were translated when training ended; empty if there are none.
     pub tests: Vec<TestScore>,
 }
 
 impl RunSummary {
-    /// Summarises the run in `folder`. An error becomes the state [`RunState::Damaged`].
+    /// Summarises the run in `folder`. If the run cannot be read, the error is in its state,
+    /// [`RunState::Damaged`].
     #[must_use]
     pub fn read(folder: &RunFolder) -> Self {
         let mut summary = Self {
@@ -132,8 +134,8 @@ impl RunSummary {
     }
 }
 
-/// Summaries of the runs in `folder`, ordered by name; if `folder` is itself a run, of this run
-/// alone.
+/// Summaries of the runs in `folder`, ordered by name. If `folder` is itself a run, there is only
+/// the summary of this run.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -158,7 +160,8 @@ pub fn list_runs(folder: &Path) -> Result<Vec<RunSummary>> {
     Ok(folders.iter().map(|path| RunSummary::read(&RunFolder::new(path))).collect())
 }
 
-/// Number of the update on the last complete line of `metrics.jsonl`; 0 if there is none.
+/// Number of updates (`step`) in the last valid line of `metrics.jsonl`; 0 if there is no such
+/// line.
 fn last_recorded_step(path: &Path) -> Result<u64> {
     let Ok(mut file) = File::open(path) else { return Ok(0) };
     let mut tail = Vec::new();
@@ -172,7 +175,7 @@ fn last_recorded_step(path: &Path) -> Result<u64> {
     Ok(tail.rsplit(|&byte| byte == b'\n').find_map(step).unwrap_or(0))
 }
 
-/// Scores in `scores.json`; empty if there is no such file.
+/// BLEU scores in the file `path`, a `scores.json`; empty if there is no such file.
 fn test_scores(path: &Path) -> Result<Vec<TestScore>> {
     let Ok(text) = fs::read(path) else { return Ok(Vec::new()) };
     let records: Vec<Value> = serde_json::from_slice(&text)

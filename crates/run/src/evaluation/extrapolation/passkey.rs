@@ -1,10 +1,11 @@
 //! Retrieval of keys that are hidden in long texts (Mohtashami and Jaggi 2023, "Landmark Attention:
-//! Random-Access Infinite Context Length for Transformers", section 4.2). A text has filler, within
-//! it a sentence that states a key, and at its end the question for the key.
+//! Random-Access Infinite Context Length for Transformers", section 4.2). A text consists of filler
+//! words. Among them is a sentence that states a key, and at the end is the question for the key.
 //!
-//! The filler consists of words of the run's test text, except those that occur in the sentence or
-//! the question. Keys and filler depend only on a seed, so that every model, and every method of
-//! reading beyond the lengths of training, is asked for the same keys in the same texts.
+//! The filler words are taken from the run's test text, except those that occur in the sentence or
+//! the question. Keys and filler depend only on a seed. So models that read the same test text, and
+//! different methods of reading texts longer than in training, are asked for the same keys in the
+//! same texts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -19,27 +20,27 @@ use crate::LoadedRun;
 use crate::generation::{GeneratedText, GenerationSettings, Generator, Prompt, PromptContent};
 use crate::tasks::first_test_text;
 
-/// Place of the key in a statement.
+/// Placeholder for the key in a statement.
 const KEY: &str = "{key}";
 
-/// Number of batches of text from which the words are taken.
+/// Number of batches of the test text from which filler words are taken.
 const BATCHES: usize = 64;
 
-/// Questions to ask for keys.
+/// Settings of the texts with keys, and of the questions for the keys.
 #[derive(Debug, Clone)]
 pub struct Passkey {
     /// Number of depths at which a key is hidden, evenly spread from the beginning of a text to its
     /// end.
     pub depths: usize,
-    /// Number of keys that are asked for at each length and depth.
+    /// Number of keys that are asked for at each text length and depth.
     pub keys: usize,
     /// Characters that keys are made of.
     pub characters: String,
-    /// Number of characters of a key.
+    /// Number of characters in a key.
     pub key_length: usize,
-    /// Sentence that states the key, with `{key}` in its place.
+    /// Sentence that states the key, with `{key}` in place of the key.
     pub statement: String,
-    /// Question at the end; only the key continues it.
+    /// Question at the end of the text, to which the key is the only right continuation.
     pub question: String,
     /// Seed of keys and filler.
     pub seed: u64,
@@ -59,28 +60,30 @@ impl Default for Passkey {
     }
 }
 
-/// Keys that a model found at one depth.
+/// Numbers of keys that a model was asked for and found, at one depth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PasskeyRecall {
-    /// Share of the filler before the key: 0 at the beginning of the text, 1 at its end.
+    /// Depth of the key: share of the filler that comes before it, from 0 at the beginning of the
+    /// text to 1 at its end.
     pub depth: f64,
     /// Number of keys that were asked for.
     pub keys: usize,
-    /// Number of keys that greedy decoding repeated exactly.
+    /// Number of keys with which the model's answer, decoded greedily, begins.
     pub found: usize,
 }
 
-/// A text with a key.
+/// Key, and the tokens of the text that contains it.
 struct Hidden {
     key: String,
     ids: Vec<u32>,
 }
 
 impl Passkey {
-    /// Checks the settings.
+    /// Checks that the settings describe at least one key.
     ///
     /// # Errors
-    /// If there is nothing to ask for, or the statement has no place for the key.
+    /// If a number is 0, there are no characters for keys, or the statement has no placeholder for
+    /// the key.
     pub(super) fn validate(&self) -> Result<()> {
         if [self.depths, self.keys, self.key_length].contains(&0) || self.characters.is_empty() {
             bail!("passkeys: there is at least one depth, one key and one character of a key");
@@ -91,8 +94,8 @@ impl Passkey {
         Ok(())
     }
 
-    /// Asks a model for keys in texts of `length` tokens, at each depth. The length includes the
-    /// answer.
+    /// Asks the model of `run` for keys in texts of about `length` tokens, including the answer, at
+    /// each depth. Returns the numbers of keys found at each depth.
     ///
     /// # Errors
     /// If the vocabulary cannot spell the sentences, or they leave no room for filler.
@@ -131,20 +134,20 @@ impl Passkey {
         (0..self.depths).map(at_depth).collect()
     }
 
-    /// Largest number of tokens of an answer: a space, the key, and one token that shows where the
-    /// key ends.
+    /// Largest number of tokens in an answer: one for a space, those of the key, and one that shows
+    /// where the key ends.
     fn answer(&self) -> usize {
         self.key_length + 2
     }
 
-    /// True if an answer begins with the key. Spaces before the key are ignored. Text after the key
-    /// is ignored unless it begins with a character that keys contain.
+    /// Whether `answer` begins with `key`, apart from spaces. Text after the key is ignored, unless
+    /// it begins with a character that keys are made of.
     fn is_key(&self, key: &str, answer: &GeneratedText) -> bool {
         let rest = answer.text.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| !rest.starts_with(|next: char| self.characters.contains(next)))
     }
 
-    /// Makes a text with a key at this depth, which together with the answer has at most `length`
+    /// Makes a text with a key at the given depth. Text and answer together have at most `length`
     /// tokens.
     fn hide(
         &self,
@@ -179,7 +182,7 @@ impl Passkey {
     }
 
     /// Words of the run's test text that occur neither in the statement nor in the question, and
-    /// have no characters of keys.
+    /// contain no characters that keys are made of.
     fn words(&self, run: &LoadedRun<LanguageModel>) -> Result<Vec<String>> {
         let (config, tokenizer) = (&run.config, run.tokenizers.target());
         let split = first_test_text(config).context("passkeys: words for filler")?;
@@ -196,7 +199,7 @@ impl Passkey {
                 rest = others;
                 let text = tokenizer.decode(block)?;
                 let all: Vec<&str> = text.split_whitespace().collect();
-                // The first and the last word may be cut off.
+                // The first and the last word of a block may be cut off, so they are left out.
                 let whole = all.get(1..all.len().saturating_sub(1)).unwrap_or_default();
                 words.extend(whole.iter().copied().filter(is_spoken).map(str::to_owned));
             }
@@ -206,7 +209,8 @@ impl Passkey {
     }
 }
 
-/// Tokens of a part of a text, without the tokens that the model reads before a text.
+/// Tokens of `text`, which is part of a longer text, without the tokens that the model reads at the
+/// beginning of every text.
 fn spell(generator: &Generator<'_>, text: &str) -> Result<Vec<u32>> {
     let mut ids =
         generator.read(PromptContent::Text(text)).with_context(|| format!("passkeys: {text:?}"))?;

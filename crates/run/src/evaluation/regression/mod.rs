@@ -1,5 +1,5 @@
 //! Errors of a model that continues linear functions, compared with the errors of predictors that
-//! know that the functions are linear.
+//! are made for linear functions.
 
 mod ridge;
 
@@ -12,7 +12,8 @@ use crate::training::packed;
 use ridge::ridge;
 
 impl MeanErrors {
-    /// Adds the squared error of each prediction in `predicted`; `right` is the correct value.
+    /// Adds the squared error of the prediction by each predictor in `predicted`; `right` is the
+    /// correct value.
     fn add(&mut self, predicted: Self, right: f64) {
         let error = |value: f64| (value - right) * (value - right);
         self.model += error(predicted.model);
@@ -33,7 +34,8 @@ impl MeanErrors {
 }
 
 impl RegressedTestSet {
-    /// Lets `model` continue the functions of a split, and measures its errors.
+    /// Lets `model` predict the values of a split's functions from examples, and measures its
+    /// errors.
     ///
     /// # Errors
     /// When functions have more points than the model has positions, or the device fails.
@@ -72,8 +74,8 @@ impl RegressedTestSet {
     }
 }
 
-/// Adds the errors for one function to `after`, whose entry at index `n` is for predictions from
-/// `n` examples.
+/// Adds the errors for one function to `after`. The entry of `after` at index `n` is for
+/// predictions from `n` examples.
 fn add(
     function: &LinearFunction,
     predicted: &[f32],

@@ -1,10 +1,11 @@
 //! Ridge regression and least squares in f64, for small systems: a linear function is estimated
-//! from the few examples that a model gets of it.
+//! from the few examples of it that a model gets.
 
-/// Computes the w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²`; for λ = 0 the shortest such w. If w is
-/// drawn from a standard normal distribution and λ is the variance of the noise, the result is the
-/// mean of w given the examples: no predictor has a smaller squared error (Bishop 2006, "Pattern
-/// Recognition and Machine Learning", section 3.3.1).
+/// Computes the vector w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²` for the inputs xᵢ, the answers yᵢ
+/// and the penalty λ; for λ = 0, the shortest such w. If w is drawn from a standard normal
+/// distribution and λ is the variance of the noise, the result is the mean of w given the examples:
+/// no predictor has a smaller squared error (Bishop 2006, "Pattern Recognition and Machine
+/// Learning", section 3.3.1).
 ///
 /// The result is `(Xᵀ X + λ)⁻¹ Xᵀ y`, or equivalently, if there are fewer examples than dimensions,
 /// `Xᵀ (X Xᵀ + λ)⁻¹ y`.
@@ -24,9 +25,9 @@ fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
     a.zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Computes `(G + λ)⁻¹ right` for a symmetric matrix G of this size, by its Cholesky factor L, for
-/// which `L Lᵀ = G + λ`. A row of G that is, up to rounding, a linear combination of earlier rows
-/// gets the result 0.
+/// Computes `(G + λ)⁻¹ right` by the Cholesky factor L, for which `L Lᵀ = G + λ`. G is a symmetric
+/// matrix of `size` rows; `gram` returns its elements, and λ is `penalty`. If a row of `G + λ` is,
+/// up to rounding, a linear combination of earlier rows, its element of the result is 0.
 fn solve(
     size: usize,
     gram: impl Fn(usize, usize) -> f64,
@@ -41,8 +42,8 @@ fn solve(
             let rest = whole - known;
             factor[i][j] = match i == j {
                 true if rest > 4.0 * size as f64 * f64::EPSILON * whole => rest.sqrt(),
-                // This row depends on earlier ones, so its pivot is 0. An infinite pivot makes
-                // every later division by it give 0.
+                // This row is a linear combination of earlier rows, so its pivot would be 0. With
+                // an infinite pivot instead, every division by it gives 0.
                 true => f64::INFINITY,
                 false => rest / factor[j][j],
             };
@@ -72,8 +73,8 @@ mod tests {
         ((0..count).map(row).collect(), answers)
     }
 
-    /// Checks `Xᵀ (y − X w) = λ w`, which has one solution for λ above 0; for λ = 0, the shortest
-    /// solution is the limit as λ goes to 0.
+    /// Checks `Xᵀ (y − X w) = λ w`. For λ > 0, w is the only solution. For λ = 0, it must be the
+    /// shortest one, which is the limit as λ goes to 0.
     #[test]
     fn the_slope_of_what_is_minimised_is_zero() {
         for (count, dimensions) in [(1, 1), (1, 5), (3, 5), (5, 5), (6, 5), (40, 5), (7, 20)] {

@@ -1,24 +1,24 @@
-//! Answered questions of a test set.
+//! Scores of a model's answers to the questions of a test set.
 
 use serde::Serialize;
 use taper_metrics::AnswerMeans;
 
-/// Questions answered by a model, scored like SQuAD's official script, in per cent.
+/// Scores of a model's answers, in per cent, computed as by SQuAD's official script.
 #[derive(Debug, Clone, Serialize)]
 pub struct AnsweredTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
-    /// Means over all questions.
+    /// Mean scores over all questions.
     #[serde(flatten)]
     pub all: AnswerMeans,
-    /// Means over questions with an answer.
+    /// Mean scores over the questions that have an answer.
     pub with_answer: AnswerMeans,
-    /// Means over questions without an answer.
+    /// Mean scores over the questions that have no answer.
     pub without_answer: AnswerMeans,
 }
 
 impl AnsweredTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |name: &str, means: &AnswerMeans| {
             let AnswerMeans { exact_match, f1, .. } = means;

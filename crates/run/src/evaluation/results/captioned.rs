@@ -1,24 +1,24 @@
-//! Captioned images of a test set.
+//! Captions that a model has written for a test set, and their scores.
 
 use serde::Serialize;
 
 use super::super::TextScores;
 
-/// Images captioned by a model.
+/// Captions that a model has written for images, and their scores.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaptionedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number of images.
     pub images: usize,
-    /// Share of captions that equal one of their image's captions exactly.
+    /// Share of the model's captions that are identical to a reference caption of the same image.
     pub exact_match: f64,
     /// Number of captions that ended only because they reached the maximum length.
     pub truncated: usize,
-    /// Scores against all captions of an image.
+    /// Scores of the model's captions against all reference captions of each image.
     #[serde(flatten)]
     pub scores: TextScores,
-    /// First caption of each image.
+    /// First reference caption of each image.
     #[serde(skip)]
     pub references: Vec<String>,
     /// Captions written by the model.
@@ -27,7 +27,7 @@ pub struct CaptionedTestSet {
 }
 
 impl CaptionedTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let truncated = match self.truncated {
             0 => String::new(),
@@ -41,7 +41,7 @@ impl CaptionedTestSet {
         lines
     }
 
-    /// `count` examples spread over the set.
+    /// Lines with `count` examples, evenly spread over the set.
     pub(super) fn samples(&self, count: usize) -> Vec<String> {
         let total = self.captions.len();
         let count = count.min(total);

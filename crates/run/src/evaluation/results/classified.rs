@@ -1,4 +1,4 @@
-//! Labelled examples of a test set.
+//! Scores of a classifier on a test set.
 
 use serde::Serialize;
 
@@ -12,42 +12,44 @@ pub enum Labelled {
     Images(usize),
 }
 
-/// Examples whose label was predicted with a confidence in one bin; bins are a tenth wide.
+/// Statistics of the examples whose label was predicted with a confidence in one bin. Bins of
+/// confidence are a tenth wide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CalibrationBin {
-    /// Number of examples.
+    /// Number of examples in the bin.
     pub examples: u64,
-    /// Mean confidence.
+    /// Mean confidence (probability of the predicted label) of these examples.
     pub confidence: f64,
-    /// Share of correct labels.
+    /// Share of these examples with a correctly predicted label.
     pub accuracy: f64,
 }
 
-/// Texts or images labelled by a classifier.
+/// Scores of a classifier on texts or images.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClassifiedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number and kind of the examples.
     #[serde(flatten)]
     pub examples: Labelled,
-    /// Share of correct labels.
+    /// Share of examples with a correctly predicted label.
     pub accuracy: f64,
-    /// Mean negative log-likelihood of the correct label, in nats.
+    /// Mean negative log-likelihood of the correct labels, in nats.
     pub loss: f64,
-    /// Mean distance between confidence and accuracy, over ten bins of confidence (Guo et al. 2017,
-    /// "On Calibration of Modern Neural Networks", section 2).
+    /// Expected calibration error: distance between mean confidence and accuracy in each of ten
+    /// bins of confidence, averaged over the examples (Guo et al. 2017, "On Calibration of Modern
+    /// Neural Networks", section 2).
     pub calibration_error: f64,
-    /// Bins of confidence that have examples.
+    /// Bins of confidence, without empty ones.
     pub calibration: Vec<CalibrationBin>,
-    /// Names of the labels.
+    /// Names of the labels, in the order of rows and columns of `confusion`.
     pub labels: Vec<String>,
     /// Number of examples by correct label (rows) and predicted label (columns).
     pub confusion: Vec<Vec<u64>>,
 }
 
 impl ClassifiedTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let examples = match self.examples {
             Labelled::Texts(count) => format!("{count} texts"),

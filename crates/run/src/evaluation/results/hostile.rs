@@ -1,29 +1,31 @@
-//! Scores of hostile variants of a test set, as data.
+//! Scores of hostile variants of a test set, whose lines were changed to be harder to translate.
 
 use serde::Serialize;
 
-/// Score of hostile lines, and the score of the same lines before they were made hostile.
+/// Score of translations of hostile lines (changed to be harder to translate), and of the same
+/// lines before they were changed.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HostileScore {
     /// Score of the translations of the hostile lines.
     pub score: f64,
     /// Score of the translations of the unchanged lines.
     pub clean: f64,
-    /// `score` as a percentage of `clean`; `None` if `clean` is 0.
+    /// Ratio of `score` to `clean` in per cent; `None` if `clean` is 0.
     pub share: Option<f64>,
 }
 
-/// Scores of one hostile variant.
+/// Scores of one hostile variant of a test set.
 #[derive(Debug, Clone, Serialize)]
 pub struct HostileScores {
-    /// Name of the variant.
+    /// Name of the variant: the kind of change to the lines.
     pub variant: &'static str,
     /// Number of hostile lines of this variant.
     pub lines: usize,
-    /// BLEU; for single words, the percentage of translated words that the reference of their line
-    /// contains.
+    /// BLEU. If the lines of the variant are single words, percentage of the words in their
+    /// translations that occur in the reference of the whole line.
     pub bleu: HostileScore,
-    /// chrF2; `None` for single words, which have no references of their own.
+    /// chrF2; `None` if the lines of the variant are single words, which have no references of
+    /// their own.
     pub chrf: Option<HostileScore>,
 }
 
@@ -32,15 +34,15 @@ pub struct HostileScores {
 pub struct HostileTestSet {
     /// Name of the split.
     pub split: String,
-    /// Direction such as `en-de`; `None` for a run with a single direction.
+    /// Direction of translation, such as `en-de`; `None` for a run with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Scores of each variant of which the set has lines.
+    /// Scores of each variant that has any lines.
     pub variants: Vec<HostileScores>,
 }
 
 impl HostileTestSet {
-    /// Lines of a report: a table.
+    /// Lines of a report for people, with a table.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let heads = ["lines", "BLEU", "clean", "share", "chrF2", "clean", "share"];

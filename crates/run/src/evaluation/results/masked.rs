@@ -1,23 +1,23 @@
-//! Hidden tokens of a test set, predicted by a masked language model.
+//! Scores of a masked language model, which predicts hidden tokens of a test set.
 
 use serde::Serialize;
 use taper_trainer::TeacherForced;
 
 use super::read::shown;
 
-/// Text in which a masked language model has predicted hidden tokens. Every evaluation hides the
+/// Scores of a masked language model on the hidden tokens of a text. Every evaluation hides the
 /// same tokens.
 #[derive(Debug, Clone, Serialize)]
 pub struct MaskedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
-    /// Number of tokens that were predicted.
+    /// Number of hidden tokens, which the model predicts.
     pub tokens: u64,
-    /// Mean negative log-likelihood of a token, in nats.
+    /// Mean negative log-likelihood of a hidden token, in nats.
     pub loss: f64,
-    /// Perplexity, `exp(loss)`.
+    /// Perplexity of a hidden token, `exp(loss)`.
     pub perplexity: f64,
-    /// Share of hidden tokens to which the model gave the highest probability.
+    /// Share of hidden tokens for which the correct token has the highest probability.
     pub accuracy: f64,
 }
 
@@ -32,7 +32,7 @@ impl MaskedTestSet {
         }
     }
 
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         vec![
             format!("{} ({} hidden tokens)", self.split, self.tokens),

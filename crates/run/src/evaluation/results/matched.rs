@@ -1,15 +1,16 @@
-//! Images and texts of a test set in one space.
+//! Scores of a model that maps the images and texts of a test set into one space.
 
 use serde::Serialize;
 
-/// Share of queries for which a match is ranked first, or among the first five candidates.
+/// Recall: shares of queries for which a correct candidate is ranked first, or among the first
+/// five.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Recall {
-    /// Number of candidates.
+    /// Number of candidates that are ranked.
     pub among: usize,
-    /// Share ranked first.
+    /// Share of queries with a correct candidate at rank 1.
     pub at_1: f64,
-    /// Share ranked among the first five.
+    /// Share of queries with a correct candidate at ranks 1 to 5.
     pub at_5: f64,
 }
 
@@ -28,27 +29,29 @@ impl Recall {
     }
 }
 
-/// Images and texts that a model has mapped into one space.
+/// Scores of a model that maps images and texts into one space.
 #[derive(Debug, Clone, Serialize)]
 pub struct MatchedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number of images.
     pub images: usize,
     /// Mean contrastive loss in nats, in batches of the recipe's size.
     pub loss: f64,
-    /// Share of images for which the correct label is the likeliest, judged by the texts of the
-    /// labels; `None` for a table of captions, which has no labels.
+    /// Share of images to which the text for their correct label is closer than those for other
+    /// labels; `None` if the images have captions instead of labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_shot_accuracy: Option<f64>,
-    /// Retrieval of one of an image's captions, among all captions of the split.
+    /// Retrieval of captions by images: the query is an image, and all captions of the split are
+    /// candidates.
     pub image_to_text: Recall,
-    /// Retrieval of an image by its caption, among all images of the split.
+    /// Retrieval of images by captions: the query is a caption, and all images of the split are
+    /// candidates.
     pub text_to_image: Recall,
 }
 
 impl MatchedTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!("{} ({} images)", self.split, self.images),

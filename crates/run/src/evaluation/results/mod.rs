@@ -1,4 +1,4 @@
-//! Results of models on test sets, as data.
+//! Types for the results of models on test sets.
 
 mod answered;
 mod captioned;
@@ -39,20 +39,20 @@ pub enum TestSetResult {
     Masked(MaskedTestSet),
     /// Results of a classifier.
     Classified(ClassifiedTestSet),
-    /// Results of a caption model.
+    /// Results of a model that describes images.
     Captioned(Box<CaptionedTestSet>),
-    /// Results of a contrastive model.
+    /// Results of a model that maps images and texts into one space.
     Matched(MatchedTestSet),
     /// Results of a tagger.
     Tagged(TaggedTestSet),
     /// Results of a question-answering model.
     Answered(AnsweredTestSet),
-    /// Results of a model that continues functions.
+    /// Results of a model that predicts values of functions from examples.
     Regressed(RegressedTestSet),
 }
 
 impl TestSetResult {
-    /// Lines of a report: the split, then one score on each line.
+    /// Lines of a report for people: first the split, then scores.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Translated(result) => result.lines(),
@@ -67,11 +67,11 @@ impl TestSetResult {
         }
     }
 
-    /// Refuses a result with a number that is not finite. Results that are counts of texts or
-    /// labels are always finite.
+    /// Refuses a result with a number that is not finite. Scores that are computed from counts are
+    /// always finite, and are not checked.
     ///
     /// # Errors
-    /// [`NotFinite`](crate::NotFinite).
+    /// If a number is not finite: [`NotFinite`](crate::NotFinite).
     pub(in crate::evaluation) fn require_finite(&self) -> Result<()> {
         match self {
             Self::Read(result) => require_finite("the loss", [result.loss]),
@@ -87,8 +87,9 @@ impl TestSetResult {
         }
     }
 
-    /// Lines with `count` examples that are spread over the set: source, translation and reference,
-    /// or the image's number, caption and reference. Empty for other tasks.
+    /// Lines with `count` examples, evenly spread over the set. For a translation model, an example
+    /// has source, translation and reference; for a caption model, the number of the image, caption
+    /// and reference. Empty for other tasks.
     pub fn sample_translations(&self, count: usize) -> Vec<String> {
         match self {
             Self::Translated(result) => result.sample_translations(count),

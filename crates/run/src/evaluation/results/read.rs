@@ -1,15 +1,16 @@
-//! Text of a test set that a language model has read.
+//! Scores of a language model on the text of a test set.
 
 use serde::Serialize;
 
-/// Text that a language model has read, block by block.
+/// Scores of a language model on a text that is divided into blocks.
 ///
 /// Each token but the first of a block is predicted once, from its predecessors in the block. The
-/// perplexities per word, character and byte follow from the same sum of log-likelihoods, so that
-/// models with different tokens can be compared. Words are divided by white space.
+/// perplexities per word, character and byte are computed from the same sum of log-likelihoods,
+/// divided by the number of words, characters or bytes. With them, models with different tokens can
+/// be compared. Words are divided by white space.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number of tokens that were predicted.
     pub tokens: u64,
@@ -17,7 +18,7 @@ pub struct ReadTestSet {
     pub unknown: u64,
     /// Mean negative log-likelihood of a token, in nats.
     pub loss: f64,
-    /// Mean negative log-likelihood of a character, in nats.
+    /// Negative log-likelihood of the text per character, in nats.
     pub loss_per_character: f64,
     /// Perplexity of a token, `exp(loss)`.
     pub perplexity: f64,
@@ -27,12 +28,12 @@ pub struct ReadTestSet {
     pub perplexity_per_character: f64,
     /// Perplexity of a byte in UTF-8.
     pub perplexity_per_byte: f64,
-    /// Share of tokens to which the model gave the highest probability.
+    /// Share of tokens that had the highest probability at their place in the text.
     pub accuracy: f64,
 }
 
 impl ReadTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let unknown = match self.unknown {
             0 => String::new(),
@@ -57,8 +58,7 @@ impl ReadTestSet {
     }
 }
 
-/// Formats a perplexity. The perplexity per word may overflow if the text has hardly any white
-/// space.
+/// Formats a perplexity. A perplexity per word overflows if the text has hardly any white space.
 pub(super) fn shown(perplexity: f64) -> String {
     if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

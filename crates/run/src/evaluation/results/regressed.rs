@@ -1,15 +1,16 @@
-//! Continued functions of a test set.
+//! Errors of a model that predicts values of functions from examples.
 
 use serde::Serialize;
 
-/// Functions that a model has continued.
+/// Errors of a model on linear functions `y = w·x + noise`. It predicts the y of each x from the
+/// examples (x, y) before it.
 #[derive(Debug, Clone, Serialize)]
 pub struct RegressedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number of functions.
     pub functions: usize,
-    /// Dimension of x.
+    /// Number of dimensions of each x.
     pub dimensions: usize,
     /// Standard deviation of the noise on each y.
     pub noise: f64,
@@ -22,15 +23,16 @@ pub struct RegressedTestSet {
 pub struct ExampleErrors {
     /// Number of examples.
     pub examples: usize,
-    /// Mean squared errors with respect to y, which includes unpredictable noise.
+    /// Mean squared distance of predictions from y, which includes noise that no predictor can
+    /// know.
     pub of_answers: MeanErrors,
-    /// Mean squared errors with respect to `w·x`, the value without noise.
+    /// Mean squared distance of predictions from `w·x`, the value without noise.
     pub of_values: MeanErrors,
     /// Mean squared distance between the predictions of the model and of ridge regression.
     pub model_from_ridge: f64,
 }
 
-/// Mean squared errors of each predictor.
+/// Mean squared error of each predictor.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MeanErrors {
     /// Error of the model.
@@ -38,20 +40,22 @@ pub struct MeanErrors {
     /// Error of ridge regression with the variance of the noise as penalty, the best possible
     /// predictor.
     pub ridge: f64,
-    /// Error of least squares. With fewer examples than dimensions, several w fit the examples
-    /// exactly, and the shortest is used.
+    /// Error of least squares. If there are fewer examples than dimensions, several w fit them
+    /// exactly, and the shortest w is used.
     pub least_squares: f64,
-    /// Error of the mean of the examples' y; 0 without examples.
+    /// Error of a predictor that returns the mean y of the examples, or 0 without examples.
     pub mean: f64,
 }
 
 impl RegressedTestSet {
-    /// Errors after twice as many examples as dimensions, or after the largest number of examples.
+    /// Errors of predictions from twice as many examples as there are dimensions or, if no function
+    /// has so many, from the largest number of examples.
     fn well_known(&self) -> Option<&ExampleErrors> {
         self.after.get(2 * self.dimensions).or(self.after.last())
     }
 
-    /// Lines of a report: a table, and the distance of the model from the best predictor.
+    /// Lines of a report for people: a table, and the distance of the model from ridge regression,
+    /// the best predictor.
     pub(super) fn lines(&self) -> Vec<String> {
         let Self { split, functions, dimensions, noise, after } = self;
         let mut lines = vec![
@@ -88,10 +92,10 @@ impl RegressedTestSet {
     }
 }
 
-/// Words between the model's error and that of ridge regression, for example `3.0 % above`.
+/// Words that relate the model's error to the error of ridge regression, such as `3.0 % above`.
 fn above(errors: &MeanErrors) -> String {
     match errors.model / errors.ridge - 1.0 {
-        // Without noise, ridge regression has no error once there are enough examples, so a ratio
+        // Without noise, ridge regression has no error if there are enough examples. A ratio then
         // says nothing.
         share if !share.is_finite() || share > 10.0 => "beside".to_owned(),
         share if share < 0.0 => format!("{:.1} % below", -100.0 * share),

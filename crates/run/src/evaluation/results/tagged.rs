@@ -1,14 +1,14 @@
-//! Tagged sentences of a test set.
+//! Scores of a tagger, which labels each word, on the sentences of a test set.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use taper_metrics::EntityScore;
 
-/// Sentences tagged by a model.
+/// Scores of a tagger on sentences.
 #[derive(Debug, Clone, Serialize)]
 pub struct TaggedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
     /// Number of sentences.
     pub sentences: usize,
@@ -16,17 +16,17 @@ pub struct TaggedTestSet {
     pub words: u64,
     /// Share of words with the correct tag.
     pub accuracy: f64,
-    /// Score of the entities of all types together, counted as by seqeval.
+    /// Score of the entities of all types together, computed as by the Python package seqeval.
     #[serde(flatten)]
     pub entities: EntityScore,
-    /// Mean of the F1 scores of the types.
+    /// Mean of the F1 scores of all types of entities.
     pub macro_f1: f64,
     /// Score of the entities of each type.
     pub types: BTreeMap<String, EntityScore>,
 }
 
 impl TaggedTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |name: &str, score: &EntityScore| {
             format!(

@@ -1,15 +1,15 @@
-//! Translations of a test set.
+//! Translations of a test set, and their scores.
 
 use serde::Serialize;
 
 use super::super::{ParallelText, TextScores};
 
-/// A test set, decoded and scored.
+/// Translations of a test set by a model, and their scores.
 #[derive(Debug, Clone, Serialize)]
 pub struct TranslatedTestSet {
-    /// The split's name.
+    /// Name of the split.
     pub split: String,
-    /// Direction such as `en-de`; `None` for a run with a single direction.
+    /// Direction of translation, such as `en-de`; `None` for a run with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Number of sentences.
@@ -19,24 +19,25 @@ pub struct TranslatedTestSet {
     pub overlong: usize,
     /// Number of translations that ended only because they reached the maximum length.
     pub truncated: usize,
-    /// The scores.
+    /// Scores of the translations.
     #[serde(flatten)]
     pub scores: TextScores,
-    /// Sources and references.
+    /// Sources and reference translations.
     #[serde(skip)]
     pub text: ParallelText,
     /// Translations of the sources.
     #[serde(skip)]
     pub translations: Vec<String>,
-    /// Links between parts of each source and of its translation. A link has the first character
-    /// and the end of the part of the source, and then the same of the translation. `None` for
-    /// models without attention to the source.
+    /// For each sentence, links between parts of the source and parts of the translation. A link
+    /// has four indices of characters: the beginning and the end of the part in the source, and the
+    /// beginning and the end of the part in the translation. The ends are exclusive. `None` if the
+    /// model has no attention to the source, or links were not computed.
     #[serde(skip)]
     pub links: Option<Vec<Vec<[usize; 4]>>>,
 }
 
 impl TranslatedTestSet {
-    /// Lines of a report.
+    /// Lines of a report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let overlong = match self.overlong {
             0 => String::new(),

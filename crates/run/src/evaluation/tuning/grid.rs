@@ -1,4 +1,4 @@
-//! Grid of the settings to try, and its extension beyond the largest values.
+//! Grid of search settings to try when tuning, and its extension beyond the largest values.
 
 use taper_decoding::{DecodingConfig, LengthSettings};
 
@@ -9,17 +9,17 @@ const MOST_EXTENSIONS: usize = 6;
 /// Largest beam that is tried unless the user names a larger one.
 const WIDEST_BEAM: usize = 32;
 
-/// Values of one setting.
+/// Values to try for one setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Values<T> {
-    /// Values to try.
+    /// The values, to which more can be added if `extends`.
     pub list: Vec<T>,
     /// True if larger values are tried if the largest one is the best.
     pub extends: bool,
 }
 
 impl<T> Values<T> {
-    /// Values that are not extended.
+    /// Values to which no larger ones are added.
     #[must_use]
     pub fn only(list: Vec<T>) -> Self {
         Self { list, extends: false }
@@ -31,7 +31,7 @@ impl<T> Values<T> {
 }
 
 impl Values<f64> {
-    /// Sorted list with `of_run`, the run's own value, added.
+    /// Values with `of_run`, the value of the run itself, added to the list, which is sorted.
     fn with(&self, of_run: f64) -> Self {
         let mut list = [self.list.as_slice(), &[of_run]].concat();
         list.sort_by(f64::total_cmp);
@@ -39,19 +39,21 @@ impl Values<f64> {
         Self { list, ..*self }
     }
 
-    /// Next value after the largest, at the distance between the last two; `None` unless `best` is
-    /// the largest value and larger ones may be tried.
+    /// Value to try beyond the largest one: as far from it as the one before. `None` unless `best`
+    /// is the largest value and larger ones may be tried.
     fn beyond(&self, best: f64) -> Option<f64> {
         let [.., before, last] = self.list[..] else { return None };
-        // Rounded to thousandths, so that 1.6 follows 1.4.
+        // Rounded to thousandths, so that rounding errors do not accumulate: after 1.4 comes
+        // exactly 1.6.
         let next = ((2.0 * last - before) * 1e3).round() / 1e3;
         (self.extends && best == last).then_some(next)
     }
 }
 
-/// Grid of settings to try, in addition to the settings of the run: every beam with every penalty,
-/// and each of these pairs with every reward and with every shortfall penalty. A reward and a
-/// shortfall penalty do the same work, and are not tried together.
+/// Grid of search settings to try, in addition to the settings of the run: each beam size is
+/// combined with each length penalty, and each such pair with each length reward and also with each
+/// shortfall penalty. A reward and a shortfall penalty have the same purpose, and are not tried
+/// together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
     /// Values of `decoding.beam_size`.
@@ -76,7 +78,8 @@ impl Default for TuningGrid {
 }
 
 impl TuningGrid {
-    /// Sorts each list, and adds the run's own settings, `decoding`.
+    /// Grid with the values of `decoding`, the settings of the run, added to each list. The lists
+    /// are sorted.
     pub(super) fn with(&self, decoding: &DecodingConfig) -> Self {
         let mut beams = [self.beam_sizes.list.as_slice(), &[decoding.beam_size]].concat();
         beams.sort_unstable();
@@ -89,14 +92,16 @@ impl TuningGrid {
         }
     }
 
-    /// True if a setting in the grid needs the expected length of translations.
+    /// Whether a value in the grid needs the expected length of translations: a shortfall penalty
+    /// above 0.
     pub(super) fn expects_lengths(&self) -> bool {
         self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
     }
 
-    /// Settings of each search in ascending order, so that among equally good ones a smaller reward
-    /// or shortfall penalty is preferred. The run's own settings, `of_run`, are included even if
-    /// they have both a reward and a shortfall penalty.
+    /// All combinations of length settings to try. They are in ascending order, so that among
+    /// equally good ones, that with a smaller shortfall penalty or reward is preferred. The run's
+    /// own settings, `of_run`, are included even if they have both a reward and a shortfall
+    /// penalty.
     pub(super) fn lengths(&self, of_run: LengthSettings) -> Vec<LengthSettings> {
         let mut all = Vec::new();
         for &shortfall_penalty in &self.shortfall_penalties.list {
@@ -113,22 +118,23 @@ impl TuningGrid {
     }
 }
 
-/// Search for settings beyond the ends of a grid.
+/// Search for better settings beyond the largest values of a grid.
 #[derive(Debug)]
 pub(super) struct Extensions {
-    /// Grid with all values so far.
+    /// Grid with all values that were tried so far.
     pub(super) grid: TuningGrid,
     made: usize,
 }
 
 impl Extensions {
-    /// Begins with `grid`.
+    /// Begins with `grid`, whose values have been tried.
     pub(super) fn new(grid: TuningGrid) -> Self {
         Self { grid, made: 0 }
     }
 
-    /// Beam size and grid to try next if `best` is at an upper end of the grid; `None` if it is
-    /// not, or the grid has been extended often enough.
+    /// Beam size and grid of length settings to try next, if the settings `best` have the largest
+    /// value of a list that may be extended; `None` if they have none, or if the grid has been
+    /// extended often enough.
     pub(super) fn next(&mut self, best: &Trial) -> Option<(usize, TuningGrid)> {
         if self.made == MOST_EXTENSIONS {
             return None;
@@ -152,7 +158,7 @@ impl Extensions {
                 new.list = vec![best, next];
                 is_extended = true;
             } else if best == 0.0 {
-                // A setting that is best switched off stays off.
+                // A setting whose best value is 0, which switches it off, stays off.
                 new.list = vec![0.0];
             }
         }
@@ -194,7 +200,8 @@ mod tests {
         assert_eq!(grid.length_rewards, TuningGrid::default().length_rewards);
         let of_run = LengthSettings::from_config(&of_run);
         let lengths = grid.lengths(of_run);
-        // Nine penalties, with four rewards and with four shortfall penalties.
+        // There are nine length penalties. Each is combined with four rewards and with four
+        // shortfall penalties.
         assert_eq!(lengths.len(), 9 * (4 + 4));
         assert!(lengths.contains(&of_run));
         let both = LengthSettings { shortfall_penalty: 1.0, ..of_run };
@@ -214,13 +221,13 @@ mod tests {
         let (_, grid) = extensions.next(&best(4, (1.6, 0.0, 0.0))).expect("an end");
         assert_eq!(grid.length_penalties.list, [1.6, 1.8]);
         assert_eq!(extensions.next(&best(4, (1.6, 0.0, 0.0))), None);
-        // A beam, when nothing else is at an end.
+        // The beam size is extended when no other setting has its largest value.
         let (beam, _) = extensions.next(&best(8, (1.0, 0.0, 2.0))).expect("an end");
         assert_eq!(beam, 16);
-        // Enough has been tried.
+        // After six extensions, there are no more.
         assert_eq!(extensions.next(&best(16, (1.0, 0.0, 8.0))).map(|next| next.0), Some(16));
         assert_eq!(extensions.next(&best(16, (1.0, 0.0, 12.0))), None);
-        // Only the values that a user names are tried.
+        // Values that a user names are not extended.
         let grid =
             TuningGrid { length_penalties: Values::only(vec![0.0, 1.0]), ..TuningGrid::default() };
         assert_eq!(Extensions::new(grid).next(&best(4, (1.0, 0.0, 0.0))), None);

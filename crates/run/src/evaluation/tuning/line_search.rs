@@ -1,30 +1,32 @@
-//! Exact search for the best value of one weight (Och 2003, "Minimum Error Rate Training in
-//! Statistical Machine Translation", section 4).
+//! Exact search for the best value of one of the weights that choose among candidate translations
+//! (Och 2003, "Minimum Error Rate Training in Statistical Machine Translation", section 4).
 //!
-//! If only one weight changes, the total of a candidate is a linear function of it, a line. The
-//! candidate with the highest total changes only at the corners of the upper envelope of the lines
-//! of a text. So the counts of the chosen candidates, and with them the score of the corpus, are
-//! known for every value of the weight.
+//! Of the candidates for a text, the one with the highest total, the weighted sum of its scores, is
+//! chosen. If only one weight changes, each total is a linear function of this weight, a line.
+//! Another candidate is chosen only at the corners of the upper envelope of a text's lines. So the
+//! chosen candidates, and with them the score of the corpus, are known for every value of the
+//! weight.
 
 use taper_metrics::Metric;
 
-/// Candidates of all texts, with their scores by each criterion and the metric's counts.
+/// Candidate translations of all texts. Each has a score by each criterion, and counts from which a
+/// metric computes the score of a corpus.
 #[derive(Debug)]
 pub(super) struct CountedCandidates {
-    /// Candidates of each text, at least one. Each has its scores, and the index of its row in
-    /// `counts`.
+    /// Candidates of each text, at least one. A candidate has its scores by the four criteria, and
+    /// the index of its row in `counts`.
     pub(super) texts: Vec<Vec<([f64; 4], usize)>>,
-    /// Rows of counts from which the metric computes a score.
+    /// One row of counts for each candidate. From sums of rows, the metric computes a score.
     pub(super) counts: Vec<Vec<f64>>,
 }
 
-/// Weighted sum of scores.
+/// Weighted sum of the scores of a candidate.
 pub(super) fn total(scores: &[f64; 4], weights: &[f64; 4]) -> f64 {
     scores.iter().zip(weights).map(|(score, weight)| score * weight).sum()
 }
 
-/// Value `at` of the weight from which on another candidate of a text is chosen: its row of counts,
-/// `to`, replaces the row `from`.
+/// Change of the chosen candidate of a text. When the weight reaches `at`, the candidate with the
+/// row of counts `to` is chosen instead of that with the row `from`.
 struct Corner {
     at: f64,
     from: usize,
@@ -32,8 +34,8 @@ struct Corner {
 }
 
 impl CountedCandidates {
-    /// Best value, at least 0, of the weight with the index `axis` while the other `weights` stay
-    /// the same, and the score of the candidates that are then chosen.
+    /// Best value, at least 0, of the weight with the index `axis` if the other `weights` stay the
+    /// same. Also returns the corpus score of the candidates chosen with this value.
     pub(super) fn best_value(
         &self,
         metric: &dyn Metric,
@@ -65,7 +67,8 @@ impl CountedCandidates {
             rest = &rest[together..];
             let score = metric.value(&sums);
             if score > best.1 {
-                // The value is midway between two corners, or beyond the last one.
+                // The score is the same between two corners. The value is midway between them, or
+                // beyond the last corner.
                 let value = rest.first().map_or(2.0 * at + 1.0, |next| f64::midpoint(at, next.at));
                 best = (value, score);
             }
@@ -73,7 +76,7 @@ impl CountedCandidates {
         best
     }
 
-    /// Score of the candidates that `weights` choose.
+    /// Corpus score of the candidates that are chosen with `weights`.
     pub(super) fn score(&self, metric: &dyn Metric, weights: &[f64; 4]) -> f64 {
         let mut sums = vec![0.0; metric.columns()];
         for text in &self.texts {
@@ -84,7 +87,7 @@ impl CountedCandidates {
     }
 }
 
-/// Index of the highest value; the first among equals.
+/// Index of the highest value; the first one if several are equal.
 pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
     let mut best = (0, f64::NEG_INFINITY);
     for (number, value) in values.enumerate() {
@@ -96,7 +99,7 @@ pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
 }
 
 /// Upper envelope for x ≥ 0 of `lines`, which are pairs (a, b) for `a + b·x`. Returns the indices
-/// of the lines that are highest somewhere, each with the smallest x from which it is.
+/// of the lines that are highest for some x, each with the smallest such x.
 fn envelope(lines: &[(f64, f64)]) -> Vec<(usize, f64)> {
     let mut current = 0;
     for (number, line) in lines.iter().enumerate() {
@@ -130,7 +133,8 @@ mod tests {
     use super::*;
     use taper_metrics::{Bleu, Segment, Statistics};
 
-    /// Candidates with random scores, and with random numbers of the words of their references.
+    /// Candidates with random scores. Each has the words of the reference, some of which are
+    /// randomly replaced by a wrong word.
     fn candidates(metric: &Bleu) -> CountedCandidates {
         let reference = "a b c d e f g h";
         let mut state = 7u64;
@@ -178,10 +182,10 @@ mod tests {
 
     #[test]
     fn an_envelope_has_the_lines_that_are_highest_somewhere() {
-        // The third line is never the highest, and the last one only for negative x.
+        // The third line is never the highest, and the last line only for negative x.
         let lines = [(1.0, 0.0), (0.0, 1.0), (0.4, 0.5), (-3.0, 2.0), (0.5, -5.0)];
         assert_eq!(envelope(&lines), [(0, 0.0), (1, 1.0), (3, 3.0)]);
-        // Where several lines meet in one point, the steepest continues.
+        // Where several lines meet in one point, the steepest is the highest from there on.
         assert_eq!(envelope(&[(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), [(0, 0.0), (2, 1.0)]);
         assert_eq!(envelope(&[(1.0, 1.0), (1.0, 1.0)]), [(0, 0.0)]);
     }

@@ -1,10 +1,12 @@
-//! Choice of search settings by the quality of translations of the validation set.
+//! Choice of the settings of the search for translations, by the quality of translations of a
+//! validation set.
 //!
-//! Beam search takes most of the time; penalties and rewards of lengths only choose among its
-//! results. So the search runs once for each beam size, and each setting of lengths is applied to
-//! its results, which gives exactly what a separate search would. If the best setting is at an end
-//! of the grid, settings beyond it are tried. For a run that chooses among candidates,
-//! [`tune_weights`] finds the weights of this choice.
+//! Beam search takes most of the time; length settings (penalties and rewards that depend on the
+//! length) only choose among its results. So the search runs once for each beam size, and all
+//! length settings are applied to its results. This gives exactly what separate searches would
+//! give. If the best value of a setting is the largest in the grid, larger values are tried. For a
+//! run that reranks candidate translations by several criteria, [`tune_weights`] finds the weights
+//! of the criteria.
 
 mod grid;
 mod line_search;
@@ -23,7 +25,7 @@ use grid::Extensions;
 pub use grid::{TuningGrid, Values};
 pub use weights::{TunedWeights, WeightTrial, tune_weights};
 
-/// Score to maximise.
+/// Metric whose score tuning maximises.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TuningMetric {
     /// BLEU.
@@ -33,34 +35,35 @@ pub enum TuningMetric {
     Chrf,
 }
 
-/// Settings of a search, with their scores.
+/// Settings of a search for translations, with the scores that they lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
     /// Value of `decoding.beam_size`.
     pub beam_size: usize,
-    /// Values of the settings of lengths.
+    /// Length settings: penalties and rewards that depend on the length of a translation.
     #[serde(flatten)]
     pub lengths: LengthSettings,
-    /// Scores with these settings.
+    /// Scores of the translations with these settings.
     #[serde(flatten)]
     pub scores: TrialScores,
 }
 
-/// Scores of translations of the split.
+/// Scores of the translations of the split.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TrialScores {
     /// BLEU.
     pub bleu: f64,
-    /// BLEU's own brevity penalty: below 1 if translations are too short.
+    /// Brevity penalty, a factor in BLEU: below 1 if the translations are shorter than the
+    /// references.
     pub brevity_penalty: f64,
-    /// Ratio of the words of the translations to those of the references.
+    /// Number of words in the translations, divided by the number of words in the references.
     pub length_ratio: f64,
     /// chrF2.
     pub chrf: f64,
 }
 
 impl TrialScores {
-    /// Value of the score to maximise.
+    /// Score by the metric `metric`.
     #[must_use]
     pub fn value_of(&self, metric: TuningMetric) -> f64 {
         match metric {
@@ -71,14 +74,14 @@ impl TrialScores {
 }
 
 impl Trial {
-    /// Sets `decoding` to these settings.
+    /// Writes these settings into `decoding`.
     pub fn apply(&self, decoding: &mut DecodingConfig) {
         decoding.beam_size = self.beam_size;
         decoding.n_best = decoding.n_best.min(self.beam_size);
         self.lengths.apply(decoding);
     }
 
-    /// True if these are the settings of `decoding`.
+    /// Whether these settings are those in `decoding`.
     #[must_use]
     pub fn is_of(&self, decoding: &DecodingConfig) -> bool {
         self.beam_size == decoding.beam_size
@@ -91,11 +94,11 @@ impl Trial {
 pub struct Tuning {
     /// Number of sentences on which each trial is scored.
     pub sentences: usize,
-    /// Settings of the run.
+    /// Settings of the run, before tuning.
     pub before: Trial,
-    /// Best settings; those of the run if none are better.
+    /// Best settings; those of the run if no others are better.
     pub best: Trial,
-    /// All trials, beam by beam.
+    /// All trials, grouped by beam size in the order in which they were made.
     pub trials: Vec<Trial>,
     /// Expected length of translations that the searches used.
     pub expected_length: ExpectedLength,
@@ -113,15 +116,16 @@ pub enum TuningEvent<'a> {
         /// Number of all texts, not counting parts of overlong lines.
         sentences: usize,
     },
-    /// Trials with one beam size.
+    /// Trials with one beam size, which have all been scored.
     Scored(&'a [Trial]),
 }
 
-/// Finds the settings in `grid` with which `run` translates the split `split` best. At most
-/// `sentences` sentences are translated. `observe` receives the progress.
+/// Finds the settings in `grid` with which the translations of `split` by `run` score highest by
+/// `metric`. At most `sentences` sentences, evenly spread over the split, are translated. `observe`
+/// receives the progress.
 ///
 /// # Errors
-/// When the split cannot be read or decoded, a setting of the grid is not valid, the run samples
+/// When the split cannot be read or translated, a setting of the grid is not valid, the run samples
 /// its translations, or `observe` fails.
 pub fn tune(
     run: &LoadedRun,
@@ -193,8 +197,8 @@ fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
     Ok(())
 }
 
-/// Expected length of translations for a run that has not measured it, from the lengths of the
-/// references.
+/// Expected length of translations, estimated from the lengths of sources and references. It is for
+/// a run that has not measured it in training.
 fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
@@ -204,8 +208,8 @@ fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLengt
     ))
 }
 
-/// Trial with the highest score; `before` if none is higher. Among equals, it is the first, which
-/// has the smallest beam.
+/// Trial with the highest score by `metric`, or `before` if no trial scores higher than it. If
+/// several are equal, it is the first of them.
 fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(before, |best, trial| {
         if trial.scores.value_of(metric) > best.scores.value_of(metric) { *trial } else { best }
@@ -230,7 +234,7 @@ impl Scorer {
         }
     }
 
-    /// The metric to maximise.
+    /// Implementation of `metric`, with the run's settings.
     fn metric(&self, metric: TuningMetric) -> &dyn Metric {
         match metric {
             TuningMetric::Bleu => &self.bleu,

@@ -1,8 +1,10 @@
-//! Search for the weights that choose the best candidates: minimum error rate training (Och 2003).
+//! Search for the weights with which the best candidate translations are chosen, when candidates
+//! are ranked by the weighted sum of their scores by several criteria: minimum error rate training
+//! (Och 2003).
 //!
-//! Candidates are found and scored by each criterion once. Then one weight after the other is set
-//! to its best value, until no change of a single weight improves the score. Better weights may
-//! still exist, so the search starts from several points.
+//! The candidates are found, and scored by each criterion, only once. Then one weight after the
+//! other is set to its best value, until no change of a single weight improves the score. Better
+//! weights may still exist, so the search starts from several points.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -17,15 +19,15 @@ use crate::translation::{LineTranslator, TranslationDetail, TranslationSettings}
 
 /// Largest number of rounds over all weights.
 const MOST_ROUNDS: usize = 20;
-/// Smallest gain of a round for which another round follows.
+/// Smallest gain in a round (in the metric's score) after which another round follows.
 const LEAST_GAIN: f64 = 1e-9;
 
-/// Weights, with the scores of the candidates that they choose.
+/// Weights of the criteria, with the scores of the candidates that are chosen with them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WeightTrial {
-    /// The weights.
+    /// Weight of each criterion.
     pub weights: Criteria,
-    /// Scores with these weights.
+    /// Scores of the candidates that are chosen with these weights.
     #[serde(flatten)]
     pub scores: TrialScores,
 }
@@ -33,26 +35,27 @@ pub struct WeightTrial {
 /// Results of a search for weights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedWeights {
-    /// Number of sentences on which each trial is scored. Sentences that are translated in parts
-    /// are left out.
+    /// Number of sentences on which each trial is scored. Overlong sentences, which are translated
+    /// in parts, are left out.
     pub sentences: usize,
-    /// Number of candidates of these sentences together.
+    /// Total number of candidates for these sentences.
     pub candidates: usize,
-    /// Weights of the run.
+    /// Weights of the run, before tuning.
     pub before: WeightTrial,
-    /// Best weights; those of the run if none are better.
+    /// Best weights; those of the run if no others are better.
     pub best: WeightTrial,
-    /// Best weights from each starting point.
+    /// Best weights that the search found from each starting point.
     pub trials: Vec<WeightTrial>,
 }
 
-/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best. At
-/// most `sentences` sentences are translated. `progress` receives the number of sentences that are
-/// translated so far, and the total.
+/// Finds the weights of `decoding.reranking` with which the translations of `split` by `run` score
+/// highest by `metric`. At most `sentences` sentences, evenly spread over the split, are
+/// translated. `progress` receives the number of sentences that are translated so far, and the
+/// total.
 ///
 /// # Errors
-/// When the split cannot be read or decoded, or a model that `decoding.reranking` names cannot be
-/// loaded.
+/// When the split cannot be read or translated, or a model that `decoding.reranking` names cannot
+/// be loaded.
 pub fn tune_weights(
     run: &LoadedRun,
     split: &str,
@@ -106,13 +109,14 @@ pub fn tune_weights(
     Ok(TunedWeights { sentences: candidates_of_lines.len(), candidates, before, best, trials })
 }
 
-/// Text of the candidate that `weights` choose.
+/// Text of the candidate with the highest sum of scores, weighted by `weights`.
 fn chosen(candidates: &[(String, Criteria)], weights: &Criteria) -> String {
     let best = highest(candidates.iter().map(|(_, scores)| scores.total(weights)));
     candidates[best].0.clone()
 }
 
-/// Counts of all candidates from which `metric` computes scores.
+/// Candidates of all lines with their scores, and with the counts from which `metric` computes the
+/// score of a corpus.
 fn count(
     metric: &dyn Metric,
     candidates_of_lines: &[Vec<(String, Criteria)>],
@@ -135,7 +139,8 @@ fn count(
     Ok(CountedCandidates { texts: texts.collect(), counts })
 }
 
-/// Starting points: the run's weights, each criterion in `named` alone, and all of these criteria.
+/// Starting points of the search: the run's weights, a weight of 1 for one criterion in `named` and
+/// 0 for the others, and a weight of 1 for all criteria in `named`.
 fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     let mut all = vec![of_run];
     let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));
@@ -145,8 +150,8 @@ fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     all
 }
 
-/// Improves weights until no change of a single one does. Only criteria in `named` may get a
-/// weight.
+/// Changes one weight after the other to its best value, until this improves the score no more.
+/// Only criteria in `named` get weights. Returns the weights.
 fn climb(
     candidates: &CountedCandidates,
     metric: &dyn Metric,
@@ -160,7 +165,8 @@ fn climb(
             let (value, score) = candidates.best_value(metric, &weights, axis);
             let mut changed = weights;
             changed[axis] = value;
-            // If all weights were 0, the first candidate would be chosen, whatever it is.
+            // Weights that are all 0 are not accepted: with them, the first candidate would be
+            // chosen, whatever it is.
             if score > best && total(&changed, &[1.0; 4]) > 0.0 {
                 (weights, best) = (changed, score);
             }

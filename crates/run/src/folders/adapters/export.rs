@@ -1,4 +1,5 @@
-//! Export of a run's adapters as a folder of PEFT.
+//! Export of a run's adapters as a folder for the library PEFT. Adapters are pairs of factors A and
+//! B of low rank; the product `B A` is added to a matrix of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,12 +24,12 @@ use crate::tasks::{build_model, with_model};
 /// Shape and values of a tensor.
 type Shaped = (Vec<usize>, Vec<f32>);
 
-/// Writes the adapters of the run at `root` into `folder`, which must be empty or not exist. The
-/// checkpoint is the one that `settings` name.
+/// Writes the adapters of the run at `root` into `folder`, which must be empty or not exist.
+/// `settings` select the checkpoint.
 ///
 /// # Errors
-/// When the run has no adapters or cannot be loaded, Transformers has no such model, or the folder
-/// cannot be written.
+/// When the run has no adapters or cannot be loaded, the library Transformers has no such model, or
+/// the folder cannot be written.
 pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> Result<Exported> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&settings.overrides)?;
@@ -49,7 +50,7 @@ pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> R
     Ok(Exported { checkpoint, step })
 }
 
-/// Writes the adapters into `folder`, and then their settings.
+/// Writes the adapters in `store` into `folder`, and then the file with their settings.
 fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &Path) -> Result<()> {
     let lora = &config.model.lora;
     let (mut tensors, mut names, mut ranks) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
@@ -99,8 +100,8 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-/// Makes the factors A and B of `module` from those of its parts: the factors A are stacked, and
-/// the factors B are blocks on the diagonal.
+/// Makes the factors A and B of `module`, a module of the folder, from those of the layer's parts
+/// that it contains. The factors A are stacked, and the factors B become blocks on a diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
@@ -109,8 +110,8 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     let parts_of_module = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
     let parts_of_module: Vec<&Part> = parts_of_module.collect();
     if parts_of_module.is_empty() {
-        // The module has some of the rows of one part: its factor A is the part's, and its factor B
-        // has these rows of the part's.
+        // The module has only some of the rows of one part. Its factor A is that of the part, and
+        // its factor B has the same rows of the part's factor B.
         let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
             bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
         };
@@ -141,8 +142,9 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     Ok([down, (vec![module.rows.len(), rank], up)])
 }
 
-/// Names in `target_modules` for the modules `names`, which have adapters: the last part of a
-/// module's name if all modules with this last part have adapters, and else the whole name.
+/// Entries of PEFT's setting `target_modules` for the modules `names`, which have adapters. The
+/// entry is the part of a module's name after the last dot if all modules of the model with this
+/// last part have adapters, and otherwise the whole name.
 fn targets(
     family: &Family,
     config: &RunConfig,

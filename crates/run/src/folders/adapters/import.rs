@@ -1,4 +1,5 @@
-//! Import of a folder of PEFT as a run with adapters.
+//! Import of a folder of the library PEFT as a run with adapters. Adapters are pairs of factors A
+//! and B of low rank; the product `B A` is added to a matrix of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,13 +25,13 @@ use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters
 /// Tensors of the folder, by their names without [`PREFIX`].
 type Tensors = BTreeMap<String, Tensor>;
 
-/// Makes a run in `folder` from the adapters in the folder `source`, which change the weights of
-/// the run or checkpoint `base`. The new run has the adapters in its checkpoint of update 0, from
-/// which training can continue.
+/// Makes a run in `folder` from the adapters in the folder `source` and the weights of `base`, a
+/// run or a checkpoint, which the adapters were made for. The new run has a checkpoint of update 0
+/// with the adapters, from which training can continue.
 ///
 /// # Errors
-/// When a file is missing or damaged, the adapters are of another method or another model, or
-/// `folder` exists already. After an error, no part of the new run remains.
+/// When a file is missing or damaged, the adapters are of a method other than LoRA or for another
+/// model, or `folder` exists already. After an error, no part of the new run remains.
 pub fn import_adapters(
     source: &Path,
     base: &Path,
@@ -64,31 +65,33 @@ pub fn import_adapters(
     })
 }
 
-/// The tensors of the file at `path`.
+/// Tensors in the file at `path`, converted to f32.
 fn read(path: &Path) -> Result<Tensors> {
     let all = candle_core::safetensors::load(path, &Device::Cpu)?;
     let named = |(name, tensor): (String, Tensor)| {
         let Some(name) = name.strip_prefix(PREFIX) else {
             bail!("not adapters of PEFT: the tensor {name} does not begin with {PREFIX}");
         };
-        // Some files have this tensor under a name with `.weight`.
+        // Some files call this tensor by a name that ends in `.weight`.
         let name = name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector");
         Ok((name, tensor.to_dtype(DType::F32)?))
     };
     all.into_iter().map(named).collect()
 }
 
-/// Names in a folder, without [`PREFIX`], of the tensors that the adapters of `module` can have.
+/// Names, in a folder and without [`PREFIX`], of the tensors that can belong to the adapters of
+/// `module`.
 fn names(module: &str) -> [String; 3] {
     ["lora_A.weight", "lora_B.weight", "lora_magnitude_vector"]
         .map(|kind| format!("{module}.{kind}"))
 }
 
-/// Sets `config.model.lora`: the settings of the adapters, the layers that have adapters, and the
-/// parameters that are trained as a whole.
+/// Sets `config.model.lora` to match the folder's `settings` and `tensors`: the settings of the
+/// adapters, the layers that have adapters, and the parameters that are trained as a whole.
 ///
 /// # Errors
-/// When a tensor belongs to no layer, or a parameter has only some of its tensors.
+/// When a tensor of the folder belongs to no layer, or the folder has only some of the tensors for
+/// a parameter.
 fn choose(
     family: &Family,
     config: &mut RunConfig,
@@ -121,8 +124,8 @@ fn choose(
     config.model.lora = settings.lora.clone();
     config.model.lora.layers = patterns(&layers, plain).into_iter().collect();
     config.model.lora.train = train;
-    // Modules of the folder may have different ranks, but the recipe has one: the largest. A new
-    // alpha keeps the scale.
+    // Modules of the folder may have different ranks, but a recipe has a single rank, which is set
+    // to the largest. The scale depends on rank and alpha, so alpha is changed to keep the scale.
     let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
     let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
     if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
@@ -134,8 +137,8 @@ fn choose(
     config.validate()
 }
 
-/// Shortens the names `layers`: if these are all layers of `plain` whose names differ only in
-/// numbers, one pattern with `*` for each number replaces them.
+/// Shortens the list of names `layers`. Names that differ only in numbers are replaced by one
+/// pattern, with `*` for each number, if they are all such layers of the model `plain`.
 fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {
@@ -157,7 +160,7 @@ fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<Strin
     layers.iter().map(name).collect()
 }
 
-/// Gives the adapters in `store`, and the parameters that are trained as a whole, their values from
+/// Sets the adapters in `store`, and the parameters that are trained as a whole, to the values in
 /// the folder's `tensors`.
 ///
 /// # Errors
@@ -204,9 +207,9 @@ fn fill(
     Ok(())
 }
 
-/// Sets the factors A and B of a part. If the folder's factors have a lower rank, the other rows of
-/// A keep their initial values and the other columns of B are zero. If the folder has no factors
-/// for the part, it keeps its initial ones.
+/// Sets the factors A and B of a part of a layer. If the folder's factors have a lower rank than
+/// the recipe, the remaining rows of A keep their initial values, and the remaining columns of B
+/// are zero. If the folder has no factors for the part, both factors keep their initial values.
 fn fill_part(
     config: &RunConfig,
     store: &ParameterStore,
@@ -240,8 +243,8 @@ fn fill_part(
     let mut all = own_down.values()?;
     all[..rank * width].copy_from_slice(&down.flatten_all()?.to_vec1::<f32>()?);
     set(own_down, all)?;
-    // The recipe has one scale for all layers: B is multiplied by the ratio of the module's scale
-    // to it.
+    // The recipe has one scale for all layers, but modules of the folder can have different scales.
+    // So B is multiplied by the ratio of the module's scale to the recipe's.
     let ratio = settings.scale(&module.name, rank)? / config.model.lora.scale();
     let ratio = if (ratio - 1.0).abs() < 1e-9 { 1.0 } else { ratio as f32 };
     let first = part.rows.start - module.rows.start;
@@ -258,7 +261,7 @@ fn fill_part(
 /// Sets the values of `parameter`.
 ///
 /// # Errors
-/// When the values do not fill the parameter, or are not finite.
+/// When the number of values is not that of the parameter, or a value is not finite.
 fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
     if values.len() != parameter.len() {
         bail!("{} values for {} of {:?}", values.len(), parameter.name(), parameter.shape());
@@ -269,7 +272,8 @@ fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
     Ok(parameter.set(values)?)
 }
 
-/// Saves the run, with the weights of `checkpoint` as its base.
+/// Saves the run of `model` in `folder`. The frozen weights, to which the adapters are added, are
+/// those of `checkpoint`.
 fn save<M: TaskModel>(
     model: M,
     config: &RunConfig,
@@ -298,7 +302,7 @@ fn save<M: TaskModel>(
         parent.path = parent.path.canonicalize().unwrap_or(parent.path);
         let training = config.training.clone();
         Trainer::new(model, training, identity, &folder.checkpoints())?.save_beginning(parent)?;
-        // The recipe is saved last, because a folder with it counts as a run.
+        // The recipe is saved last, because a folder that has it counts as a complete run.
         folder.save_config(config)
     })?;
     Ok(Imported { config: config.clone(), parameters, vocabulary })

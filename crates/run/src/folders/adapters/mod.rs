@@ -1,13 +1,13 @@
-//! Folders of adapters in the format of the library PEFT: the settings in `adapter_config.json`,
-//! and the low-rank adapters in `adapter_model.safetensors`. An adapter changes a matrix by the
-//! product of two factors, `B A`.
+//! Folders of adapters in the format of the library PEFT, with settings in `adapter_config.json`
+//! and low-rank adapters in `adapter_model.safetensors`. An adapter consists of two factors, A and
+//! B, of low rank; their product `B A` is added to a matrix of the model.
 //!
-//! The name of a tensor is [`PREFIX`], followed by the name that the model's family has for the
-//! matrix. If a layer of a run fuses several matrices, such as `qkv` of `q_proj`, `k_proj` and
-//! `v_proj`, each matrix (a part of the layer) has its own adapters, in the run and in the folder.
-//! If the folder's module fuses the matrices too, such as GPT-2's `c_attn`, its factor A stacks the
-//! factors A of the parts, and its factor B has the factors B of the parts as blocks on its
-//! diagonal.
+//! The name of a tensor consists of [`PREFIX`], the name of the matrix in the model family of the
+//! library Transformers, and the kind of the factor. If a layer of a run fuses several matrices, as
+//! `qkv` fuses `q_proj`, `k_proj` and `v_proj`, each matrix (a part of the layer) has its own
+//! adapters, in the run and in the folder. If the folder's module fuses the matrices too, as
+//! GPT-2's `c_attn` does, its factor A is a stack of the parts' factors A, and its factor B has the
+//! parts' factors B as blocks on a diagonal.
 
 mod export;
 mod import;
@@ -32,7 +32,7 @@ const ADAPTERS: &str = "adapter_model.safetensors";
 /// Prefix of the names of all tensors.
 const PREFIX: &str = "base_model.model.";
 
-/// True if a folder has adapters.
+/// Whether `folder` has adapters.
 pub(super) fn are_in(folder: &Path) -> bool {
     folder.join(SETTINGS).is_file()
 }
@@ -47,9 +47,9 @@ struct Part {
     rows: Range<usize>,
 }
 
-/// Module of a folder whose matrix has rows of a layer of the run.
+/// Module of a folder. The rows of its matrix are rows of a layer's matrix in the run.
 struct Module {
-    /// Name without `.weight`.
+    /// Name of the module: that of its matrix without `.weight`.
     name: String,
     /// Rows of the layer's matrix that belong to the module.
     rows: Range<usize>,
@@ -57,8 +57,8 @@ struct Module {
     order: Order,
 }
 
-/// Finds the linear layers with adapters. Returns for each layer its parts, and the modules of a
-/// folder that have its rows.
+/// Finds the linear layers with adapters. Returns, for each layer, its parts and the modules of a
+/// folder that have rows of its matrix.
 fn adapted(
     family: &Family,
     config: &RunConfig,
@@ -81,7 +81,8 @@ fn adapted(
     all
 }
 
-/// Tensors for the parameter `name` in an exported folder; `None` if the family has none.
+/// Tensors in an exported folder that have the values of the parameter `name` with the given shape;
+/// `None` if the family has no such tensors.
 fn written(
     family: &Family,
     config: &RunConfig,
@@ -95,10 +96,11 @@ fn written(
     }
 }
 
-/// Modules of a folder whose matrices make up the matrix of a layer, in the order of its rows.
+/// Modules of a folder whose matrices together have the rows of a layer's matrix, in the order of
+/// these rows. `theirs` describes the folder's tensors for the layer.
 fn modules(theirs: &Counterpart) -> Vec<Module> {
     let mut end = 0;
-    // Even if a folder has a matrix transposed, its factors are not transposed.
+    // If a family has a matrix transposed, the factors for it are still not transposed.
     let (is_transposed, order) = match theirs.order {
         Order::Transposed => (true, Order::Same),
         order => (false, order),
@@ -112,7 +114,7 @@ fn modules(theirs: &Counterpart) -> Vec<Module> {
     theirs.names.iter().zip(&theirs.shapes).map(module).collect()
 }
 
-/// True if a range is within another.
+/// Whether the range `inner` is within `outer`.
 fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }

@@ -14,8 +14,8 @@ pub(super) struct Settings {
     pub(super) lora: LoraConfig,
 }
 
-/// Keys that choose PEFT's method, with the values, as JSON, that mean plain LoRA; any other value
-/// means a method that cannot be imported.
+/// Keys of the settings that choose variants of PEFT's methods, each with the values, written as
+/// JSON, that mean plain LoRA. Any other value means a method that cannot be imported.
 const USUAL: [(&str, &[&str]); 9] = [
     ("peft_type", &["\"LORA\""]),
     ("bias", &["\"none\""]),
@@ -29,10 +29,10 @@ const USUAL: [(&str, &[&str]); 9] = [
 ];
 
 impl Settings {
-    /// Reads settings.
+    /// Reads the settings `keys`, the content of `adapter_config.json`.
     ///
     /// # Errors
-    /// When the settings are for another method, or have no rank.
+    /// When the settings are for another method, or have no rank or no alpha.
     pub(super) fn read(keys: Value) -> Result<Self> {
         for (key, usual) in USUAL {
             let value = keys[key].to_string();
@@ -60,11 +60,12 @@ impl Settings {
         Ok(Self { keys, lora })
     }
 
-    /// Factor by which the product `B A` of `module` is multiplied; `rank` is the rank of its
-    /// adapters.
+    /// Scale of the adapters of `module`: the factor by which their product `B A` is multiplied.
+    /// `rank` is their rank.
     ///
     /// # Errors
-    /// When a key of `alpha_pattern` is not a plain end of a name, or its value is not a number.
+    /// When a key of `alpha_pattern` is a regular expression instead of the end of a name, or its
+    /// value is not a number.
     pub(super) fn scale(&self, module: &str, rank: usize) -> Result<f64> {
         let mut alpha = self.lora.alpha;
         for (pattern, value) in self.keys["alpha_pattern"].as_object().into_iter().flatten() {
@@ -88,8 +89,9 @@ impl Settings {
     }
 }
 
-/// Settings for an exported folder. `targets` are the modules with adapters, and `whole` those that
-/// are trained as a whole; `ranks` has the modules whose rank is not `lora.rank`, with their ranks.
+/// Settings of adapters for an exported folder. `targets` names the modules with adapters, and
+/// `whole` the modules that are trained as a whole. `ranks` has the modules whose rank is not
+/// `lora.rank`, each with its rank.
 pub(super) fn written(
     lora: &LoraConfig,
     task: Task,
@@ -97,7 +99,7 @@ pub(super) fn written(
     whole: &[String],
     ranks: &[(String, usize)],
 ) -> Map<String, Value> {
-    // Alpha for which a module of this rank has the same scale as the others.
+    // Value of alpha with which a module of rank `rank` has the same scale as the other modules.
     let alpha = |rank: usize| {
         let ratio = rank as f64 / lora.rank as f64;
         lora.alpha * if lora.rank_stabilized { ratio.sqrt() } else { ratio }

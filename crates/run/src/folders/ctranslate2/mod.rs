@@ -1,5 +1,5 @@
-//! Folders of CTranslate2: `model.bin`, lists of tokens, and the files of a tokenizer, which
-//! converters copy on request.
+//! Import of folders of the engine CTranslate2: `model.bin`, lists of tokens, and the files of a
+//! tokenizer, which converters copy to the folder on request.
 
 mod names;
 mod shape;
@@ -28,7 +28,8 @@ pub(super) use names::FAMILY;
 
 /// Tokens whose output bias is below this are never written.
 const NEVER: f32 = -9e3;
-/// Output bias of a token that the engine does not have: `exp` of its logit is 0.
+/// Output bias of a token that the engine does not have. Its logit is so small that its probability
+/// is 0.
 const ABSENT: f32 = -1e4;
 
 /// Model that was read from a folder.
@@ -44,11 +45,11 @@ pub(super) fn is_in(source: &Path) -> bool {
     source.join(MODEL_BIN).exists() && !Weights::are_in(source)
 }
 
-/// Reads the folder `source`, except the values of tensors. `asked` has the source and the target
-/// language that the user requested of a translation model. Notes are added to `notices`.
+/// Reads the folder `source`, except the values of its tensors. `asked` has the source and the
+/// target language that the user named for a translation model. Messages are added to `notices`.
 ///
 /// # Errors
-/// When a file is missing or damaged, or the model has a part that has no counterpart here.
+/// When a file is missing or damaged, or a part of the model has no counterpart in Taper.
 pub(super) fn read(
     source: &Path,
     name: String,
@@ -108,8 +109,8 @@ pub(super) fn read(
     Ok(Model { recipe, tokenizers, weights, architecture })
 }
 
-/// Finds the architecture with the name `specification`, which a file gives; `shown` returns the
-/// file's path for the error.
+/// Architecture with the name `specification`, which was read from a file. `shown` returns the
+/// file's path, for the error.
 fn architecture(specification: &str, shown: impl Fn() -> String) -> Result<&'static Architecture> {
     let known = FAMILY.architectures;
     known.iter().find(|one| one.name == specification).with_context(|| {
@@ -122,7 +123,7 @@ fn architecture(specification: &str, shown: impl Fn() -> String) -> Result<&'sta
     })
 }
 
-/// Ids of the tokens that are never written, according to the output biases.
+/// Ids of the tokens that the model never writes, because their output biases are too small.
 fn never_written(weights: &Weights) -> Result<Vec<usize>> {
     if !weights.has(OUTPUT_BIAS) {
         return Ok(Vec::new());
@@ -132,8 +133,8 @@ fn never_written(weights: &Weights) -> Result<Vec<usize>> {
     Ok(never.map(|(id, _)| id).collect())
 }
 
-/// Adds a row for Marian's padding to matrices of `rows` rows. The embedding of this token is zero.
-/// Marian's decoder reads it first, and never writes it.
+/// Adds a row to the embedding and output matrices, which have `rows` rows, for Marian's padding
+/// token. Marian's decoder reads this token first and never writes it. Its embedding is zero.
 fn add_start(weights: &mut Weights, rows: usize) {
     for name in [EMBEDDING, OF_SOURCE, OUTPUT] {
         weights.append_row(name, 0.0);
@@ -148,7 +149,7 @@ fn add_start(weights: &mut Weights, rows: usize) {
     }
 }
 
-/// Sets the search that CTranslate2 makes by default.
+/// Sets `decoding` to the default search of CTranslate2.
 fn search(decoding: &mut DecodingConfig) {
     *decoding = DecodingConfig {
         beam_size: 2,

@@ -1,5 +1,6 @@
-//! Table of the names of CTranslate2's variables and the names of a run's parameters.
-//! `engines/ctranslate2/layers.rs` writes the same names of variables, with slashes.
+//! Table of the names of CTranslate2's variables and of the corresponding parameters of a run.
+//! `engines/ctranslate2/layers.rs` writes variables with the same names, but with slashes instead
+//! of dots.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;
@@ -7,7 +8,8 @@ use taper_model::FeedForwardKind;
 use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::tokens::TokenizerFiles;
 
-/// Family for reading models of CTranslate2; the module `engines` writes such models.
+/// Description of CTranslate2's models as a family, for import. The module `engines` exports such
+/// models.
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "model of CTranslate2",
     model_type: "ctranslate2",
@@ -27,8 +29,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     unused: &["*.position_encodings.encodings", "*.relative_attention_bias"],
 };
 
-/// Architectures with the names of CTranslate2's specifications. This one has an encoder and a
-/// decoder, the next one only a decoder.
+/// Architectures with the names of CTranslate2's specifications. Models of the architecture here
+/// have an encoder and a decoder; those of the one below have only a decoder.
 pub(super) const TRANSLATION: Architecture =
     Architecture::new("TransformerSpec", Task::Translation, &[]);
 pub(super) const LANGUAGE_MODEL: Architecture =

@@ -1,4 +1,5 @@
-//! Shape of a model of CTranslate2, from the attributes of its layers and the shapes of its tensors.
+//! Settings of a model of CTranslate2 (widths, layers, heads and so on), from the attributes of its
+//! layers and the shapes of its tensors.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ const POSITIONS: &str = "decoder.position_encodings.encodings";
 /// for a language model.
 const LONGEST: [usize; 2] = [512, 2048];
 
-/// Attributes without an effect on the results of a model: how alignments are read from a decoder,
+/// Attributes that do not change the results of a model: how alignments are read from a decoder,
 /// how several embeddings of a source would be merged, a flag that `num_heads_kv` implies, and a
 /// flag that only adds a constant to the scores before softmax.
 const WITHOUT_PART: [&str; 5] = [
@@ -32,14 +33,15 @@ const WITHOUT_PART: [&str; 5] = [
     "alibi_use_positive_positions",
 ];
 
-/// Attributes by the last part of their names; all stacks and layers have the same values.
+/// Attributes by the part of their names after the last dot. Each has the same value in all stacks
+/// (encoder and decoder) and layers.
 pub(super) struct Attributes(BTreeMap<String, Attribute>);
 
 impl Attributes {
     /// Collects the attributes of all layers.
     ///
     /// # Errors
-    /// When layers have different values.
+    /// When layers have different values of an attribute.
     pub(super) fn new(all: &BTreeMap<String, Attribute>) -> Result<Self> {
         let mut values = BTreeMap::new();
         for (name, &value) in all {
@@ -78,10 +80,10 @@ impl Attributes {
         self.number(name).is_some_and(|number| number != 0.0)
     }
 
-    /// Refuses attributes that were not read, unless their value is 0.
+    /// Refuses attributes that nothing has read, unless their value is 0.
     ///
     /// # Errors
-    /// When there is such an attribute; the message names it.
+    /// When there is an attribute that was not read and is not 0; the message names it.
     pub(super) fn finish(self) -> Result<()> {
         let is_on = |value: &Attribute| {
             !matches!(value, Attribute::Integer(0)) && *value != Attribute::Float(0.0)
@@ -95,10 +97,10 @@ impl Attributes {
     }
 }
 
-/// Sets the shape of a model with a decoder and, if `translates`, an encoder.
+/// Sets the settings in `model` of a model with a decoder and, if `translates`, an encoder.
 ///
 /// # Errors
-/// When an attribute or a tensor is missing, or has no counterpart here; the message names it.
+/// When an attribute or a tensor is missing, or has no counterpart in Taper; the message names it.
 pub(super) fn describe(
     attributes: &mut Attributes,
     weights: &Weights,
@@ -157,10 +159,11 @@ pub(super) fn describe(
     positions(attributes, weights, translates, model)
 }
 
-/// Sets the number and the width of attention heads; `model.d_model` must be set before.
+/// Sets the number and the width of attention heads; `model.d_model` must already be set.
 fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig) -> Result<()> {
     model.heads = attributes.count("num_heads")?.context("has no attribute num_heads")?;
-    // Converters leave out a width that the engine can read from the tensors.
+    // Converters do not write the width of heads if the engine can read it from the shapes of
+    // tensors.
     let of_tensors = weights.shape("decoder.layer_0.self_attention.linear_1.weight");
     let of_tensors = of_tensors.and_then(|shape| shape.get(1)).map(|columns| columns / model.heads);
     let width = attributes.count("head_dim")?.or(of_tensors);
@@ -173,7 +176,8 @@ fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig
     Ok(())
 }
 
-/// Finds out which of the matrices of the embeddings and of the output are equal, and so tied.
+/// Which of the matrices of source embedding, target embedding and output are equal and therefore
+/// count as tied.
 fn tied(weights: &Weights, translates: bool) -> Result<Tied> {
     let is_same = |other: &str| -> Result<bool> {
         Ok(weights.has(other) && weights.are_equal(EMBEDDING, other)?)
@@ -193,10 +197,11 @@ fn layers(weights: &Weights, stack: &str) -> usize {
         .count()
 }
 
-/// True if embeddings are multiplied by √d_model; `width` is d_model. The attribute is either a
-/// flag or the factor itself.
+/// Whether embeddings are multiplied by √d_model; `width` is d_model. The attribute
+/// `scale_embeddings` is either a flag or the factor itself.
 fn is_scaled(attributes: &mut Attributes, width: usize) -> Result<bool> {
-    // Some models have an attribute of the embeddings instead, which is always a flag.
+    // Instead of `scale_embeddings`, some models have this attribute of the embeddings, which is
+    // always a flag.
     let of_embedding = attributes.number("multiply_by_sqrt_depth");
     let root = (width as f64).sqrt();
     match (attributes.0.remove("scale_embeddings"), of_embedding) {
@@ -214,7 +219,7 @@ fn is_scaled(attributes: &mut Attributes, width: usize) -> Result<bool> {
     }
 }
 
-/// Sets the positions.
+/// Sets the position encoding in `model`.
 fn positions(
     attributes: &mut Attributes,
     weights: &Weights,
@@ -252,8 +257,8 @@ fn positions(
     Ok(())
 }
 
-/// Sets positions that are added to embeddings: none if their table has only zeros, sinusoids if it
-/// has the values of sinusoids, and else learned positions.
+/// Sets the encoding of positions that are added to embeddings. It is none if their table has only
+/// zeros, sinusoids if the table has the values of sinusoids, and otherwise learned positions.
 fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result<()> {
     let shape = weights.shape(POSITIONS);
     let Some(&[rows, width]) = shape else {
@@ -265,7 +270,8 @@ fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result
     let values = weights.values(POSITIONS)?;
     let of_source = POSITIONS.replace("decoder", "encoder");
     let is_one = !translates || weights.are_equal(POSITIONS, &of_source)?;
-    // Tolerance: about half a step of the type at 1, the largest value of a sinusoid.
+    // Tolerance: for 16-bit types, about the largest rounding error at 1, the largest value of a
+    // sinusoid.
     let close = match weights.dtype(POSITIONS) {
         Some("F16") => 5e-4,
         Some("BF16") => 4e-3,
@@ -295,14 +301,14 @@ fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result
     Ok(())
 }
 
-/// Sets rotary positions.
+/// Sets the settings of rotary positions.
 fn rotary(attributes: &mut Attributes, model: &mut ModelConfig) -> Result<()> {
     let rotary = &mut model.rotary;
     rotary.pairs = match attributes.flag("rotary_interleave") {
         true => RotaryPairs::Interleaved,
         false => RotaryPairs::Halves,
     };
-    // A base such as 10,000 is exact in 32 bits.
+    // Attributes are 32-bit numbers, in which a base such as 10,000 is exact.
     rotary.base = attributes.number("rotary_base").unwrap_or(10_000.0);
     let factor = attributes.number("rotary_scaling_factor").unwrap_or(1.0);
     let original = attributes.count("original_max_position_embeddings")?;

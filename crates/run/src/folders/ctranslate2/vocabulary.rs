@@ -1,4 +1,5 @@
-//! Lists of tokens of a folder, with the tokenizers that have these tokens.
+//! Lists of tokens (vocabularies) in a folder of CTranslate2, and the tokenizers that have these
+//! tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,19 +15,19 @@ use crate::folders::MOST_BYTES;
 use crate::folders::tokens::{self, TokenizerFiles};
 use crate::folders::weights::Weights;
 
-/// Names that an export gives the tokenizers of a run with two vocabularies.
+/// File names that Taper's export gives to the tokenizers of a run with two vocabularies.
 const OF_SIDES: [&str; 2] = ["tokenizer.source.json", "tokenizer.target.json"];
 /// Names of the files with tokenizers, for the error when a folder has none of them.
 const TOKENIZERS: &str =
     "tokenizer.json, source.spm with target.spm, spiece.model or sentencepiece.bpe.model";
 
-/// Beginnings of the placeholders in a list for rows without a token.
+/// Beginnings of the placeholders that stand in a list for ids without a token.
 const ROW: &str = "<row ";
 const GAP: &str = " gap ";
 
-/// Spelling of an entry of a list; `None` for the placeholder of a row without a token. In the
-/// vocabulary of one language, a leading space marks a token that only the other language has; the
-/// result is without that space.
+/// Token in an entry of a list; `None` if the entry is a placeholder for an id without a token. In
+/// the vocabulary of one language, a leading space marks a token that only the other language has;
+/// this space is removed.
 fn bare(token: &str) -> Option<&str> {
     let is_token = !token.starts_with(ROW) && !token.starts_with(GAP);
     is_token.then(|| token.strip_prefix(' ').filter(|rest| !rest.is_empty()).unwrap_or(token))
@@ -35,15 +36,15 @@ fn bare(token: &str) -> Option<&str> {
 /// Tokens in the order of their ids.
 pub(super) struct Vocabulary {
     source: Vec<String>,
-    /// `None`: the same for both languages.
+    /// Tokens of the target language; `None` if both languages have the same list.
     target: Option<Vec<String>>,
 }
 
 impl Vocabulary {
-    /// Reads the lists of the folder `source`.
+    /// Reads the lists of tokens in the folder `source`.
     ///
     /// # Errors
-    /// When there is no list, or it is damaged.
+    /// When there is no list, or a list is damaged.
     pub(super) fn read(source: &Path, translates: bool) -> Result<Self> {
         let shared = if translates { "shared_vocabulary" } else { "vocabulary" };
         if let Some(list) = list(source, shared)? {
@@ -68,7 +69,8 @@ impl Vocabulary {
         }
     }
 
-    /// Adds to each list the token that a decoder reads first.
+    /// Adds `<pad>`, the token that Marian's decoder reads first, to each list; a placeholder if
+    /// the list already has this token.
     pub(super) fn add_start(&mut self) {
         for list in std::iter::once(&mut self.source).chain(self.target.as_mut()) {
             let is_taken = list.iter().any(|token| token == "<pad>");
@@ -105,8 +107,8 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Translates the keys of the engine's `config.json` into those of Transformers. `never` has
-    /// the ids of the tokens that are never written.
+    /// Converts `keys`, those of CTranslate2's `config.json`, to the keys of the library
+    /// Transformers. `never` has the ids of the tokens that the model never writes.
     ///
     /// # Errors
     /// When a special token is not in the vocabulary.
@@ -122,7 +124,8 @@ impl Vocabulary {
             let id = target.iter().position(|one| one == token);
             match (id, keys[key].is_null()) {
                 (Some(id), _) => Ok(json!(id)),
-                // Converters name the usual token even if the model does not have it.
+                // Converters write the usual token into the file even if the model does not have
+                // it.
                 (None, _) if token.is_empty() || key == "bos_token" => Ok(Value::Null),
                 (None, true) => Ok(Value::Null),
                 (None, false) => bail!("config.json: {key} is {token:?}, which is not a token"),
@@ -152,7 +155,7 @@ impl Vocabulary {
     /// Reads the tokenizers of the folder `source`, and returns them with the kind of their files.
     ///
     /// # Errors
-    /// When there is none, or its tokens differ from the lists.
+    /// When there is no tokenizer, or its tokens differ from the lists.
     pub(super) fn tokenizers(
         &self,
         source: &Path,
@@ -198,7 +201,7 @@ impl Vocabulary {
     }
 }
 
-/// Content of a `vocab.json` with the tokens of a list.
+/// Content of a file `vocab.json` with the tokens of a list and their ids.
 fn ids(list: &[String]) -> Result<String> {
     let tokens = list.iter().enumerate();
     let ids: BTreeMap<&str, usize> =
@@ -206,7 +209,7 @@ fn ids(list: &[String]) -> Result<String> {
     Ok(serde_json::to_string(&ids)?)
 }
 
-/// Refuses a tokenizer that has another token than the list for an id.
+/// Refuses a tokenizer that has, for some id, another token than the list.
 fn require_same(tokenizer: &Tokenizer, list: &[String]) -> Result<()> {
     for (id, token) in list.iter().enumerate() {
         let own_token = tokenizer.token(id as u32).unwrap_or_default();
@@ -222,7 +225,8 @@ fn require_same(tokenizer: &Tokenizer, list: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a list of tokens, as JSON or with one token on each line.
+/// Reads a list of tokens from the file `name` with the ending `.json` (a JSON list) or `.txt` (one
+/// token on each line); `None` if there is no such file.
 fn list(source: &Path, name: &str) -> Result<Option<Vec<String>>> {
     for ending in ["json", "txt"] {
         let path = source.join(format!("{name}.{ending}"));

@@ -18,7 +18,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[
-        // Transformers takes the general names of these keys, too.
+        // The library Transformers also reads these keys under their general names, such as
+        // `hidden_size`.
         Key::count("n_positions", 1024, |recipe| &mut recipe.model.max_positions)
             .spelled(&["/max_position_embeddings"]),
         Key::count("n_embd", 768, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]),

@@ -1,5 +1,5 @@
-//! GPT-NeoX (Black et al. 2022) and Pythia: language models whose feed-forward layers run in
-//! parallel to attention, and whose rotary positions rotate only a part of each head.
+//! GPT-NeoX (Black et al. 2022) and Pythia: language models whose feed-forward layers are computed
+//! in parallel with attention, and whose rotary positions rotate only a part of each head.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -85,8 +85,8 @@ fn base(recipe: &mut RunConfig) {
     model.feed_forward_dropout = 0.0;
 }
 
-/// Refuses a `head_dim` other than the width of the heads, because Transformers uses this key for
-/// rotary positions alone.
+/// Refuses a `head_dim` other than the width of the heads. The library Transformers uses this key
+/// for rotary positions only, so another value would not mean another width.
 fn read_head_width(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let width = width_of_heads(recipe);
     if !given.is_null() && given.as_u64() != Some(width as u64) {

@@ -1,5 +1,5 @@
-//! GPT-J (Wang and Komatsuzaki 2021): a language model whose feed-forward layers run in parallel to
-//! attention, with one norm for both.
+//! GPT-J (Wang and Komatsuzaki 2021): a language model whose feed-forward layers are computed in
+//! parallel with attention, with one norm for both.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -24,7 +24,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[
-        // Transformers takes the general names of these keys, too.
+        // The library Transformers also reads these keys under their general names, such as
+        // `hidden_size`.
         Key::count("n_positions", 2048, |recipe| &mut recipe.model.max_positions)
             .spelled(&["/max_position_embeddings"]),
         Key::count("n_embd", 4096, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]),
@@ -77,7 +78,7 @@ fn base(recipe: &mut RunConfig) {
     model.feed_forward_dropout = 0.0;
 }
 
-/// Reads the number of elements of a head that are rotated.
+/// Reads `rotary_dim`, the number of elements of a head that are rotated.
 fn read_width(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let width = match given {
         Value::Null => USUAL_WIDTH,

@@ -1,5 +1,5 @@
-//! Llama (Touvron et al. 2023), versions 1 to 3, and SmolLM: language models. Other families have
-//! the same names of weights, and most of Llama's keys.
+//! Llama (Touvron et al. 2023), versions 1 to 3, and SmolLM: language models. Other families share
+//! the names of its weights and most of its keys.
 
 use taper_data::Task;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
@@ -58,8 +58,8 @@ pub(super) const fn key_value_heads(usual: Option<usize>) -> Key {
     Key::derived("num_key_value_heads", usual, count, |recipe| recipe.model.heads)
 }
 
-/// A Llama-like family: all of these share the names of weights in `SHARED`. The caller adds the
-/// keys.
+/// Family like Llama, with the names of weights in `SHARED`. Its list of keys is empty; the caller
+/// sets it.
 pub(super) const fn llama_family(
     name: &'static str,
     model_type: &'static str,
@@ -76,9 +76,9 @@ const SHARED: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[],
-    // Any value of these can be exported. The keys for biases only switch off biases that this
-    // family does not have, and the numbers and widths of heads are always written to
-    // `config.json`.
+    // Keys of `[model]` whose values do not prevent an export. Those for biases only switch off
+    // biases that this family does not have. The number of key-value heads and the width of heads
+    // are always written to `config.json`.
     free: &[
         "encoder_layers",
         "tied",
@@ -128,7 +128,7 @@ const SHARED: Family = Family {
     unused: &[],
 };
 
-/// Sets the properties that all models of this shape share.
+/// Sets the properties that all models of Llama's shape have.
 pub(super) fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = taper_data::TokenizerKind::Bytes;
     let model = &mut recipe.model;

@@ -1,4 +1,5 @@
-//! Mistral (Jiang et al. 2023): Llama's shape, in the first version with a sliding window.
+//! Mistral (Jiang et al. 2023): Llama's architecture. Attention of the first version has a sliding
+//! window.
 
 use taper_data::Task;
 

@@ -1,4 +1,4 @@
-//! Families of language models: a decoder alone continues a text.
+//! Families of language models: models with only a decoder, which continue a text.
 
 pub(super) mod gpt2;
 pub(super) mod gpt_neox;

@@ -1,6 +1,6 @@
-//! Phi (Li et al. 2023), versions 1 to 2: GPT-J's shape, but with biases in all projections. By
-//! default, one half of each head is rotated; a rotated pair has an element of each half of this
-//! part.
+//! Phi (Li et al. 2023), versions 1 to 2: GPT-J's architecture, but with biases in all projections.
+//! By default, rotary positions rotate only one half of each head; a rotated pair consists of one
+//! element from each half of this rotated part.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, ParallelFeedForward, Positions};

@@ -1,4 +1,4 @@
-//! Qwen2 (Yang et al. 2024) and 2.5: Llama's shape with biases of queries, keys and values.
+//! Qwen2 (Yang et al. 2024) and 2.5: Llama's architecture, with biases of queries, keys and values.
 
 use taper_data::Task;
 

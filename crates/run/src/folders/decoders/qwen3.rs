@@ -1,4 +1,4 @@
-//! Qwen3 (Yang et al. 2025): Llama's shape with norms of the heads of queries and keys.
+//! Qwen3 (Yang et al. 2025): Llama's architecture, with norms of each head's queries and keys.
 
 use taper_data::Task;
 use taper_model::QueryKeyNorm;
