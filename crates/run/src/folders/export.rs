@@ -24,14 +24,14 @@ use crate::{LoadSettings, LoadedRun, model_card};
 /// Result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// Checkpoint with the weights.
+    /// Path of the checkpoint whose weights were exported.
     pub checkpoint: PathBuf,
-    /// Step of the checkpoint.
+    /// Update (step) after which the checkpoint was saved.
     pub step: u64,
 }
 
-/// Writes the run at `root`, with the weights that `settings` name, into `folder`, which must be
-/// empty or not exist.
+/// Writes the run at `root`, with the weights that `settings` select, into `folder` in the format
+/// of the library Transformers. The folder must be empty or not exist.
 ///
 /// # Errors
 /// When the run cannot be loaded, Transformers has no such model, or the folder cannot be written.
@@ -45,7 +45,7 @@ pub fn export_run(root: &Path, settings: &LoadSettings, folder: &Path) -> Result
     })
 }
 
-/// Refuses a task without a model in any family.
+/// Refuses a task for which no family has a model.
 fn require_exportable(task: Task) -> Result<()> {
     let (mut is_known, mut known) = (false, Vec::new());
     for family in FAMILIES {
@@ -78,11 +78,11 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     write(run, family, config, folder)
 }
 
-/// Finds the family that has a run's model, and returns it with the keys of the model's
-/// `config.json`.
+/// Finds the family of models that has the model of the recipe `config` with the parameters
+/// `store`, and returns it with the keys of the model's `config.json`.
 ///
 /// # Errors
-/// When no family has the model; the message names the first key that differs.
+/// When no family has the model; the message names a key of `[model]` whose value prevents it.
 pub(super) fn family_of(
     config: &RunConfig,
     store: &ParameterStore,
@@ -95,7 +95,8 @@ pub(super) fn family_of(
     };
     let mut refused = None;
     for family in FAMILIES {
-        // If no model has the run's head, the error is about the first model of the run's task.
+        // If no architecture of the family has the run's head (output layers), the error is about
+        // its first architecture for the run's task.
         let of_task = |one: &&Architecture| one.task == config.task;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
@@ -113,7 +114,7 @@ pub(super) fn family_of(
 /// `architecture`.
 ///
 /// # Errors
-/// When the family has no such model; the message names the first key that differs.
+/// When the family has no such model; the message names a key of `[model]` whose value prevents it.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -134,7 +135,7 @@ pub(super) fn config_of(
     Ok(config)
 }
 
-/// Writes the files of the folder, `config.json` last.
+/// Writes the files of the exported folder; `config.json`, which has the keys `config`, comes last.
 fn write<M: TaskModel>(
     run: &LoadedRun<M>,
     family: &Family,
@@ -162,7 +163,7 @@ fn write<M: TaskModel>(
         values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
     });
     if let Err(error) = written {
-        // The failure is reported; the part that was written would only take up space.
+        // The error is returned. The incomplete file is of no use, so it is removed if possible.
         let _ = fs::remove_file(&partial);
         return Err(error.into());
     }
@@ -214,10 +215,10 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
     Ok(())
 }
 
-/// Writes the tokenizer of a run in the same way as [`export`]. Returns the keys of its
-/// `config.json`, which are those of the family that has the model or, without such a family,
-/// `usual`, and whether a tokenizer was written. None is written for a run with two vocabularies
-/// that are not models of SentencePiece, because Transformers has no tokenizer for it.
+/// Writes the tokenizer of a run like [`export`]. Returns the keys of its `config.json`, and
+/// whether a tokenizer was written. The keys are those of the family that has the model or, if no
+/// family has it, `usual`. No tokenizer is written for a run with two vocabularies that do not come
+/// from SentencePiece models, because the library Transformers has no tokenizer for it.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -241,32 +242,33 @@ pub(crate) fn described<M: TaskModel>(
     Ok((config, has_tokenizer))
 }
 
-/// Writes models of SentencePiece for a tokenizer that was trained here, if the family has such
-/// files and a model can divide text like the tokenizer.
+/// Writes the SentencePiece model for a tokenizer that was trained by Taper, if the family has
+/// files for it and such a model can divide text like the tokenizer.
 fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result<()> {
     let files = family.tokens.pieces();
     if tokenizer.folder().is_some() || files.is_empty() {
         return Ok(());
     }
-    // `taper tokenizer pieces` reports the reason if there is no model.
+    // The model is left out if it cannot be made; the command `taper tokenizer pieces` reports why.
     let Ok(model) = tokens::sentence_piece_model(tokenizer) else { return Ok(()) };
     files.iter().try_for_each(|name| write_atomically(&folder.join(name), &model))
 }
 
-/// Tensor of the folder: a part of a parameter.
+/// Values of a tensor in the folder: a part of a parameter of the run.
 struct Part<'a> {
-    /// Parameter; `None` for zeros, if the run has no such parameter.
+    /// Parameter with the values; `None` if the run has no such parameter and the tensor has only
+    /// zeros.
     parameter: Option<&'a Parameter>,
     shape: Vec<usize>,
     order: Order,
-    /// Index of its first value.
+    /// Index, in the parameter, of the first value of the part.
     start: usize,
 }
 
-/// Tensors of the folder by name.
+/// Values of all tensors in the folder, by their names.
 ///
 /// # Errors
-/// When a parameter has no counterpart.
+/// When a parameter has no counterpart in the family.
 fn sources<'a, M: TaskModel>(
     run: &'a LoadedRun<M>,
     family: &Family,

@@ -1,6 +1,6 @@
 //! Declarations of families of models: each has tables that pair the names in the library
-//! Transformers with the names in a run. Reading, writing and refusing have one implementation for
-//! all families.
+//! Transformers with the names in a run. The code that reads, writes and refuses models is the same
+//! for all families.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -15,47 +15,51 @@ use crate::parameter_groups::matches;
 
 /// Family of models: GPT-2, BERT, and so on.
 pub(super) struct Family {
-    /// Name for people.
+    /// Name of the family, for people.
     pub(super) name: &'static str,
     /// Value of `model_type` in `config.json`.
     pub(super) model_type: &'static str,
-    /// Models that can be read. For export, the first model with the task and head of the run is
-    /// written.
+    /// Models of the family that can be read. An export writes a run as the first of them with the
+    /// task and the head (output layers) of the run.
     pub(super) architectures: &'static [Architecture],
-    /// Sets the properties that all models of the family share and no key expresses.
+    /// Sets the properties that all models of the family share and that no key expresses.
     pub(super) base: fn(&mut RunConfig),
-    /// Files of its tokenizer.
+    /// Kind of the tokenizer files in its folders.
     pub(super) tokens: TokenizerFiles,
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
-    /// Keys of `[model]` that do not shape the weights of such a model: any value can be exported.
+    /// Keys of `[model]` on which the computation of these models does not depend, so that any
+    /// value can be exported.
     pub(super) free: &'static [&'static str],
-    /// Prefix of the names of all tensors except those of heads; some files omit it.
+    /// Prefix of the names of all tensors except those of heads; some files omit this prefix.
     pub(super) prefix: &'static str,
     /// Parameters of a run with their tensors in a folder. Several entries may be for one
-    /// parameter. An import reads the last of these that the folder has. An export writes the first
-    /// if the output projection is tied to the embedding, and else the last.
+    /// parameter. An import uses the last of these entries whose tensors the folder has. An export
+    /// uses the first entry if the output projection is tied to the embedding, and otherwise the
+    /// last.
     pub(super) modules: &'static [Module],
-    /// Tensors that only repeat a parameter that is tied, and that some files contain in addition:
-    /// the name of the parameter in a run, and the name of the tensor.
+    /// Tensors that repeat a tied parameter and that some files contain in addition to the
+    /// parameter's own: for each, the name of the parameter in a run and the name of the tensor.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Biases of shape `(1, V)` that models in Transformers always have and a run may lack: the
-    /// name of the parameter in a run, and the name of the tensor. An export fills it with zeros.
+    /// Biases of shape (1, V) that models in Transformers always have and a run may lack: for each,
+    /// the name of the parameter in a run and the name of the tensor. If the run lacks it, an
+    /// export writes zeros.
     pub(super) zeros: &'static [(&'static str, &'static str)],
-    /// Patterns of further tensors that files may contain and a run does not use.
+    /// Patterns of the names of further tensors that files may contain and that a run does not use.
     pub(super) unused: &'static [&'static str],
 }
 
-/// Model that a folder can contain.
+/// Kind of model that a folder can contain.
 pub(super) struct Architecture {
-    /// Name in `architectures` of `config.json`.
+    /// Name of the model in the key `architectures` of `config.json`.
     pub(super) name: &'static str,
-    /// Task of its run.
+    /// Task of a run with this model.
     pub(super) task: Task,
-    /// Modules of a run's head, which distinguish this model from the others of the family; `None`
-    /// for a model without a head, whose run gets a randomly initialised one.
+    /// Modules of the head (output layers for the task) in a run, by which this model is
+    /// distinguished from others of the family. `None` for a model without a head; its run gets a
+    /// randomly initialised head.
     pub(super) head: Option<&'static [&'static str]>,
-    /// More keys as in [`Family::free`], for this model alone.
+    /// Further keys as in [`Family::free`], for this model only.
     pub(super) free: &'static [&'static str],
 }
 
@@ -74,8 +78,9 @@ impl Architecture {
     }
 }
 
-/// Entry of the table: a parameter of a run, or a module with its weight and bias, and the tensors
-/// or modules of a folder for it. In the names, `*` stands for the number of a layer.
+/// Entry of the table of parameters. It has the name of a parameter of a run and of the tensors for
+/// it in a folder, or the name of a module, with its weight and bias, and of the modules for it in
+/// a folder. In the names, `*` stands for the index of a layer.
 pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
@@ -84,18 +89,18 @@ pub(super) struct Module {
     feed_forward: Option<FeedForwardKind>,
 }
 
-/// Layout of the values in a tensor of a folder.
+/// Layout of the values in the tensors of a folder, compared with the layout in a run.
 enum Layout {
     Same,
     /// Transposed matrix.
     Transposed,
-    /// One tensor for queries, one for keys, and one for values; the recipe's heads give their
-    /// numbers of rows.
+    /// One tensor for queries, one for keys, and one for values; the numbers of heads in the recipe
+    /// determine their numbers of rows.
     Heads,
-    /// One tensor with the rows of query, key and value of the first head, then those of the second
-    /// head, and so on.
+    /// One tensor with the rows for query, key and value of the first head, then the rows for those
+    /// of the second head, and so on.
     ByHead,
-    /// Another shape with the same number of values.
+    /// Another shape, with the same values in the same order. The function computes the shape.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
 }
 
@@ -109,35 +114,36 @@ impl Module {
         Self { feed_forward: Some(feed_forward), ..self }
     }
 
-    /// Module of the same shape.
+    /// Module with the same shape in a folder.
     pub(super) const fn same(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module that a folder has in equal parts, which follow one another along the first dimension.
+    /// Module that a folder has as several modules. They are equal parts along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module of queries, keys and values that a folder has in three parts, which follow one
-    /// another along the first dimension. Groups of queries can share keys and values.
+    /// Module for queries, keys and values that a folder has as three modules. They are parts along
+    /// the first dimension; those for keys and values can be smaller, because several query heads
+    /// can share keys and values.
     pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
         Self::new(ours, theirs, Layout::Heads)
     }
 
-    /// Module of queries, keys and values in one tensor, head by head; every head has its own keys
-    /// and values.
+    /// Module for queries, keys and values that a folder has as one module, in which they are
+    /// ordered head by head. Every head has its own keys and values.
     pub(super) const fn by_head(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self::new(ours, theirs, Layout::ByHead)
     }
 
-    /// Module with a transposed matrix.
+    /// Module whose matrix is transposed in a folder.
     pub(super) const fn transposed(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self::new(ours, theirs, Layout::Transposed)
     }
 
-    /// Module with the same values in another shape, which `shape` computes from the recipe and the
-    /// shape in a run.
+    /// Module with the same values in a folder, but another shape. `shape` computes this shape from
+    /// the recipe and the shape in a run.
     pub(super) const fn shaped(
         ours: &'static str,
         theirs: &'static [&'static str; 1],
@@ -146,8 +152,8 @@ impl Module {
         Self::new(ours, theirs, Layout::Shaped(shape))
     }
 
-    /// Counterpart in a folder of the parameter `name`, which has this shape; `None` if the
-    /// parameter does not belong to this entry.
+    /// Tensors of a folder, by this entry, for the parameter `name` with the given shape in a run;
+    /// `None` if the entry is not for this parameter.
     fn counterpart(&self, name: &str, shape: &[usize], recipe: &RunConfig) -> Option<Counterpart> {
         if self.feed_forward.is_some_and(|kind| kind != recipe.model.feed_forward) {
             return None;
@@ -179,7 +185,7 @@ impl Module {
         Some(Counterpart { names, shapes, order })
     }
 
-    /// True if a tensor of this name can belong to the module.
+    /// Whether the entry is for the tensor called `name` in a folder.
     fn is_named(&self, name: &str) -> bool {
         let module = match name.rsplit_once('.') {
             Some((module, "weight" | "bias")) => module,
@@ -191,8 +197,8 @@ impl Module {
     }
 }
 
-/// Number that `name` has in place of the `*` in `pattern`; empty if the pattern has no `*`, and
-/// `None` if the name does not match.
+/// Digits that `name` has in place of the `*` in `pattern`. They are empty if the pattern has no
+/// `*`. `None` if the name does not match.
 fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == name).then_some("");
@@ -201,20 +207,20 @@ fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     (!layer.is_empty() && layer.bytes().all(|byte| byte.is_ascii_digit())).then_some(layer)
 }
 
-/// Tensors of a folder that make up a parameter.
+/// Tensors of a folder that together have the values of a parameter.
 #[derive(Debug, PartialEq)]
 pub(super) struct Counterpart {
-    /// Names of the tensors, in the order in which they follow one another along the first
-    /// dimension.
+    /// Names of the tensors, in the order of their values along the parameter's first dimension.
     pub(super) names: Vec<String>,
     /// Shape of each tensor.
     pub(super) shapes: Vec<Vec<usize>>,
-    /// Order of the values in each tensor.
+    /// Order of the values in each tensor, compared with the order in a run.
     pub(super) order: Order,
 }
 
 impl Family {
-    /// Possible counterparts of the parameter `name` in a folder, in the order of the table.
+    /// Counterparts that the parameter `name`, which has the given shape in a run, can have in a
+    /// folder, in the order of the table.
     pub(super) fn counterparts(
         &self,
         name: &str,
@@ -224,19 +230,21 @@ impl Family {
         let mut all: Vec<Counterpart> = Vec::new();
         for module in self.modules {
             let theirs = module.counterpart(name, shape, recipe);
-            // A parameter may have an entry of its own and one of its module: the first one counts.
+            // A parameter can match an entry of its own and an entry of its module. If both lead to
+            // the same tensors, only the first counts.
             all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
         }
         all
     }
 
-    /// Name of the tensor for the parameter `name`, which must have exactly one.
+    /// Name of the tensor for the parameter `name`, which must correspond to exactly one tensor;
+    /// `None` if the family lacks it.
     pub(super) fn tensor(&self, name: &str, recipe: &RunConfig) -> Option<String> {
         // Only the names count, not the shape.
         self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
     }
 
-    /// Tensors that only repeat a parameter in a model with this recipe; see [`Family::copies`].
+    /// Those [`Family::copies`] that repeat a parameter in a model with this recipe.
     pub(super) fn copies_of(&self, recipe: &RunConfig) -> Vec<(&'static str, &'static str)> {
         let tied = recipe.model.tied;
         let has = |ours: &str| (ours == "target_embedding.weight") == (tied == Tied::Decoder);
@@ -244,8 +252,8 @@ impl Family {
         all.filter(|(ours, _)| tied != Tied::None && has(ours)).collect()
     }
 
-    /// Name that the tables have for the tensor `name` of a file. Some files omit the prefix, and
-    /// older ones call the parameters of norms gamma and beta.
+    /// Name in the tables of this family for the tensor that a file calls `name`. Some files omit
+    /// the prefix, and older files call the parameters of norms gamma and beta.
     pub(super) fn whole_name(&self, name: &str) -> String {
         let newer = match name.rsplit_once('.') {
             Some((module, "gamma")) => format!("{module}.weight"),
@@ -262,16 +270,16 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// True if a counterpart belongs to the body of the model, which a model without a head has
-    /// too.
+    /// Whether a counterpart belongs to the part of a model that also exists in a model without a
+    /// head.
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }
 }
 
-/// Finds the family and the model that a `config.json` names. If it names only the family, the
-/// result is the first model whose head the folder has; `has` says whether the folder has a
-/// parameter.
+/// Finds the family and the kind of model that `keys`, a `config.json`, names. If it names only the
+/// family, the result is the first model whose head (output layers) is in the folder. `has` returns
+/// whether the folder has a parameter with the given name.
 ///
 /// # Errors
 /// When there is no such family or model; the message lists the readable models.
@@ -323,11 +331,12 @@ fn readable(families: &[&Family]) -> String {
     families.iter().map(described).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses to export a model of a run unless its `config.json` expresses the whole shape:
-/// `expressed` is the recipe that follows from the file, and `ours` is the recipe of the run.
+/// Refuses to export the model of a run unless `config.json` expresses all settings of the model.
+/// `expressed` is the recipe that would be read from the file, and `ours` is the recipe of the run.
+/// The keys in `free` and those in [`Family::free`] may differ.
 ///
 /// # Errors
-/// When a key of `[model]` differs and is not free; the message names the first such key.
+/// When another key of `[model]` differs; the message names it.
 pub(super) fn require_expressed(
     family: &Family,
     free: &[&str],
@@ -336,7 +345,7 @@ pub(super) fn require_expressed(
 ) -> Result<()> {
     let expressed = serde_json::to_value(&expressed.model)?;
     let ours = serde_json::to_value(&ours.model)?;
-    // A key that one of the two omits is null.
+    // Indexing gives null for a key that one of the two recipes omits.
     let keys = [&ours, &expressed].into_iter().filter_map(Value::as_object).flatten();
     for (key, _) in keys {
         let value = &ours[key];
@@ -351,7 +360,7 @@ pub(super) fn require_expressed(
     Ok(())
 }
 
-/// Formats the message that a `config.json` describes no model of a family.
+/// Message that a `config.json` describes no model of the family that can be imported.
 pub(super) fn not_one(family: &Family) -> String {
     format!("not a {} that can be imported", family.name)
 }

@@ -1,4 +1,5 @@
-//! Settings of generation in folders, converted to the keys of a recipe's `[decoding]`.
+//! Settings of text generation in folders of the library Transformers, converted to the keys of a
+//! recipe's `[decoding]`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
 
-/// Keys that change the texts that Transformers writes, and that have no effect here; each with the
-/// number for which it changes nothing.
+/// Keys that change the texts that Transformers writes, but that Taper does not follow. Each comes
+/// with the value with which it changes nothing.
 const NOT_FOLLOWED: [(&str, f64); 12] = [
     ("encoder_repetition_penalty", 1.0),
     ("encoder_no_repeat_ngram_size", 0.0),
@@ -28,7 +29,7 @@ const NOT_FOLLOWED: [(&str, f64); 12] = [
     ("max_time", 0.0),
 ];
 
-/// More keys without an effect here, for language models.
+/// Further keys that Taper does not follow in language models.
 const NOT_FOLLOWED_BY_TEXTS: [(&str, f64); 9] = [
     ("num_beams", 1.0),
     ("min_length", 0.0),
@@ -41,7 +42,7 @@ const NOT_FOLLOWED_BY_TEXTS: [(&str, f64); 9] = [
     ("forced_eos_token_id", -1.0),
 ];
 
-/// More keys without an effect here, for translation models.
+/// Further keys that Taper does not follow in translation models.
 const NOT_FOLLOWED_BY_TRANSLATIONS: [(&str, f64); 2] =
     [("do_sample", 0.0), ("renormalize_logits", 0.0)];
 
@@ -49,11 +50,12 @@ const NOT_FOLLOWED_BY_TRANSLATIONS: [(&str, f64); 2] =
 /// `config.json` does not say so.
 const FORCES_END: [&str; 4] = ["marian", "bart", "mbart", "pegasus"];
 
-/// Largest number of tokens of a translation if no key says it; it counts the first input of the
-/// decoder.
+/// Largest number of tokens in a translation if no key gives it; the first input of the decoder
+/// counts.
 const USUAL_LENGTH: usize = 21;
 
-/// Settings of generation: those of `generation_config.json`, or of `config.json` if there is none.
+/// Settings of generation in a folder: those in `generation_config.json` or, if there is no such
+/// file, in `config.json`.
 struct Settings<'a> {
     path: PathBuf,
     generation: Value,
@@ -67,8 +69,8 @@ impl<'a> Settings<'a> {
         Ok(Self { path, generation, config })
     }
 
-    /// Value of a key. As in Transformers, a `generation_config.json` replaces all settings of
-    /// `config.json`.
+    /// Value of the key `name`. As in Transformers, if there is a `generation_config.json`, all
+    /// settings of generation in `config.json` are ignored.
     fn key(&self, name: &str) -> &Value {
         let keys = if self.generation.is_object() { &self.generation } else { self.config };
         &keys[name]
@@ -96,8 +98,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Sets the generation of a language model: the control of repetition, the lengths, and the
-/// sampling, with the defaults of Transformers.
+/// Sets how the language model of `recipe` generates text: control of repetition, lengths, and
+/// sampling. Defaults are those of the library Transformers.
 ///
 /// # Errors
 /// When a key has an unsupported value; the message names it.
@@ -106,7 +108,7 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     let decoding = &mut recipe.decoding;
     decoding.repetition_penalty = settings.number("repetition_penalty", 1.0)?;
     if decoding.repetition_penalty != 1.0 {
-        // Transformers also penalises the tokens of the prompt.
+        // With these rules, tokens of the prompt are penalised too, as in Transformers.
         decoding.rules = SearchRules::Transformers;
     }
     decoding.no_repeat_ngram = settings.count("no_repeat_ngram_size", 0)?;
@@ -121,8 +123,9 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     Ok(())
 }
 
-/// Returns notes on the keys that change the texts that Transformers writes, but not those of the
-/// run, which is a translation model if `translates`, and else a language model.
+/// Messages about the keys that change the texts that Transformers writes, but not the texts that
+/// the run writes. `translates`: whether the run has a translation model; otherwise, it has a
+/// language model.
 ///
 /// # Errors
 /// When the file is damaged.
@@ -139,7 +142,7 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     let asked = asked.filter(|(name, without_effect)| changes(name, *without_effect));
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
     if translates && settings.key("early_stopping") == "never" {
-        // The search here ends just as late, but does not force an end.
+        // Taper's search ends just as late, but does not force an end token.
         names.push("early_stopping");
     }
     let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);
@@ -193,8 +196,8 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
         Value::String(never) if never == "never" => (SearchRules::Exact, 0.0),
         _ => bail!(wrong("early_stopping", "true, false or \"never\"")),
     };
-    // `max_length` and `min_length` count the first input of the decoder; `max_new_tokens` and
-    // `min_new_tokens` do not. Both largest lengths count a forced end.
+    // `max_length` and `min_length` include the first input of the decoder; `max_new_tokens` and
+    // `min_new_tokens` do not. `max_length` and `max_new_tokens` include a forced end token.
     let longest = match key("max_new_tokens") {
         Value::Null => count("max_length", USUAL_LENGTH)?.saturating_sub(1),
         _ => count("max_new_tokens", 0)?,

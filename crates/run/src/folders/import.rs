@@ -23,14 +23,14 @@ use crate::event::{ImportNotice, Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, entry, outline, with_model};
 
-/// Choices of an import.
+/// Settings that a user can choose for an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportSettings {
     /// Source language of a translation model, by its name in the folder, such as `eng_Latn`;
     /// `None` for the language in the folder's settings.
     pub source_language: Option<String>,
-    /// Target language, by its name in the folder; `None` for the language in the folder's
-    /// settings.
+    /// Target language of a translation model, by its name in the folder; `None` for the language
+    /// in the folder's settings.
     pub target_language: Option<String>,
 }
 
@@ -39,18 +39,18 @@ pub struct ImportSettings {
 pub struct Imported {
     /// Configuration of the run.
     pub config: RunConfig,
-    /// Number of trained scalars.
+    /// Number of parameters, counted as single numbers (scalars).
     pub parameters: u64,
     /// Number of tokens in the vocabulary.
     pub vocabulary: usize,
 }
 
-/// Model of a folder before it becomes a run.
+/// Model that was read from a folder, before it becomes a run.
 struct ReadFolder {
     recipe: RunConfig,
     tokenizers: TokenizerPair,
     weights: Weights,
-    /// Names and shapes of the parameters.
+    /// Parameters of the run, with names and shapes but without values.
     outline: ParameterStore,
     sources: Sources,
     notices: Vec<Notice>,
@@ -73,10 +73,10 @@ pub fn import(
     import_with(source, folder, &ImportSettings::default(), observer)
 }
 
-/// Makes a run in the same way as [`import`], with the choices in `settings`.
+/// Makes a run like [`import`], but with the choices in `settings`.
 ///
 /// # Errors
-/// Errors of [`import`], and an error when the model lacks a chosen language.
+/// See [`import`]; also when the model lacks a chosen language.
 pub fn import_with(
     source: &Path,
     folder: &RunFolder,
@@ -125,7 +125,8 @@ fn weights_of(source: &Path, family: &Family) -> Result<Weights> {
     Ok(weights)
 }
 
-/// Reads the folder `source` and checks everything but the values of tensors.
+/// Reads the folder `source`, whose `config.json` has the keys `keys`, and checks everything but
+/// the values of tensors.
 fn read(
     source: &Path,
     name: String,
@@ -167,8 +168,8 @@ fn read(
     with_sources((family, architecture), recipe, tokenizers, weights, notices)
 }
 
-/// Reads the tokenizers of the folder `source` with the settings `keys`, and sets the size and the
-/// kind of the vocabularies in `recipe`.
+/// Reads the tokenizers of the folder `source`, whose `config.json` has the keys `keys`. Sets the
+/// size and the kind of the vocabularies in `recipe`.
 fn read_tokenizers(
     (source, keys): (&Path, &Value),
     family: &Family,
@@ -197,8 +198,8 @@ fn read_tokenizers(
     tokens::read((source, keys), sizes[0], (recipe.task, recipe.model.segments), notices)
 }
 
-/// Sizes of the vocabularies according to a `config.json`: one for all texts, or the source's and
-/// the target's.
+/// Sizes of the vocabularies according to a `config.json`: one size for all texts, or the sizes for
+/// source and target.
 fn vocabulary_sizes(keys: &Value, recipe: &RunConfig) -> Result<Vec<usize>> {
     let size = |key: &str| {
         let size = keys[key].as_u64().and_then(|size| usize::try_from(size).ok());
@@ -227,7 +228,8 @@ fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Re
     with_sources((&ctranslate2::FAMILY, architecture), recipe, tokenizers, weights, notices)
 }
 
-/// Finds the source of each parameter, which completes what was read.
+/// Finds the tensors from which each parameter gets its values. Returns them together with what was
+/// read before.
 fn with_sources(
     family_and_architecture: (&Family, &Architecture),
     recipe: RunConfig,
@@ -249,9 +251,9 @@ fn with_sources(
     Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
 
-/// Unties the output projection if `recipe` ties it, but the folder has a projection that differs
-/// from the embedding; Transformers does so from version 5 on. Refuses different embeddings of
-/// source and target if `recipe` ties them.
+/// Unties the output projection in `recipe` if it is tied but the folder has a projection that
+/// differs from the embedding. Transformers does the same from version 5 on. If `recipe` ties the
+/// embeddings of source and target but those of the folder differ, returns an error.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -267,7 +269,7 @@ fn untie(
         {
             let is_output = family.tensor("output.weight", recipe).is_some_and(|it| it == copy);
             let mut untied = recipe.clone();
-            // If source and target shared their embeddings, they continue to.
+            // Source and target still share their embeddings if they did so before.
             untied.model.tied = match recipe.model.tied {
                 Tied::Decoder => Tied::None,
                 _ if entry(recipe.task).translates => Tied::Embeddings,
@@ -324,7 +326,7 @@ fn save(
                 hash.map(state).map_err(failed)
             })
         })?;
-        // The recipe is saved last, because a folder with it counts as a run.
+        // The recipe is saved last, because a folder that has it counts as a complete run.
         folder.save_config(config)
     })?;
     let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);

@@ -1,4 +1,4 @@
-//! Reading and writing of JSON files in folders.
+//! Reading and writing of JSON files in model folders.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use taper_data::read_regular;
 use super::MOST_BYTES;
 use crate::folder::files::write_atomically;
 
-/// Reads the keys of a JSON file, which may begin with a byte order mark.
+/// Reads a JSON file with an object, whose keys are returned. The file can begin with a byte order
+/// mark.
 pub(super) fn read_keys(path: &Path) -> Result<Value> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -22,12 +23,12 @@ pub(super) fn read_keys(path: &Path) -> Result<Value> {
     Ok(keys)
 }
 
-/// Bytes of a text without the byte order mark at its beginning.
+/// Bytes of a text without the byte order mark that may be at its beginning.
 pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }
 
-/// Writes a JSON file with its keys in order.
+/// Writes `value` as a JSON file with keys in alphabetical order.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
     json.push(b'\n');

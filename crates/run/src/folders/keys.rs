@@ -1,4 +1,5 @@
-//! Keys of `config.json`, and the keys of a recipe that they set, in both directions.
+//! Keys of `config.json` in the library Transformers, and the keys of a recipe that correspond to
+//! them. They are converted in both directions.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -6,11 +7,12 @@ use taper_model::{ActivationKind, Tied};
 
 use crate::config::RunConfig;
 
-/// Key of `config.json`. If it is absent or null, the default of Transformers counts, except that a
-/// null key with [`Setting::Derived`] means the value that follows from other keys.
+/// Key of `config.json`. If it is absent or null, the default of Transformers is used. Only for
+/// [`Setting::Derived`], null means the value that follows from other keys.
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// Other places of its value, as JSON pointers, which take precedence over `name`.
+    /// Other places in `config.json` where its value can be, as JSON pointers. They take precedence
+    /// over `name`.
     spellings: &'static [&'static str],
     setting: Setting,
 }
@@ -25,19 +27,19 @@ type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 /// Field of a recipe with a flag.
 type Flag = fn(&mut RunConfig) -> &mut bool;
 
-/// Effect of a key on a recipe. `usual` is the default of Transformers, and `of` the field that is
-/// set.
+/// Effect of a key on a recipe. `usual` is the default in Transformers, and `of` returns the field
+/// that is set.
 enum Setting {
     Count {
         usual: usize,
         of: Count,
     },
-    /// Number for several fields; an export writes that of the first.
+    /// Number that several fields are set to; an export writes the number in the first.
     Number {
         usual: f64,
         of: &'static [Number],
     },
-    /// `d_ff`; by default four times the width.
+    /// Inner width of feed-forward layers, `d_ff`; by default four times the width of the model.
     InnerWidth,
     Flag {
         usual: bool,
@@ -47,24 +49,24 @@ enum Setting {
         usual: &'static str,
     },
     Tied,
-    /// Count that a recipe omits if it equals the value that follows from other keys.
+    /// Count that a recipe omits if it equals the value that `follows` computes from other keys.
     Derived {
         usual: Option<usize>,
         of: Left,
         follows: fn(&RunConfig) -> usize,
     },
-    /// Flag that several fields of a recipe express together.
+    /// Flag that several fields of a recipe express together. `set` sets them, and `is` reads them.
     Switch {
         usual: bool,
         set: fn(&mut RunConfig, bool),
         is: fn(&RunConfig) -> bool,
     },
-    /// Value that only these functions know.
+    /// Value that these functions convert.
     Custom {
         read: fn(&Value, &mut RunConfig) -> Result<()>,
         write: fn(&RunConfig) -> Option<Value>,
     },
-    /// Fixed value for all supported models.
+    /// Key that has the same value in all supported models.
     Only(Fixed),
 }
 
@@ -89,8 +91,8 @@ impl Key {
         Self { name, spellings: &[], setting }
     }
 
-    /// The same key with other places in a `config.json`, as JSON pointers in the order of the
-    /// search; an export writes only `name`.
+    /// The same key, whose value can also be at other places in a `config.json`, which are given as
+    /// JSON pointers and searched in this order. An export writes only `name`.
     pub(super) const fn spelled(self, spellings: &'static [&'static str]) -> Self {
         Self { name: self.name, spellings, setting: self.setting }
     }
@@ -106,7 +108,8 @@ impl Key {
         Self::new(name, Setting::Derived { usual, of, follows })
     }
 
-    /// Flag that several fields of a recipe express together.
+    /// Key with a flag that several fields of a recipe express together. `usual` is the default;
+    /// `set` sets the fields, and `is` reads them.
     pub(super) const fn switch(
         name: &'static str,
         usual: bool,
@@ -125,7 +128,7 @@ impl Key {
         Self::new(name, Setting::Custom { read, write })
     }
 
-    /// Key that ties embedding and output projection; the default is untied.
+    /// Key for whether embedding and output projection are tied; the default is that they are not.
     pub(super) const fn untied() -> Self {
         let set = |recipe: &mut RunConfig, is_tied| {
             recipe.model.tied = if is_tied { Tied::All } else { Tied::None };
@@ -133,7 +136,7 @@ impl Key {
         Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied.ties_output())
     }
 
-    /// Value of the key in a `config.json`; `None` if it is absent.
+    /// Value of the key in a `config.json`; `None` if the key is absent.
     fn given<'a>(&self, config: &'a Value) -> Option<&'a Value> {
         let places = self.spellings.iter().filter_map(|place| config.pointer(place));
         let named = config.get(self.name);
@@ -144,13 +147,14 @@ impl Key {
         Self::new(name, Setting::Count { usual, of })
     }
 
-    /// Key that sets all fields `of`; an export writes the first.
+    /// Key with a number that all fields in `of` are set to; an export writes the number in the
+    /// first.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
         Self::new(name, Setting::Number { usual, of })
     }
 
     /// Key of the inner width of feed-forward layers; the default is four times the width of the
-    /// model. It must be read after the key of that width.
+    /// model. It must be read after the key for the width of the model.
     pub(super) const fn inner_width(name: &'static str) -> Self {
         Self::new(name, Setting::InnerWidth)
     }
@@ -163,7 +167,7 @@ impl Key {
         Self::new(name, Setting::Activation { usual })
     }
 
-    /// Key that ties embedding and output projection; the default is tied.
+    /// Key for whether embedding and output projection are tied; the default is that they are.
     pub(super) const fn tied() -> Self {
         Self::new("tie_word_embeddings", Setting::Tied)
     }
@@ -173,8 +177,8 @@ impl Key {
         Self::new(name, Setting::Only(value))
     }
 
-    /// Sets the fields of the recipe to `given`, the key's value in a `config.json`, which is
-    /// `None` if it is absent.
+    /// Sets the fields of `recipe` to the key's value in a `config.json`, `given`; `None` if the
+    /// file lacks the key.
     fn read(&self, given: Option<&Value>, recipe: &mut RunConfig) -> Result<()> {
         let (name, is_absent) = (self.name, given.is_none());
         let given = given.unwrap_or(&Value::Null);
@@ -236,7 +240,7 @@ impl Key {
         Ok(())
     }
 
-    /// Value of the key for a recipe; `None` if `config.json` omits it.
+    /// Value of the key for a recipe; `None` if a `config.json` for this recipe omits the key.
     fn write(&self, recipe: &mut RunConfig) -> Option<Value> {
         Some(match &self.setting {
             Setting::Count { of, .. } => json!(*of(recipe)),
@@ -259,8 +263,8 @@ impl Key {
     }
 }
 
-/// Width of a head that follows from the width of the model; 0, an impossible width, if the number
-/// of heads does not divide it.
+/// Width of a head that follows from the width of the model and the number of heads; 0, an
+/// impossible width, if the number of heads does not divide the width of the model.
 pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     let (width, heads) = (recipe.model.d_model, recipe.model.heads);
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
@@ -269,8 +273,8 @@ pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
 /// Sets the fields of `recipe` from a `config.json`, `given`.
 ///
 /// # Errors
-/// For an invalid value, for a value that no supported model can have, and for two keys that set
-/// one key of the recipe differently.
+/// When a value is invalid, no supported model can have a value, or two keys of the file set the
+/// same key of the recipe to different values.
 pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Result<()> {
     for key in keys {
         key.read(key.given(given), recipe)?;
@@ -294,7 +298,7 @@ pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Resul
     Ok(())
 }
 
-/// Adds the values of the keys for `recipe` to a `config.json`.
+/// Adds `keys`, with their values for `recipe`, to the keys of a `config.json`.
 pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, Value>) {
     let mut recipe = recipe.clone();
     for key in keys {
@@ -302,7 +306,7 @@ pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, V
     }
 }
 
-/// Activation with this name in Transformers; errors name the key `key`.
+/// Activation that Transformers calls `name`. Errors name `key`, the key with this value.
 pub(super) fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
     Ok(match name {
         "gelu" => ActivationKind::Gelu,

@@ -1,11 +1,13 @@
 //! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
-//! an image processor. CTranslate2 counts as one more family, whose folders are only read.
+//! an image processor. The formats of CTranslate2 and of adapters (PEFT) are here too; CTranslate2
+//! is treated as one more family, whose folders are only read.
 //!
-//! A folder can become a run, and a run of a supported shape can become a folder. Weights are
-//! copied, transposed or joined, and no bit of a value changes in either direction. Each family of
-//! models has a file with tables that pair the names in Transformers with the names in a run. One
-//! implementation for all families finds, reads and writes files, and compares keys and tensors. To
-//! add a family, write a file such as `decoders/gpt2.rs`, and add its name to `FAMILIES`.
+//! A folder can become a run, and a run whose model a family has can become a folder. Values of
+//! weights are only moved, never changed: tensors are copied, transposed, joined or divided. Each
+//! family of models has a file with tables that pair the names in Transformers with the names in a
+//! run. The code that finds, reads and writes files, and compares keys and tensors, is the same for
+//! all families. To add a family, write a file such as `decoders/gpt2.rs`, and add its `FAMILY` to
+//! `FAMILIES`.
 
 mod adapters;
 mod ctranslate2;
@@ -63,12 +65,12 @@ const FAMILIES: &[&family::Family] = &[
     &umt5::FAMILY,
 ];
 
-/// File of the weights.
+/// Name of the file with the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// File with the shape of the model.
+/// Name of the file with the architecture and sizes of the model.
 const CONFIG: &str = "config.json";
 
-/// Largest size of a JSON file that describes a model.
+/// Largest size in bytes of a JSON file that describes a model.
 const MOST_BYTES: u64 = 1 << 26;
 
 #[cfg(test)]
@@ -82,7 +84,8 @@ mod tests {
     use crate::config::RunConfig;
     use crate::tasks::outline;
 
-    /// Small recipe for a model of a family, with no value at its default.
+    /// Recipe for a small model of a family, in which settings differ from their defaults as far as
+    /// possible.
     fn small(family: &Family, architecture: &Architecture, tied: Tied) -> RunConfig {
         let mut small = recipe::without_data("small".to_owned(), architecture.task);
         (family.base)(&mut small);
@@ -105,10 +108,11 @@ mod tests {
         small
     }
 
-    /// Change to a model.
+    /// Function that changes the settings of a model.
     type Change = fn(&mut ModelConfig);
 
-    /// Checks every model of every family, with each tie of embeddings that it can have.
+    /// Calls `check` for every model of every family, with every way of tying embeddings that it
+    /// can have.
     fn each(mut check: impl FnMut(&Family, &Architecture, RunConfig)) {
         for family in FAMILIES {
             for architecture in family.architectures {

@@ -1,4 +1,4 @@
-//! Orders of the values in tensors of folders.
+//! Orders of the values in the tensors of a folder, and conversion from and to the order in a run.
 
 /// Order of the values in a tensor of a folder.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -7,13 +7,13 @@ pub(super) enum Order {
     Same,
     /// The order of the transposed matrix.
     Transposed,
-    /// Rows of query, key and value of each head together; a run has first all queries, then all
-    /// keys, then all values.
+    /// Rows of query, key and value of each head together; a run has first the rows of all queries,
+    /// then of all keys, then of all values.
     ByHead { heads: usize },
 }
 
 impl Order {
-    /// Reorders the values of a folder's tensor with this shape into the order of a run.
+    /// Reorders `values`, those of a folder's tensor with this shape, into the order of a run.
     pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[_, columns]) => transposed(&values, columns),
@@ -22,7 +22,8 @@ impl Order {
         }
     }
 
-    /// Reorders values of a run into the order of a folder, whose tensor has this shape.
+    /// Reorders `values`, which are in the order of a run, into the order of a folder's tensor with
+    /// this shape.
     pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[columns, _]) => transposed(&values, columns),
@@ -32,16 +33,17 @@ impl Order {
     }
 }
 
-/// Reorders `rows` rows, which are divided into `outer` groups of `inner` blocks each: afterwards
-/// there are `inner` groups of `outer` blocks.
+/// Reorders the rows of a matrix with `rows` rows, which consists of `outer` groups of `inner`
+/// blocks of rows each. In the result, the first blocks of all groups come first, then the second
+/// blocks, and so on: `inner` groups of `outer` blocks each.
 fn exchanged(values: &[f32], rows: usize, (outer, inner): (usize, usize)) -> Vec<f32> {
     let block = (values.len() / rows.max(1)) * (rows / (outer * inner).max(1));
     let places = (0..inner).flat_map(|one| (0..outer).map(move |other| other * inner + one));
     places.flat_map(|place| &values[place * block..][..block]).copied().collect()
 }
 
-/// Transposes a matrix with `columns` columns, some rows at a time, so that the output stays in the
-/// cache.
+/// Transposes a matrix with `columns` columns. A few rows are processed at a time, so that the part
+/// of the output that is written stays in the cache.
 pub(crate) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
     const ROWS: usize = 16;
     let rows = values.len() / columns.max(1);

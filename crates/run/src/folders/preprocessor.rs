@@ -2,9 +2,10 @@
 //! `processor_config.json`, converted between a folder of the library Transformers and
 //! `[data.images]`.
 //!
-//! The defaults of omitted values depend on the image processor. A folder without any file has 0.5
-//! for mean and deviation, and resizes to the model's size. Images are resized as by the processors
-//! based on Pillow; those based on torchvision round differently.
+//! The defaults of omitted values depend on the image processor. A folder without either file has
+//! 0.5 for mean and deviation, and its images are resized to the size that the model reads. Images
+//! are resized as by the image processors of Transformers that use Pillow; those that use
+//! torchvision round differently.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +15,15 @@ use taper_data::{ImagesConfig, Resampling, Resize};
 
 use super::json::{read_keys, write_json};
 
-/// File of the settings.
+/// Name of the file with the settings.
 const PREPROCESSOR: &str = "preprocessor_config.json";
-/// Alternative file of the settings, and the key that has them in this file.
+/// Name of another file that can have the settings, and the key in this file that has them.
 const PROCESSOR: (&str, &str) = ("processor_config.json", "image_processor");
 
-/// Keys for unsupported changes of images, which must be off.
+/// Keys for changes of images that are not supported; they must be absent, null or false.
 const UNKNOWN_HERE: [&str; 6] =
     ["max_size", "crop_pct", "rescale_offset", "offset", "use_square_size", "size_divisor"];
-/// Keys that begin with `do_` and are allowed: they change no image, or are read below.
+/// Keys that begin with `do_` and are allowed, because they do not change images or are supported.
 const KNOWN_STEPS: [&str; 6] = [
     "do_resize",
     "do_center_crop",
@@ -32,16 +33,16 @@ const KNOWN_STEPS: [&str; 6] = [
     "do_reduce_labels",
 ];
 
-/// Defaults of an image processor.
+/// Defaults of an image processor in Transformers.
 struct Defaults {
-    /// Name, without the ending `ImageProcessor` or `FeatureExtractor`.
+    /// Name of the processor without the ending `ImageProcessor` or `FeatureExtractor`.
     name: &'static str,
     resample: Resampling,
     /// True if a single number as `size` means both height and width; false if it means the shorter
     /// edge.
     is_square: bool,
-    /// Size of resizing and size of cropping; `None` to resize to the model's size, without
-    /// cropping.
+    /// Size that images are resized to, and size that they are then cropped to; `None` if they are
+    /// resized to the size that the model reads and not cropped.
     sizes: Option<(usize, usize)>,
     mean: [f64; 3],
     deviation: [f64; 3],
@@ -51,7 +52,7 @@ const HALF: [f64; 3] = [0.5; 3];
 const CLIP_MEAN: [f64; 3] = [0.481_454_66, 0.457_827_5, 0.408_210_73];
 const CLIP_DEVIATION: [f64; 3] = [0.268_629_54, 0.261_302_58, 0.275_777_11];
 
-/// Supported image processors.
+/// Supported image processors with their defaults.
 static PROCESSORS: [Defaults; 6] = [
     Defaults {
         name: "ViT",
@@ -105,7 +106,7 @@ static PROCESSORS: [Defaults; 6] = [
 
 /// Settings of an image processor in a folder.
 pub(super) struct Preprocessor {
-    /// File of the settings.
+    /// Path of the file with the settings, for errors.
     path: PathBuf,
     keys: Value,
 }
@@ -132,7 +133,7 @@ impl Preprocessor {
         Ok(Self { path, keys })
     }
 
-    /// Sets `images` to these settings; its size and channels must be set before.
+    /// Sets `images` to these settings. Its size and channels must already be set.
     ///
     /// # Errors
     /// When a setting is not supported; the message names the key.
@@ -191,7 +192,7 @@ impl Preprocessor {
         })
     }
 
-    /// Refuses unsupported steps.
+    /// Refuses settings that switch on steps which are not supported.
     fn refuse_unknown(&self) -> Result<()> {
         for (key, value) in self.keys.as_object().into_iter().flatten() {
             let is_off = matches!(value, Value::Null | Value::Bool(false));
@@ -203,7 +204,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Refuses crops other than the square that the model reads.
+    /// Refuses a crop size other than the square of `size` pixels that the model reads.
     fn require_crop(&self, defaults: &Defaults, size: usize) -> Result<()> {
         let given = &self.keys["crop_size"];
         let crop = match (given, defaults.sizes) {
@@ -288,7 +289,8 @@ impl Preprocessor {
         }
     }
 
-    /// Numbers for the channels; a single number is for all channels.
+    /// Numbers for the channels under `key`: one for each channel, or a single one for all. `None`
+    /// if the key is absent.
     fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         let Value::Array(list) = &self.keys[key] else {
             return Ok(self.number(key)?.map(|number| vec![number]));
@@ -298,12 +300,13 @@ impl Preprocessor {
     }
 }
 
-/// Positive whole number of pixels.
+/// Number of pixels in `value`; `None` if it is not a positive integer.
 fn whole(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
 }
 
-/// Height and width, from keys with these names or from a list in this order.
+/// Height and width in pixels, from an object with these keys or from a list of the two; `None` if
+/// `size` is neither.
 fn both(size: &Value) -> Option<[usize; 2]> {
     match size {
         Value::Array(list) if list.len() == 2 => Some([whole(&list[0])?, whole(&list[1])?]),
@@ -311,7 +314,8 @@ fn both(size: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// One number for each channel: if all numbers are equal, as many as there are channels.
+/// One number for each channel. If all `numbers` are equal, the result has as many of them as there
+/// are channels; otherwise, it is `numbers`.
 fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     match numbers.first() {
@@ -320,7 +324,7 @@ fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     }
 }
 
-/// Writes the settings of `images` into `folder`.
+/// Writes the settings in `images` as a file for an image processor into `folder`.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -340,7 +344,7 @@ fn settings(images: &ImagesConfig) -> Value {
         }
         (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
     };
-    // These classes have the steps in older versions of Transformers, too.
+    // These image processors have the needed steps in older versions of Transformers, too.
     let processor = match (images.resize, images.center_crop) {
         (Resize::ShortestEdge, _) => "CLIPImageProcessor",
         (Resize::Stretch, true) => "DeiTImageProcessor",

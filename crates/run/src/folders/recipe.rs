@@ -1,5 +1,5 @@
-//! Properties of a task other than `[model]`, converted between a recipe and a folder's
-//! `config.json`: labels, lengths, images.
+//! Settings of a task outside of `[model]`, converted between a recipe and a folder of the library
+//! Transformers: labels, lengths, images, tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,8 @@ use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
-/// True if the keys of `family` can express which embeddings are tied in a recipe.
+/// Whether the keys of `family` for a `config.json` can express which matrices of embeddings and
+/// output are tied in `recipe`.
 pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     let (mut config, mut expressed) = (Map::new(), without_data(String::new(), recipe.task));
     keys::write(family.keys, recipe, &mut config);
@@ -27,7 +28,8 @@ pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     is_read && expressed.model.tied == recipe.model.tied
 }
 
-/// Recipe of a run called `name` whose weights come from elsewhere, and which has no data yet.
+/// Recipe of a run called `name` whose weights do not come from training by Taper, and which has no
+/// data yet.
 pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     let mut recipe = RunConfig { name, task, ..RunConfig::default() };
     recipe.dtype = "f32".to_owned();
@@ -37,12 +39,12 @@ pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     recipe
 }
 
-/// Folder from which a task takes its settings.
+/// Folder of the library Transformers from which the settings of a task are read.
 pub(super) struct Described<'a> {
     pub(super) source: &'a Path,
     pub(super) family: &'a Family,
     pub(super) architecture: &'a Architecture,
-    /// Content of `config.json`.
+    /// Content of the folder's `config.json`.
     pub(super) keys: &'a Value,
     pub(super) weights: &'a Weights,
 }
@@ -73,16 +75,17 @@ impl ImportedFolder for Described<'_> {
     }
 }
 
-/// Sets the languages of a translation model.
+/// Sets the source and the target language of a translation model, and the default tokenizer of
+/// BLEU for the latter.
 pub(super) fn speak(recipe: &mut RunConfig, [source, target]: [String; 2]) {
     recipe.evaluation.tokenize = usual_tokenizer(&target);
     recipe.data.source_language = source;
     recipe.data.target_language = target;
 }
 
-/// Labels of a classifier in the order of its classes; the matrix of its head has `rows` rows.
-/// Transformers names classes without labels LABEL_0, LABEL_1 and so on, and does not save these
-/// names if there are two.
+/// Labels of a classifier in the order of its classes. `keys` is its `config.json`, and `rows` is
+/// the number of rows in its output matrix, if that exists. Transformers names classes without
+/// labels LABEL_0, LABEL_1 and so on; if there are two such classes, it does not save these names.
 fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     if let Some(kind) = keys["problem_type"].as_str()
         && kind != "single_label_classification"
@@ -122,7 +125,8 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
 /// Number of tokens in the longest text that the model of a recipe reads.
 pub(super) fn longest(recipe: &RunConfig) -> usize {
     let positions = recipe.model.max_positions;
-    // An encoder of texts may be trained on shorter rows than it has positions for.
+    // An encoder of texts may have been trained on shorter token sequences than it has positions
+    // for.
     match recipe.task.reads_text() && entry(recipe.task).marks_texts() {
         true => usual_tokens(recipe).min(positions),
         false => positions,
@@ -150,7 +154,8 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
     Exported::Writes { start, decoding: &recipe.decoding }
 }
 
-/// Adds the labels of a classifier to `config.json`; other tasks have nothing to add.
+/// Adds the labels of a classifier to `config`, the keys of a `config.json`; for other tasks, adds
+/// nothing.
 pub(super) fn express(recipe: &RunConfig, config: &mut Map<String, Value>) {
     let Some((labels, _)) = tasks::labels(recipe) else { return };
     let names = labels.iter().enumerate();

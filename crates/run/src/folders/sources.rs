@@ -1,5 +1,5 @@
-//! Sources of the parameters of a run: tensors of a folder, or random values for a head that the
-//! folder lacks.
+//! Sources of the parameters of a run: tensors of a folder, or random values for a head (output
+//! layers) that the folder lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +17,8 @@ use crate::event::{ImportNotice, Notice};
 use crate::parameter_groups::matches;
 use crate::tasks::{build_model, with_model};
 
-/// Patterns of tensors that are not weights: masks, position ids and frequencies that some files
-/// contain.
+/// Patterns of the names of tensors that are not weights: masks, position ids, frequencies and
+/// counters, which some files contain.
 const BUFFERS: [&str; 9] = [
     "*.attn.bias",
     "*.attn.masked_bias",
@@ -31,18 +31,18 @@ const BUFFERS: [&str; 9] = [
     "*.embed_positions.weights",
 ];
 
-/// Source of a parameter.
+/// Source of a parameter's values.
 enum Source {
     Tensors(Counterpart),
-    /// Random values for a head that the folder lacks.
+    /// Random values for a parameter of a head (output layers) that the folder lacks.
     Drawn(Vec<f32>),
 }
 
-/// Source of each parameter of a run.
+/// Source of each parameter of a run, by the parameter's name.
 pub(super) struct Sources(BTreeMap<String, Source>);
 
 impl Sources {
-    /// Finds the source of each parameter in `outline`. Notes are added to `notices`.
+    /// Finds the source of each parameter in `outline`. Messages are added to `notices`.
     ///
     /// # Errors
     /// When a tensor is missing, has another shape or is not floating-point, or when the model has
@@ -80,10 +80,10 @@ impl Sources {
         Ok(Self(sources))
     }
 
-    /// Values of the parameter `name`.
+    /// Values of the parameter `name`, in the order that a run has them.
     ///
     /// # Errors
-    /// When a tensor cannot be read, or is not finite.
+    /// When a tensor cannot be read, or has a value that is not finite.
     pub(super) fn values(&self, name: &str, weights: &Weights) -> Result<Vec<f32>> {
         let theirs = match self.0.get(name) {
             Some(Source::Tensors(theirs)) => theirs,
@@ -100,7 +100,7 @@ impl Sources {
 }
 
 /// Tensors of the folder for the parameter with this name and shape; `None` if the parameter
-/// belongs to a head that the folder lacks.
+/// belongs to a head (output layers) that the folder lacks.
 fn counterpart(
     family: &Family,
     architecture: &Architecture,
@@ -110,7 +110,7 @@ fn counterpart(
 ) -> Result<Option<Counterpart>> {
     let is_there = |one: &Counterpart| one.names.iter().all(|name| weights.has(name));
     let mut all = family.counterparts(name, shape, recipe);
-    // Some files contain a tied tensor only under the name of its copy.
+    // Some files contain a tied matrix only under the name of a tensor that usually repeats it.
     let copies = family.copies_of(recipe).into_iter().filter(|(ours, _)| *ours == name);
     let copies = copies.map(|(_, copy)| Counterpart {
         names: vec![copy.to_owned()],
@@ -126,8 +126,9 @@ fn counterpart(
     Ok((!is_drawn).then_some(last))
 }
 
-/// Refuses tensors for which the model has no parameter. Tensors that are no weights, and those
-/// that are known to be unused, are allowed and listed in the notice.
+/// Refuses a folder with tensors for which the model has no parameter. Tensors that are not
+/// weights, and those that are known to be unused, are allowed; the message that is returned lists
+/// them. `None` if there are no such tensors.
 fn left_out(
     family: &Family,
     recipe: &RunConfig,
@@ -161,8 +162,8 @@ fn left_out(
     Ok((!left.is_empty()).then(|| ImportNotice::TensorsLeftOut(left).into()))
 }
 
-/// Draws initial values for the parameters `names`. A head of classes gets zeros (Dosovitskiy et
-/// al. 2021, section 3.2), so that all classes are equally likely.
+/// Draws random initial values for the parameters `names`. The output layer of a classifier gets
+/// zeros (Dosovitskiy et al. 2021, section 3.2), so that all classes are equally likely.
 fn draw(
     recipe: &RunConfig,
     tokenizers: &TokenizerPair,

@@ -1,7 +1,7 @@
-//! Keys of rotary positions. Version 5 of Transformers has all of them in `rope_parameters`; older
-//! versions have the base in `rope_theta` and the rest in `rope_scaling`. In a folder with both,
-//! `rope_scaling` replaces `rope_parameters`. An export writes the older keys, because all versions
-//! read them.
+//! Keys of `config.json` for rotary positions. Version 5 of the library Transformers has all of
+//! them inside `rope_parameters`; older versions have the base in `rope_theta` and the other keys
+//! inside `rope_scaling`. In a folder with both, `rope_scaling` replaces `rope_parameters`. An
+//! export writes the keys of older versions, because all versions read them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
 use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
-/// Key for the base of the rotation speeds.
+/// Key for the base from which the speeds of rotation are computed.
 pub(super) const BASE: Key = Key::custom(
     "rope_theta",
     |config, recipe| read_base(config, "rope_theta", recipe),
@@ -18,10 +18,10 @@ pub(super) const BASE: Key = Key::custom(
 )
 .spelled(&[WHOLE_FILE]);
 
-/// Key for the scaling of rotary positions; without it there is none.
+/// Key for the scaling of rotary positions; without this key, they are not scaled.
 pub(super) const SCALING: Key = Key::custom("rope_scaling", read, write).spelled(&[WHOLE_FILE]);
 
-/// Key for the base of the rotation speeds in GPT-NeoX.
+/// Key for the base from which the speeds of rotation are computed, as GPT-NeoX calls it.
 pub(super) const BASE_OF_PART: Key = Key::custom(
     "rotary_emb_base",
     |config, recipe| read_base(config, "rotary_emb_base", recipe),
@@ -29,13 +29,13 @@ pub(super) const BASE_OF_PART: Key = Key::custom(
 )
 .spelled(&[WHOLE_FILE]);
 
-/// JSON pointer to the whole `config.json`, for keys that are read together with others.
+/// JSON pointer to the whole `config.json`, for keys whose meaning depends on other keys.
 const WHOLE_FILE: &str = "";
-/// Key of the share of each head that is rotated.
+/// Name of the key for the share of each head that is rotated.
 const SHARE: &str = "partial_rotary_factor";
 
-/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX. It must be read after
-/// the keys that determine the width of a head.
+/// Key for the share of each head that is rotated; by default a quarter, as in GPT-NeoX. It must be
+/// read after the keys that determine the width of a head.
 pub(super) const QUARTER: Key = Key::custom(
     "rotary_pct",
     |config, recipe| read_share(share(config, "rotary_pct"), recipe, 0.25),
@@ -43,16 +43,18 @@ pub(super) const QUARTER: Key = Key::custom(
 )
 .spelled(&[WHOLE_FILE]);
 
-/// Share of each head that is rotated; by default one half, as in Phi.
+/// Key for the share of each head that is rotated; by default one half, as in Phi. It must be read
+/// after the keys that determine the width of a head.
 pub(super) const HALF: Key =
     Key::custom(SHARE, |config, recipe| read_share(share(config, SHARE), recipe, 0.5), write_share)
         .spelled(&[WHOLE_FILE]);
 
-/// Share of each head that is rotated, for models that rotate whole heads: only 1 is accepted.
+/// Key for the share of each head that is rotated, in families that rotate whole heads: only 1 is
+/// accepted.
 pub(super) const WHOLE: Key = Key::custom(SHARE, read_whole, |_| None).spelled(&[WHOLE_FILE]);
 
-/// Object of a `config.json` with the keys of rotary positions: the older one, `rope_scaling`, if
-/// it has any keys, and else `rope_parameters`.
+/// Object inside a `config.json` with the keys of rotary positions: `rope_scaling` of older
+/// versions if it has any keys, and otherwise `rope_parameters`; null if there is neither.
 fn together(config: &Value) -> &Value {
     let is_given = |keys: &&Value| match keys {
         Value::Null => false,
@@ -63,8 +65,8 @@ fn together(config: &Value) -> &Value {
     places.into_iter().find(is_given).unwrap_or(&Value::Null)
 }
 
-/// Value of the key `newer` in the object that [`together`] returns or, if it is absent there, of
-/// the key `older` in the whole `config.json`.
+/// Value of the key `newer` in the object that [`together`] returns or, if this object lacks it, of
+/// the key `older` at the top level of the `config.json`.
 fn value<'a>(config: &'a Value, newer: &str, older: &str) -> &'a Value {
     Some(&together(config)[newer]).filter(|value| !value.is_null()).unwrap_or(&config[older])
 }
@@ -81,7 +83,7 @@ fn read_base(config: &Value, older: &str, recipe: &mut RunConfig) -> Result<()> 
     Ok(())
 }
 
-/// Base of the rotation speeds if no key says it.
+/// Base from which the speeds of rotation are computed if no key gives it.
 const USUAL_BASE: f64 = 10_000.0;
 
 fn read_whole(config: &Value, _: &mut RunConfig) -> Result<()> {
@@ -105,17 +107,19 @@ fn write_share(recipe: &RunConfig) -> Option<Value> {
     let head = recipe.model.attention_shape().head_width as f64;
     let share = |width: usize| {
         let share = width as f64 / head;
-        // Readers multiply the share by the head's width and round down.
+        // Programs that read the folder multiply the share by the width of a head and round down.
+        // If rounding errors make the product too small, the next larger number is written.
         if ((head * share) as usize) < width { share.next_up() } else { share }
     };
     Some(json!(recipe.model.rotary.width.map_or(1.0, share)))
 }
 
-/// Field of a recipe for a setting that can be omitted.
+/// Field of a recipe's rotary positions for a setting that can be omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
-/// Settings of a kind of scaling: the key, the field of the recipe, the value if the key is absent,
-/// and whether the key is written even if the recipe omits the setting.
+/// Settings of this kind of scaling. Each has the name of its key, the field of the recipe, the
+/// value that counts if the key is absent, and whether an export writes the key even if the recipe
+/// omits the setting.
 fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
     match scaling {
         RotaryScaling::Llama3 => &[
@@ -177,7 +181,8 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     if rotary.scaling == RotaryScaling::Interpolation {
         return Ok(());
     }
-    // Transformers prefers the length outside the object with the keys of rotary positions.
+    // The library Transformers prefers this key at the top level to the same key inside the object
+    // with the keys of rotary positions.
     const LENGTH: &str = "original_max_position_embeddings";
     let outer = Some(&config[LENGTH]).filter(|length| !length.is_null());
     let length = outer.unwrap_or(&given[LENGTH]);
@@ -208,8 +213,8 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
 fn write(recipe: &RunConfig) -> Option<Value> {
     let mut rotary = recipe.model.rotary;
     let kind = match (rotary.pairs, rotary.scaling) {
-        // Transformers has no names for some values. The names here cannot be read again, so the
-        // export is refused.
+        // Transformers has no names for some kinds of scaling. For these, the name written here is
+        // not known when the file is read again, so the export is refused.
         (RotaryPairs::Interleaved, _) => "interleaved",
         (_, RotaryScaling::None) => return None,
         (_, RotaryScaling::Interpolation) => "linear",

@@ -1,5 +1,5 @@
-//! Keys of sliding windows (Jiang et al. 2023, "Mistral 7B", section 2): a token sees itself and
-//! the `sliding_window - 1` tokens before it, in all layers or in some.
+//! Keys of `config.json` for sliding windows (Jiang et al. 2023, "Mistral 7B", section 2): a token
+//! sees itself and the `sliding_window - 1` tokens before it, in all layers or in some of them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -8,22 +8,24 @@ use taper_model::{AttentionKind, LayerKinds};
 use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
-/// Key for the window that all layers of a Mistral have.
+/// Key for the number of tokens in the window, which is the same in all layers of a Mistral; null
+/// if there are no windows.
 pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recipe| {
     let window = recipe.model.decoder_attention.window;
     Some(if has_windows(recipe) { json!(window) } else { Value::Null })
 })
 .spelled(&[""]);
 
-/// Key for whether a Qwen has windows; reading it also reads the other keys of windows.
+/// Key for whether a Qwen has windows. When it is read, the other keys for windows are read with
+/// it.
 pub(super) const USE: Key =
     Key::custom("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe))))
         .spelled(&[""]);
 pub(super) const WIDTH: Key = Key::custom("sliding_window", read_before, |recipe| {
     has_windows(recipe).then(|| json!(recipe.model.decoder_attention.window))
 });
-/// Key for the number of layers before the first one with a window; older versions of Transformers
-/// read it.
+/// Key for the number of layers before the first layer with a window. It is written for older
+/// versions of the library Transformers.
 pub(super) const FIRST: Key = Key::custom("max_window_layers", read_before, |recipe| {
     let first = kinds(recipe).into_iter().take_while(|kind| !is_window(*kind)).count();
     has_windows(recipe).then(|| json!(first))
@@ -44,7 +46,7 @@ fn is_window(kind: AttentionKind) -> bool {
     kind == AttentionKind::Sparse
 }
 
-/// Kind of attention in each layer.
+/// Kind of attention in each layer of the decoder.
 fn kinds(recipe: &RunConfig) -> Vec<AttentionKind> {
     let kind_of = |layer| recipe.model.decoder_attention.kind_of(layer);
     (0..recipe.model.decoder_layers).map(kind_of).collect()
@@ -54,7 +56,7 @@ fn has_windows(recipe: &RunConfig) -> bool {
     kinds(recipe).into_iter().any(is_window)
 }
 
-/// Gives windows of `window` tokens to the layers for which `has` returns true.
+/// Gives windows of `window` tokens to the layers for whose index `has` returns true.
 fn set(recipe: &mut RunConfig, window: usize, has: impl Fn(usize) -> bool) {
     let kind = |layer| if has(layer) { AttentionKind::Sparse } else { AttentionKind::Full };
     let kinds: Vec<AttentionKind> = (0..recipe.model.decoder_layers).map(kind).collect();
@@ -74,7 +76,8 @@ fn count(given: &Value, key: &str) -> Result<usize> {
     count.with_context(|| format!("{key} is {given}, expected a whole number"))
 }
 
-/// Number of tokens in a window; `None` if the key is null.
+/// Number of tokens in a window according to `sliding_window`; `None` if this key is null, and the
+/// default if it is absent.
 fn window(config: &Value) -> Result<Option<usize>> {
     match config.get("sliding_window") {
         None => Ok(Some(USUAL_WINDOW)),
@@ -83,8 +86,8 @@ fn window(config: &Value) -> Result<Option<usize>> {
     }
 }
 
-/// Reads the window of a Mistral. All layers must be of one kind, because Transformers does not
-/// apply different kinds consistently.
+/// Reads the window of a Mistral. All layers must have attention of the same kind, because
+/// Transformers does not treat layers of different kinds consistently.
 fn read_of_all(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     let window = window(config)?;
     let expected = if window.is_some() { SLIDING } else { FULL };
@@ -101,7 +104,7 @@ fn read_of_all(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Reads all keys of windows of a `config.json`.
+/// Reads all keys for windows in the `config.json` of a Qwen.
 fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     match &config["use_sliding_window"] {
         Value::Null | Value::Bool(false) => return Ok(()),
@@ -129,7 +132,7 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Reads nothing: [`USE`] has read the key.
+/// Reads nothing, because [`USE`] has already read this key.
 fn read_before(_: &Value, _: &mut RunConfig) -> Result<()> {
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! BART (Lewis et al. 2020): an encoder-decoder that rewrites text of one language. MarianMT,
-//! M2M100 and mBART have tensors with the same names, and the same keys.
+//! M2M100 and mBART have tensors and keys of the same names.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, Tied};
@@ -19,22 +19,22 @@ pub(in crate::folders) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("BartForConditionalGeneration", Task::Translation, &[])];
 
-/// Key `is_decoder`, which must be false: the model also has an encoder.
+/// Key `is_decoder`, which must be false because the model also has an encoder.
 pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
 
-/// Key for a model with one matrix for embeddings and output.
+/// Key that must be true: embeddings and output projection have one matrix.
 pub(super) const TIED: Key = Key::only("tie_word_embeddings", Fixed::Flag(true));
 
-/// Numbers of a recipe that a key sets.
+/// Fields of a recipe with the numbers that a key sets.
 type Numbers = &'static [fn(&mut RunConfig) -> &mut f64];
 const DROPOUT: Numbers =
     &[|recipe| &mut recipe.model.residual_dropout, |recipe| &mut recipe.model.embedding_dropout];
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family. The activation, the dropout of attention and `scales` (whether embeddings are
-/// scaled) are the family's defaults; `tied` is its key for tied matrices, and `own` is one more
-/// key that not all families have.
+/// Keys of a family like BART. `activation`, `attention_dropout` and `scales` (whether embeddings
+/// are scaled) are the family's defaults for these keys. `tied` is the family's key for tied
+/// matrices, and `own` is one further key, which differs between families.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,
@@ -42,7 +42,8 @@ pub(super) const fn keys(
     [tied, own]: [Key; 2],
 ) -> [Key; 16] {
     [
-        // Transformers takes the general names of these keys, too.
+        // The library Transformers also reads these keys under their general names, such as
+        // `hidden_size`.
         Key::count("d_model", 1024, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]),
         Key::count("encoder_layers", 12, |recipe| &mut recipe.model.encoder_layers)
             .spelled(&["/num_hidden_layers"]),
@@ -64,8 +65,7 @@ pub(super) const fn keys(
     ]
 }
 
-/// A BART-like family: all of these share the names of tensors in `SHARED`. The caller adds the
-/// keys.
+/// Family like BART, with the names of tensors in `SHARED`. The caller sets its keys.
 pub(super) const fn bart_family(
     name: &'static str,
     model_type: &'static str,
@@ -90,15 +90,15 @@ const SHARED: Family = Family {
     unused: &["*.version"],
 };
 
-/// Sets the properties that all models of this shape share.
+/// Sets the properties that all models of families like BART share.
 pub(super) fn shared(recipe: &mut RunConfig) {
     recipe.data.tokenizer.joint = true;
     recipe.model.tied = Tied::All;
     recipe.model.norm_epsilon = 1e-5;
 }
 
-/// Sets the properties that BART and mBART share: learned positions, whose numbers begin at 2, and
-/// norms of embeddings.
+/// Sets the properties that BART and mBART share: learned positions, of which the first has the row
+/// 2 in its table, and norms of embeddings.
 pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
     shared(recipe);
     recipe.model.norm = norm;

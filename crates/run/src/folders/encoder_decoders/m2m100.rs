@@ -1,5 +1,5 @@
-//! M2M100 (Fan et al. 2021) and NLLB (NLLB Team 2022): translation among many languages, each named
-//! by a token before its texts.
+//! M2M100 (Fan et al. 2021) and NLLB (NLLB Team 2022): translation among many languages. A token
+//! before each text names its language.
 
 use anyhow::Context;
 use serde_json::json;
@@ -21,8 +21,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("M2M100ForConditionalGeneration", Task::Translation, &[])];
 
-/// Id of the padding. The table of positions begins with unused rows up to the row with this
-/// number.
+/// Key for the id of the padding token. The first row of the position table that is used is the one
+/// after the row with this index.
 const FIRST_POSITION: Key = Key::custom(
     "pad_token_id",
     |given, recipe| {

@@ -1,6 +1,6 @@
 //! MarianMT (Junczys-Dowmunt et al. 2018; Tiedemann and Thottingal 2020): the encoder-decoders of
-//! OPUS-MT, with a model of SentencePiece for each language, and one vocabulary for both or one for
-//! each.
+//! OPUS-MT. Each language has a SentencePiece model. There is one vocabulary for both languages, or
+//! one for each.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ const TIED: Key = Key::switch(
     |recipe| recipe.model.tied.ties_output(),
 );
 
-/// Key for whether both languages share a vocabulary; it comes after [`TIED`].
+/// Key for whether both languages share a vocabulary; it must be read after [`TIED`].
 const SHARED: Key = Key::custom("share_encoder_decoder_embeddings", read_shared, |recipe| {
     Some(json!(recipe.model.tied.ties_embeddings()))
 });

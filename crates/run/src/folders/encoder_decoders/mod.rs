@@ -1,4 +1,4 @@
-//! Families of translation models: an encoder reads a text, a decoder writes another.
+//! Families of translation models: an encoder reads a text, and a decoder writes another text.
 
 pub(super) mod bart;
 mod bart_names;

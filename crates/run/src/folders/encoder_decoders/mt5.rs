@@ -1,4 +1,4 @@
-//! mT5 (Xue et al. 2021): T5 of version 1.1 in 101 languages.
+//! mT5 (Xue et al. 2021): T5 of version 1.1, trained on texts in 101 languages.
 
 use taper_data::Task;
 

@@ -1,4 +1,4 @@
-//! Keys of `config.json` that T5 and mT5 share, and properties that no key expresses.
+//! Keys of `config.json` that T5 and mT5 share, and properties of both that no key expresses.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -8,7 +8,8 @@ use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions, Tied};
 use crate::config::RunConfig;
 use crate::folders::keys::{Key, activation_name, activation_of, width_of_heads};
 
-/// General names of keys, which Transformers takes, too.
+/// General names of the keys for the numbers of layers and heads, under which the library
+/// Transformers also reads them.
 pub(super) const GENERAL_LAYERS: &[&str] = &["/num_hidden_layers"];
 pub(super) const GENERAL_HEADS: &[&str] = &["/num_attention_heads"];
 
@@ -38,7 +39,7 @@ pub(super) const BUCKETS: Key =
 pub(super) const DISTANCE: Key = Key::count("relative_attention_max_distance", 128, |recipe| {
     &mut recipe.model.relative_distance
 });
-/// Key of the longest text in training, which is not a limit.
+/// Key for the length of the longest text in training, which the model is not limited to.
 pub(super) const LONGEST: Key =
     Key::count("n_positions", 512, |recipe| &mut recipe.model.max_positions);
 pub(super) const DROPOUT: Key = Key::number(
@@ -61,7 +62,7 @@ pub(super) const TIED: Key = Key::switch(
     |recipe| recipe.model.tied.ties_output(),
 );
 /// Key for whether states are multiplied by 1/√d_model before the output projection. Up to version
-/// 4 of Transformers the key of the tied embedding determines it.
+/// 4 of Transformers, the key `tie_word_embeddings` determines it.
 pub(super) const SCALE: Key = Key::switch(
     "scale_decoder_outputs",
     true,
@@ -72,10 +73,10 @@ pub(super) const SCALE: Key = Key::switch(
 )
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
-/// Key of the text before every source, if the folder has only one task.
+/// Key for the text that comes before every source, if the folder names only one task.
 pub(super) const TASKS: Key = Key::custom("task_specific_params", reads_tasks, tasks);
 
-/// Sets the properties that all models of this shape share.
+/// Sets the properties that all models like T5 share.
 pub(super) fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = TokenizerKind::Unigram;
     recipe.data.tokenizer.joint = true;
@@ -85,7 +86,7 @@ pub(super) fn base(recipe: &mut RunConfig) {
     (model.scale_embeddings, model.biases) = (false, false);
 }
 
-/// Reads the layers of the decoder, by default as many as the encoder has.
+/// Reads the number of decoder layers; the default is the number of encoder layers.
 fn reads_decoder_layers(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let count = given.as_u64().and_then(|count| usize::try_from(count).ok());
     recipe.model.decoder_layers = match given {
@@ -96,7 +97,8 @@ fn reads_decoder_layers(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Reads kind and activation of the feed-forward layers, such as `relu` or `gated-silu`.
+/// Reads kind and activation of the feed-forward layers from a value such as `relu` or
+/// `gated-silu`.
 fn reads_feed_forward(config: &Value, usual: &str, recipe: &mut RunConfig) -> Result<()> {
     let given = &config["feed_forward_proj"];
     let other = || format!("feed_forward_proj is {given}, expected such as relu or gated-gelu");
@@ -106,15 +108,15 @@ fn reads_feed_forward(config: &Value, usual: &str, recipe: &mut RunConfig) -> Re
     };
     let (kind, activation) = match name.split_once('-') {
         None => (FeedForwardKind::Plain, name),
-        // In this key, `gelu` stands for the activation `gelu_new`.
+        // In the value `gated-gelu`, `gelu` stands for the activation `gelu_new`.
         Some(("gated", "gelu")) => (FeedForwardKind::Gated, "gelu_new"),
         Some(("gated", activation)) => (FeedForwardKind::Gated, activation),
         Some(_) => bail!(other()),
     };
     recipe.model.feed_forward = kind;
     recipe.model.activation = activation_of("feed_forward_proj", activation)?;
-    // Transformers also saves two keys that follow from this one, and prefers them, so they must
-    // agree.
+    // Transformers also saves two keys whose values follow from `feed_forward_proj`. It prefers
+    // them when it reads a file, so they must agree with it.
     let is_gated = kind == FeedForwardKind::Gated;
     for (key, follows) in [("is_gated_act", json!(is_gated)), ("dense_act_fn", json!(activation))] {
         if !config[key].is_null() && config[key] != follows {

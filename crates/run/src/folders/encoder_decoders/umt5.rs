@@ -1,4 +1,4 @@
-//! umT5 (Chung et al. 2023): an mT5 with separate relative position biases in each layer.
+//! umT5 (Chung et al. 2023): mT5 with separate relative position biases in each layer.
 
 use taper_data::Task;
 

@@ -1,6 +1,7 @@
-//! BERT (Devlin et al. 2019): masked language models, with or without the head for the next
-//! sentence, classifiers of texts, taggers of words, and models that answer questions by spans. A
-//! model without a head begins as a masked language model with a randomly initialised head.
+//! BERT (Devlin et al. 2019): masked language models, classifiers of texts, taggers of words, and
+//! models that answer questions by spans of a text. Masked language models may also have a head
+//! that predicts whether one sentence follows another. A folder without any head (output layers for
+//! a task) becomes a masked language model with a randomly initialised head.
 
 use taper_data::Task;
 use taper_model::{NormPlacement, Positions};
@@ -10,11 +11,11 @@ use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::keys::{Fixed, Key};
 use crate::folders::tokens::TokenizerFiles;
 
-/// Keys for pooling, which only a classifier has.
+/// Keys of `[model]` for pooling, which has an effect only in a classifier.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
-/// Modules of a text encoder whose tensors have the prefix `$prefix`, followed by the modules
-/// `$head` of its heads.
+/// Modules of a text encoder whose tensors have the prefix `$prefix`, followed by `$head`, the
+/// modules of its heads (output layers for a task).
 macro_rules! modules {
     ($prefix:literal, $($head:expr),+ $(,)?) => {
         &[
@@ -108,8 +109,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same("span", &["qa_outputs"]),
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
-    // Unused are the second bias, which some files have, and the pooler if the head does not read
-    // from it.
+    // Some files have the bias of the output twice; the second tensor is not used. The pooler is
+    // not used if the head does not read from it.
     zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };
@@ -135,11 +136,12 @@ pub(super) const ATTENTION_DROPOUT: Key = Key::number(
 pub(super) const EPSILON: Key =
     Key::number("layer_norm_eps", 1e-12, &[|recipe| &mut recipe.model.norm_epsilon]);
 
-/// Keys that do not shape the weights of an encoder of texts.
+/// Keys of `[model]` on which the weights of a text encoder do not depend.
 pub(super) const FREE: &[&str] =
     &["decoder_layers", "decoder_attention", "embedding_dropout", "feed_forward_dropout", "tied"];
 
-/// Modules of a classifier, whose states pass through a pooler.
+/// Modules of a classifier's head: the pooler, through which states pass first, and the layer for
+/// the classes.
 pub(super) const CLASSES: &[&str] = &["pooler", "classes"];
 
 const MASKED: Task = Task::MaskedLanguageModel;

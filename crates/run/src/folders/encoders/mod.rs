@@ -1,4 +1,5 @@
-//! Families of encoders: a body without a decoder under one of several heads.
+//! Families of encoders: models without a decoder, which differ in their heads (output layers for a
+//! task).
 
 pub(super) mod bert;
 pub(super) mod roberta;

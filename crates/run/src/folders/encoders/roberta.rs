@@ -1,6 +1,6 @@
-//! RoBERTa (Liu et al. 2019), and XLM-R (Conneau et al. 2020), the same model for a hundred
-//! languages: masked language models, classifiers of texts, taggers of words, and models that
-//! answer questions by spans.
+//! RoBERTa (Liu et al. 2019), and XLM-R (Conneau et al. 2020), the same architecture for texts in a
+//! hundred languages. There are masked language models, classifiers of texts, taggers of words, and
+//! models that answer questions by spans.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -39,7 +39,8 @@ pub(in crate::folders) static XLM_ROBERTA: Family = Family {
     ..SHARED
 };
 
-/// Models that both families have, with their names in Transformers.
+/// Architectures of RoBERTa or XLM-R, which have the same kinds of models under different `names`
+/// in the library Transformers.
 const fn architectures(names: [&'static str; 5]) -> [Architecture; 5] {
     let [masked, classes, tags, span, body] = names;
     let filling = Task::MaskedLanguageModel;
@@ -66,8 +67,8 @@ const SHARED: Family = Family {
         bert::ACTIVATION,
         bert::HIDDEN_DROPOUT,
         bert::ATTENTION_DROPOUT,
-        // The first position has the number `pad_token_id + 1`, so the table begins with that many
-        // unused rows.
+        // The first position has the row `pad_token_id + 1` in the table, so all rows before it are
+        // unused.
         Key::custom("pad_token_id", read_padding, |recipe| {
             recipe.model.position_offset.checked_sub(1).map(|id| json!(id))
         }),
@@ -85,7 +86,7 @@ const SHARED: Family = Family {
     prefix: "roberta.",
     modules: bert::modules![
         "roberta",
-        // The head of a classifier is a pooler and a layer of classes.
+        // The head of a classifier consists of a pooler and a layer for the classes.
         Module::same("pooler", &["classifier.dense"]),
         Module::same("transform", &["lm_head.dense"]),
         Module::same("transform_norm", &["lm_head.layer_norm"]),
@@ -124,7 +125,8 @@ fn read_positions(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Integer of a key; `usual` if it is absent.
+/// Integer value of a key; `usual` if the key is absent, and `None` if the value is no such
+/// integer.
 fn count(given: &Value, usual: usize) -> Option<usize> {
     match given {
         Value::Null => Some(usual),

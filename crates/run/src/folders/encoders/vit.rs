@@ -99,7 +99,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same("classes", &["classifier"]),
     ],
     copies: &[],
-    // The pooler is unused, because a classifier does not read from it.
+    // The pooler in some files is not used, because classifiers do not read from it.
     zeros: &[],
     unused: &["vit.pooler.*"],
 };

@@ -1,9 +1,9 @@
-//! Tokenizers of models from fairseq: XLM-R, mBART and NLLB. Their folders may have only the model
-//! of SentencePiece.
+//! Tokenizers of models from fairseq: XLM-R, mBART and NLLB. Their folders may have only a
+//! SentencePiece model.
 //!
-//! Fairseq puts `<s>`, `<pad>`, `</s>` and `<unk>` before the pieces. The first three pieces of the
-//! model are `<unk>`, `<s>` and `</s>`; the id of every other piece is its index in the model plus
-//! one. Languages and `<mask>` follow.
+//! In fairseq's vocabularies, `<s>`, `<pad>`, `</s>` and `<unk>` come first. They replace the first
+//! three pieces of the SentencePiece model, `<unk>`, `<s>` and `</s>`; the id of every other piece
+//! is its index in the model plus one. After the pieces come the tokens of languages and `<mask>`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ use super::pieces::Divides;
 use super::sentence_piece::SentencePieceModel;
 use super::{ADDED_TOKENS, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, pieces};
 
-/// Tokens before the pieces.
+/// Tokens that come before the pieces of the SentencePiece model.
 const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
-/// Number of pieces of the model that [`FIRST`] replaces.
+/// Number of pieces at the beginning of the SentencePiece model that [`FIRST`] replaces.
 const REPLACED: usize = 3;
-/// Token in place of hidden words.
+/// Token that stands in place of hidden words.
 const MASK: &str = "<mask>";
 
 /// Languages of mBART (Liu et al. 2020), in the order of their ids.
 const MBART: &str = "\
     ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT \
     lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN";
-/// Languages of mBART-50 (Tang et al. 2020) after those of mBART.
+/// Further languages of mBART-50 (Tang et al. 2020), whose ids follow those of mBART's languages.
 const MBART_50: &str = "\
     af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF \
     pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI";
@@ -54,13 +54,13 @@ const NLLB: &str = "\
     uzn_Latn vec_Latn vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn yue_Hant zho_Hans \
     zho_Hant zul_Latn";
 
-/// Makes the content of a `tokenizer.json` from the bytes of a model of SentencePiece.
+/// Makes the content of a `tokenizer.json` from `bytes`, the content of a SentencePiece model.
 ///
-/// Added tokens keep the ids that the folder gives them. If it gives none, the languages and then
-/// `<mask>` have the ids of the published models.
+/// Added tokens keep the ids that other files of the folder give them. If they give none, the ids
+/// of the languages and of `<mask>` are those of the published models.
 ///
 /// # Errors
-/// If the bytes are no such model, or the folder does not say which published tokenizer it has.
+/// If `bytes` is not such a model, or the folder does not say which published tokenizer it has.
 pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_first =
@@ -73,8 +73,8 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let named = languages(files)?;
     let described = described(files);
     let known: BTreeSet<&str> = tokens.iter().copied().collect();
-    // Without such tokens, languages and `<mask>` follow; otherwise the folder adds them with its
-    // ids.
+    // If the folder gives no ids to further tokens, languages and `<mask>` are added after the
+    // pieces. Otherwise, its tokens are added later, with the ids that it gives them.
     if described.iter().all(|token| known.contains(token)) {
         let more = named.iter().map(String::as_str).chain([MASK]);
         tokens.extend(more.filter(|token| !known.contains(token)));
@@ -92,7 +92,7 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let mut file: Value = serde_json::from_str(&converted.json)?;
     let added = file["added_tokens"].as_array_mut().into_iter().flatten();
     for mask in added.filter(|token| token["content"] == MASK) {
-        // The mask also covers the space before it.
+        // `<mask>` also stands in place of the space before it.
         mask["lstrip"] = json!(true);
     }
     if named.is_empty() {
@@ -101,7 +101,7 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Tokens to which the folder gives ids.
+/// Tokens to which the folder's files, apart from the SentencePiece model, give ids.
 fn described(files: &Files) -> Vec<&str> {
     let of_config = files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
     let of_config = of_config.into_iter().flatten().filter_map(|(_, token)| spelling(token));
@@ -113,7 +113,7 @@ fn described(files: &Files) -> Vec<&str> {
 /// published model.
 ///
 /// # Errors
-/// When neither the class of the tokenizer nor the type of the model is a known one.
+/// When neither the class of the tokenizer nor the type of the model is known.
 fn languages(files: &Files) -> Result<Vec<String>> {
     let usual = if files.is_of("XLMRoberta", "xlm-roberta") {
         return Ok(Vec::new());
@@ -140,7 +140,8 @@ fn languages(files: &Files) -> Result<Vec<String>> {
     Ok(listed_tokens.into_iter().find(|list| !list.is_empty()).unwrap_or(usual))
 }
 
-/// Post-processor of XLM-R: `<s> A </s>`, and `<s> A </s> </s> B </s>`.
+/// Post-processor of XLM-R, which makes `<s> A </s>` of one text, and `<s> A </s> </s> B </s>` of
+/// two.
 fn rows() -> Value {
     let mark = |name: &str| json!({ "SpecialToken": { "id": name, "type_id": 0 } });
     let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
@@ -164,8 +165,8 @@ mod tests {
     use super::*;
     use taper_data::{Task, Tokenizer};
 
-    /// Tokenizer of a folder that has only the model of SentencePiece and, if `described`, the
-    /// files that Transformers saves beside it.
+    /// Tokenizer of a folder that has only a SentencePiece model and, if `described`, the settings
+    /// that Transformers saves with it. Also returns the results that are expected.
     fn read(class: &str, described: bool) -> (Tokenizer, Value) {
         let golden = Path::new("tests/golden/fairseq").join(class);
         let folder = tempfile::tempdir().expect("a folder");
@@ -189,7 +190,8 @@ mod tests {
         (pair.expect("a tokenizer").source().clone(), expected)
     }
 
-    /// Ids of the slow tokenizers of Transformers, see `scripts/golden/translation/fairseq.py`.
+    /// The expected ids come from the slow tokenizers of Transformers, see
+    /// `scripts/golden/translation/fairseq.py`.
     #[test]
     fn pieces_have_the_ids_of_slow_tokenizers() {
         for class in ["XLMRobertaTokenizer", "MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer"]
@@ -201,8 +203,8 @@ mod tests {
                     let ids = tokenizer.encode(text).expect("ids");
                     assert_eq!(json!(ids), case["ids"], "{class}: {text:?}");
                 }
-                // Without a description, Transformers 4 gives NLLB's <mask> the id of its first
-                // language, unlike any published model.
+                // Without settings in the folder, Transformers 4 gives NLLB's <mask> the id that
+                // its first language has in all published models.
                 if class == "NllbTokenizer" && !described {
                     let pieces = expected["pieces"].as_u64().expect("a number");
                     let id = |token: &str| tokenizer.id(token).map(u64::from);

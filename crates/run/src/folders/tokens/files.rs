@@ -1,4 +1,4 @@
-//! Files of a folder about its tokens.
+//! Files with which a folder of the library Transformers describes its tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +13,8 @@ use super::{
     ADDED_TOKENS, GENERATION_CONFIG, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token,
 };
 
-/// Classes of tokenizers that take the same arguments as BERT's, each with the type of models that
-/// have this class by default.
+/// Classes of tokenizers that take the same arguments as the class of BERT's. Each comes with a
+/// type of model whose tokenizer has this class by default.
 const BERT_CLASSES: [(&str, &str); 5] = [
     ("Bert", "bert"),
     ("DistilBert", "distilbert"),
@@ -22,7 +22,8 @@ const BERT_CLASSES: [(&str, &str); 5] = [
     ("MobileBert", "mobilebert"),
     ("ConvBert", "convbert"),
 ];
-/// Classes that take the same arguments as GPT-2's, with types of models in the same way.
+/// Classes of tokenizers that take the same arguments as the class of GPT-2's, each with a type of
+/// model as above.
 const GPT2_CLASSES: [(&str, &str); 6] = [
     ("GPT2", "gpt2"),
     ("GPT2", "gptj"),
@@ -32,10 +33,10 @@ const GPT2_CLASSES: [(&str, &str); 6] = [
     ("CodeGen", "codegen"),
 ];
 
-/// Largest size of the file of a tokenizer.
+/// Largest size of a tokenizer's file in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Reads a file without its byte order mark; `None` if there is no such file.
+/// Text of the file at `path`, without a byte order mark; `None` if there is no such file.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     match read_regular(path, MOST_BYTES) {
         Ok(bytes) => String::from_utf8(without_mark(&bytes).to_vec())
@@ -46,15 +47,15 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Content of the files of a folder about its tokens.
+/// Content of the files with which a folder describes its tokens.
 pub(super) struct Files {
     texts: BTreeMap<&'static str, String>,
     keys: BTreeMap<&'static str, Value>,
 }
 
 impl Files {
-    /// Reads the files of the folder `source`. `config` is its `config.json`, or the same keys for
-    /// a folder that is not one of Transformers.
+    /// Reads the files of the folder `source`. `config` is the content of its `config.json`, or
+    /// equivalent keys if the folder is not one of Transformers.
     pub(super) fn read(source: &Path, config: &Value) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
@@ -74,12 +75,13 @@ impl Files {
         Ok(Self { texts, keys })
     }
 
-    /// Content of a JSON file; null if there is no such file.
+    /// Content of the JSON file with the name `file`; null if there is no such file.
     pub(super) fn keys(&self, file: &str) -> &Value {
         self.keys.get(file).unwrap_or(&Value::Null)
     }
 
-    /// Settings of generation: those of their own file, or else those of `config.json`.
+    /// Settings of generation: those in `generation_config.json` or, if there is no such file, in
+    /// `config.json`.
     pub(super) fn generation(&self) -> &Value {
         match self.keys(GENERATION_CONFIG) {
             Value::Null => self.keys(CONFIG),
@@ -87,7 +89,7 @@ impl Files {
         }
     }
 
-    /// Content by name of the files that a later export writes again.
+    /// Contents of the files that a later export writes again, by file name.
     pub(super) fn kept(&self) -> BTreeMap<String, String> {
         let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
@@ -100,7 +102,8 @@ impl Files {
     }
 
     /// Spelling of the special token with a role such as `cls_token`. As in Transformers,
-    /// `special_tokens_map.json` comes first unless `tokenizer_config.json` describes its added tokens.
+    /// `special_tokens_map.json` takes precedence over `tokenizer_config.json`, unless the latter
+    /// has `added_tokens_decoder`.
     pub(super) fn named(&self, role: &str) -> Option<&str> {
         let (config, map) = (self.keys(TOKENIZER_CONFIG), self.keys(SPECIAL_TOKENS_MAP));
         let [first, later] = match config["added_tokens_decoder"].is_object() {
@@ -110,7 +113,7 @@ impl Files {
         spelling(&first[role]).or_else(|| spelling(&later[role]))
     }
 
-    /// Spellings of all special tokens that the folder names.
+    /// Spellings of all special tokens that the files of the folder name.
     pub(super) fn all_named(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
         for file in [TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP] {
@@ -133,8 +136,8 @@ impl Files {
         names
     }
 
-    /// Completes `json`, the content of a `tokenizer.json`, with the added tokens and the arguments
-    /// of other files; it stays unchanged if they add nothing.
+    /// Completes `json`, the content of the `tokenizer.json` at `path`, with the added tokens and
+    /// the arguments in other files of the folder. Returns it unchanged if they add nothing.
     pub(super) fn completed(&self, json: String, path: &Path) -> Result<String> {
         let not_json = || format!("{}: not JSON", path.display());
         let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
@@ -149,7 +152,8 @@ impl Files {
         Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
     }
 
-    /// Adds the added tokens of other files; returns whether there were any.
+    /// Adds the added tokens in other files of the folder to `file`. Returns whether there were
+    /// any.
     fn add_tokens(&self, file: &mut Value, path: &Path) -> Result<bool> {
         let known: BTreeSet<String> = file["added_tokens"]
             .as_array()
@@ -188,7 +192,8 @@ impl Files {
             Value::Array(tokens) => tokens.extend(added.into_values()),
             none => *none = added.into_values().collect(),
         }
-        // The library assigns ids to added tokens itself, so they are compared with the folder's.
+        // The library `tokenizers` assigns ids to added tokens itself, so these ids are compared
+        // with those that the folder gives.
         let whole = Tokenizer::of_others(&file.to_string(), path)?;
         for (token, id) in expected {
             if whole.id(&token).map(u64::from) != Some(id) {
@@ -202,9 +207,9 @@ impl Files {
         Ok(true)
     }
 
-    /// Sets the arguments of tokenizers of the kinds of BERT's and GPT-2's. In Transformers these,
-    /// even their defaults, take precedence over `tokenizer.json`. Returns whether any of them
-    /// changed the file.
+    /// For tokenizers of BERT's and GPT-2's classes, sets in `file` the arguments that the folder's
+    /// other files give. In Transformers, these arguments take precedence over `tokenizer.json`,
+    /// even if they have defaults. Returns whether `file` changed.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (
@@ -244,8 +249,8 @@ impl Files {
         changed
     }
 
-    /// For a Llama tokenizer whose arguments say that no space comes before a text, removes this
-    /// space from the steps of the file; returns whether they say so.
+    /// For a Llama tokenizer whose arguments say that no space is put before a text, removes the
+    /// steps that put it there from `file`. Returns whether the arguments say so.
     fn drop_first_space(&self, file: &mut Value) -> bool {
         let adds = &self.keys(TOKENIZER_CONFIG)["add_prefix_space"];
         if !self.class().starts_with("Llama") || *adds != false {
@@ -266,8 +271,8 @@ impl Files {
         true
     }
 
-    /// True if the name of the tokenizer's class begins with `class`. If the folder names no class,
-    /// the result is true if the type of its model is `model`.
+    /// Whether the tokenizer's class begins with `class`. If the folder does not name the class,
+    /// returns whether the type of its model is `model`.
     pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
         let named = self.class();
         named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)

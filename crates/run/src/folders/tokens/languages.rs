@@ -1,4 +1,5 @@
-//! Languages of translation models: their names, and the tokens that stand for them in rows.
+//! Languages of translation models: their names, and the tokens that stand for them in the
+//! sequences that a model reads or writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,10 +17,11 @@ const M2M100: &str = "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en
     fy ga gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg \
     mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th \
     tl tn tr uk ur uz vi wo xh yi yo zh zu";
-/// Languages of the models of WMT 2021 that have M2M100's shape (Tran et al. 2021).
+/// Languages of the models for WMT 2021 with M2M100's architecture (Tran et al. 2021), in the order
+/// of their tokens.
 const WMT21: &str = "en ha is ja cs ru zh de";
 
-/// Number of languages that an error lists.
+/// Largest number of languages that an error message lists.
 const LISTED: usize = 12;
 
 /// Tokens of the languages of an M2M100, in the order of their ids.
@@ -35,13 +37,13 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
     Ok(codes.split(' ').map(|code| format!("__{code}__")).collect())
 }
 
-/// Adds the tokens around texts to the tokenizers of the folder `source`, whose `config.json` is
-/// `config`. Returns also the names of the source and the target language: those in `asked`, or
-/// else those of the folder, or else `source` and `target` if the folder has no names that are
-/// allowed in file names.
+/// Adds the tokens that come before and after texts to the tokenizers of the folder `source`, whose
+/// `config.json` is `config`. Also returns the names of the source and the target language. They
+/// are those in `asked`, otherwise those in the folder, or `source` and `target` if the folder has
+/// no names that are allowed in file names.
 ///
 /// # Errors
-/// When a file is damaged, or a model of several languages lacks one of the two.
+/// When a file is damaged, or a model of several languages lacks the source or the target language.
 pub(in super::super) fn with_languages(
     tokenizers: TokenizerPair,
     (source, config): (&Path, &Value),
@@ -88,7 +90,8 @@ pub(in super::super) fn with_languages(
     }
 }
 
-/// Makes targets begin with the token that the settings of generation force, if there is one.
+/// If the settings of generation force a first token (`forced_bos_token_id`), makes targets begin
+/// with it.
 fn forced(tokenizers: TokenizerPair, files: &Files) -> Result<TokenizerPair> {
     let given = &files.generation()["forced_bos_token_id"];
     let target = tokenizers.target();
@@ -105,8 +108,8 @@ fn forced(tokenizers: TokenizerPair, files: &Files) -> Result<TokenizerPair> {
     }
 }
 
-/// Finds the kind of tokenizer of a folder that names no family: by the class of the tokenizer, or
-/// because both languages in `asked` have tokens.
+/// Finds the kind of tokenizer in a folder that does not name a model family. It is determined by
+/// the class of the tokenizer, or by whether both languages in `asked` have tokens.
 ///
 /// # Errors
 /// When a file is damaged.
@@ -127,24 +130,25 @@ pub(in super::super) fn kind_of(
     })
 }
 
-/// True if `name` can be the name of a language. It becomes the extension of file names.
+/// Whether `name` can be the name of a language: it must be allowed as the extension of a file
+/// name.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
 }
 
-/// Copies a tokenizer and changes its special tokens.
+/// Copy of an imported tokenizer whose special tokens `change` has changed.
 fn changed(tokenizer: &Tokenizer, change: impl FnOnce(&mut SpecialTokens)) -> Result<Tokenizer> {
     let mut folder: FolderTokens = tokenizer.folder().cloned().context("no imported tokenizer")?;
     change(&mut folder.special);
     Ok(tokenizer.with_folder(&folder)?)
 }
 
-/// Languages of a vocabulary by name, with the ids of their tokens.
+/// Languages that have tokens in a vocabulary, by name, with the ids of these tokens.
 struct Spoken(BTreeMap<String, u32>);
 
 impl Spoken {
-    /// Finds languages among the special tokens: `__en__` of M2M100, `eng_Latn` of NLLB, `en_XX` of
-    /// mBART.
+    /// Finds the languages whose names are special tokens: `__en__` of M2M100, `eng_Latn` of NLLB,
+    /// `en_XX` of mBART.
     fn find(tokenizer: &Tokenizer, files: &Files) -> Self {
         let named: BTreeSet<u32> =
             files.all_named().into_iter().filter_map(|token| tokenizer.id(token)).collect();
@@ -162,7 +166,8 @@ impl Spoken {
         Self(special.chain(named).filter_map(code).collect())
     }
 
-    /// Target language whose token the folder's settings put before every text, if there is one.
+    /// Target language whose token comes first in every written text according to the folder's
+    /// settings; `None` if there is none.
     fn written(&self, files: &Files) -> Option<String> {
         let keys = [files.keys(GENERATION_CONFIG), files.keys(CONFIG)];
         let ids = ["forced_bos_token_id", "decoder_start_token_id"]
@@ -173,7 +178,8 @@ impl Spoken {
         ids.flatten().find_map(language_of).map(|(name, _)| name.clone())
     }
 
-    /// Id of the token of the language `name`; the error advises the option `--{option}`.
+    /// Id of the token of the language `name`; the error advises to name a language by the option
+    /// `--{option}`.
     fn id(&self, name: Option<&str>, option: &str) -> Result<u32> {
         if let Some(&id) = name.and_then(|name| self.0.get(name)) {
             return Ok(id);
@@ -185,7 +191,7 @@ impl Spoken {
         if self.0.is_empty() {
             bail!("{wanted}, and no special token of the vocabulary names any");
         }
-        // Languages with the same first letters come first.
+        // Languages that begin with the same letter as `name` come first.
         let begins = |known: &&String| {
             let first = |name: &str| name.chars().next();
             name.is_some_and(|name| first(name) == first(known))
@@ -201,7 +207,8 @@ impl Spoken {
         )
     }
 
-    /// Tokenizers that add the tokens `source` and `target` of the two languages to texts.
+    /// Tokenizers that add tokens of the two languages, with the ids `source` and `target`, to
+    /// texts.
     ///
     /// M2M100, NLLB and mBART-50 have the language's token before each text. mBART for 25 languages
     /// has the source language's token after the end token of a source, and its decoder starts with

@@ -1,5 +1,6 @@
-//! Marks: the special tokens around the texts that an encoder reads. Here are their usual
-//! spellings, and the rows that the post-processor of a `tokenizer.json` makes with them.
+//! Marks: the special tokens around the texts that an encoder reads. This module has their usual
+//! spellings, and reads from the post-processor of a `tokenizer.json` how it makes rows, the token
+//! sequences of one or two texts with their marks.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -9,13 +10,14 @@ use super::TOKENIZER_CONFIG;
 use super::files::Files;
 use crate::tasks::entry;
 
-/// Spellings of the marks, for folders that do not name them.
+/// Usual spellings of the special tokens before (`CLASSES`), after (`SEPARATORS`) and in place of
+/// hidden tokens (`MASKS`), for folders that do not name them.
 pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
-/// Refuses a vocabulary that lacks a mark, or the token for hidden tokens, although the task needs
-/// it.
+/// Refuses a vocabulary without the marks (special tokens) around texts, or without the mask, if
+/// the task needs them.
 pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     let (class, separator, mask) = (special.class, special.separator, special.mask);
     for (role, usual, is_missing) in [
@@ -33,8 +35,8 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// True if the post-processor of a `tokenizer.json` puts two separators between two texts, as
-/// RoBERTa's does.
+/// Whether the post-processor in `file`, a `tokenizer.json`, puts two separators between two texts,
+/// as RoBERTa's does.
 pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     let pair = template(file, "pair");
     let between = pair.iter().skip_while(|piece| piece.is_some()).skip(1);
@@ -43,22 +45,22 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     post_processor(file)["type"] == "RobertaProcessing" || separators == 2
 }
 
-/// How the rows that Transformers makes of texts for an encoder compare with Taper's, which are
-/// those of BERT or RoBERTa.
+/// Comparison of the rows (token sequences) that Transformers makes of texts for an encoder with
+/// those that Taper makes, which are those of BERT or RoBERTa.
 pub(super) struct Rows {
-    /// True if the tokens of a row of one text are the same.
+    /// Whether both make the same tokens of one text.
     is_single: bool,
-    /// True if the tokens of a row of two texts are the same.
+    /// Whether both make the same tokens of two texts.
     is_pair: bool,
-    /// True if the first text of a row of two has segment 0, and the second has segment 1.
+    /// Whether Transformers gives segment 0 to the first of two texts, and segment 1 to the second.
     has_segments: bool,
-    /// True if both texts of a row of two have segment 0.
+    /// Whether Transformers gives segment 0 to both of two texts.
     pub(super) shared_segment: bool,
 }
 
 impl Rows {
-    /// Compares the rows, by the post-processor of a `tokenizer.json` and the other files of the
-    /// folder.
+    /// Makes the comparison from the post-processor in `file`, a `tokenizer.json`, and from the
+    /// other files of the folder.
     pub(super) fn read(file: &Value, files: &Files, special: &SpecialTokens) -> Self {
         let processor = post_processor(file);
         let (class, separator) = (special.class, special.separator);
@@ -70,7 +72,8 @@ impl Rows {
                 template(file, "single") == [class, None, separator],
                 template(file, "pair") == [&*first, &[None, separator]].concat(),
             ],
-            // BERT's tokenizer class adds its own marks, and so do folders that name no class.
+            // Without a known post-processor, BERT's tokenizer class adds BERT's marks. It is also
+            // used for folders that name no class.
             _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2],
         };
         let pieces = processor["pair"].as_array().into_iter().flatten();
@@ -87,8 +90,9 @@ impl Rows {
         Self { is_single, is_pair, has_segments, shared_segment }
     }
 
-    /// Describes how the rows of Transformers differ from those that an encoder of `segments`
-    /// segments reads here; `None` if they are equal, or the task does not depend on them.
+    /// Describes how the rows of Transformers differ from those that Taper makes for an encoder
+    /// with `segments` kinds of segments. `None` if they are equal, or the task does not depend on
+    /// them.
     pub(super) fn difference(&self, task: Task, segments: usize) -> Option<String> {
         let are_segments = segments == 1 || self.has_segments || self.shared_segment;
         let rows = match (self.is_single, self.is_pair && are_segments) {
@@ -105,23 +109,24 @@ impl Rows {
     }
 }
 
-/// True if a folder's tokenizer gives the model the segments of tokens. Otherwise all segments are
-/// 0.
+/// Whether a folder's tokenizer, in Transformers, passes the segments of tokens to the model; if
+/// not, all segments are 0.
 fn reads_segments(files: &Files) -> bool {
     match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {
         Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),
-        // The default class of version 5 makes no segments.
+        // The default tokenizer class of Transformers 5 passes no segments.
         None => files.class() != "TokenizersBackend",
     }
 }
 
-/// Content of one element of a template.
+/// Content of one element of a post-processor's template: a special token or a text.
 fn segment(piece: &Value) -> &Value {
     let is_mark = piece["SpecialToken"].is_object();
     if is_mark { &piece["SpecialToken"] } else { &piece["Sequence"] }
 }
 
-/// Post-processor of a `tokenizer.json`; in a sequence of them, the first that adds special tokens.
+/// Post-processor of `file`, a `tokenizer.json`. If it is a sequence of several, the first that
+/// adds special tokens.
 pub(super) fn post_processor(file: &Value) -> &Value {
     let whole = &file["post_processor"];
     let parts = whole["processors"].as_array().into_iter().flatten();
@@ -129,8 +134,8 @@ pub(super) fn post_processor(file: &Value) -> &Value {
     if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
 }
 
-/// Template for one text (`kind` is `single`) or two (`pair`), as ids of special tokens; `None`
-/// stands for a text.
+/// Template of the post-processor for one text (`kind` is `single`) or two (`pair`): for each
+/// element, the id of a special token, or `None` if the element stands for a text.
 pub(super) fn template(file: &Value, kind: &str) -> Vec<Option<u32>> {
     let processor = post_processor(file);
     let piece = |piece: &Value| {

@@ -1,12 +1,13 @@
-//! Files about tokens in the format of earlier versions of Transformers.
+//! Conversion of a tokenizer's settings to the format of earlier versions of Transformers.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::CLASS;
 
-/// Replaces the names in a `tokenizer_config.json` that only version 5 of Transformers knows by
-/// older ones; `None` if it has no such names.
+/// Replaces the names in `text`, a `tokenizer_config.json`, that only version 5 of Transformers
+/// knows by names that older versions know too. Returns the new text; `None` if there are no such
+/// names.
 pub(super) fn for_older(text: &str) -> Result<Option<String>> {
     let mut config: Map<String, Value> = serde_json::from_str(text)?;
     let mut changed = false;

@@ -1,13 +1,13 @@
-//! Models of SentencePiece that divide text like the tokenizers that are trained here.
+//! SentencePiece models that divide text like the tokenizers that Taper trains.
 //!
-//! A tokenizer that is trained here first divides a text into words, and a model of SentencePiece
-//! does not. The result is the same, because no piece contains a space inside, a digit next to
-//! another character, or a punctuation mark next to a letter.
+//! A tokenizer trained by Taper first divides a text into words, and a SentencePiece model does
+//! not. The result is the same, because no piece contains a space inside, a digit next to another
+//! character, or a punctuation mark next to a letter.
 //!
-//! A BPE joins pieces by the rank of their merge. SentencePiece joins the two pieces whose result
-//! has the best score, which is here the negative rank. It joins any two pieces that make a third,
-//! even if training merged another pair into it; this made no difference in 34,014 lines of the
-//! bundled corpus.
+//! A BPE joins the pair of pieces whose merge has the lowest rank. SentencePiece joins the pair
+//! whose result is the piece with the highest score; in these models, the score is the negative
+//! rank. SentencePiece joins any two pieces whose result is a piece, even if in training this piece
+//! was made from two others. This made no difference in 34,014 lines of the bundled corpus.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,8 @@ use taper_data::Tokenizer;
 
 use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
-/// Makes the content of a `.model` or `.spm` file from `tokenizer`, whose tokens keep their ids.
+/// Makes a SentencePiece model that divides text like `tokenizer` and has the same ids. Returns the
+/// content of a `.model` or `.spm` file.
 ///
 /// # Errors
 /// When SentencePiece cannot express the tokenizer; the message has the reason.
@@ -28,7 +29,7 @@ pub fn sentence_piece_model(tokenizer: &Tokenizer) -> Result<Vec<u8>> {
         .write())
 }
 
-/// Model with the pieces of a `tokenizer.json`.
+/// SentencePiece model with the pieces of `file`, a `tokenizer.json`.
 fn model_of(file: &Value) -> Result<SentencePieceModel> {
     let model = &file["model"];
     let byte_fallback = model["byte_fallback"] == true;
@@ -80,15 +81,15 @@ fn model_of(file: &Value) -> Result<SentencePieceModel> {
     })
 }
 
-/// Pieces of a Unigram with their scores, in the order of their ids.
+/// Pieces of a Unigram model with their scores, in the order of their ids.
 fn unigram(model: &Value) -> Result<Vec<(String, f32)>> {
     let pair = |entry: &Value| Some((entry[0].as_str()?.to_owned(), entry[1].as_f64()? as f32));
     let pieces = model["vocab"].as_array().into_iter().flatten().map(pair);
     pieces.collect::<Option<_>>().context("its vocabulary is not a list of pieces and scores")
 }
 
-/// Pieces of a BPE in the order of their ids. The score of a piece is the negative rank of the
-/// first merge that makes it; pieces that no merge makes have lower scores.
+/// Pieces of a BPE model with their scores, in the order of their ids. The score of a piece is the
+/// negative rank of the first merge that makes it; pieces that no merge makes have lower scores.
 fn byte_pairs(model: &Value) -> Result<Vec<(String, f32)>> {
     let mut ranks: HashMap<String, usize> = HashMap::new();
     let merges = model["merges"].as_array().map(Vec::as_slice).unwrap_or_default();

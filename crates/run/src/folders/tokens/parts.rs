@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::added_token;
 use super::files::Files;
 
-/// Entries in `added_tokens` for the special tokens of a vocabulary: those in `usual`, and those
-/// that the files name.
+/// Entries in `added_tokens` for those special tokens that a vocabulary has: the ones in `usual`,
+/// and the ones that the folder's `files` name.
 pub(super) fn added<'a>(
     usual: impl Iterator<Item = &'a str>,
     ids: &BTreeMap<&str, u64>,
@@ -21,7 +21,8 @@ pub(super) fn added<'a>(
     tokens.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
 }
 
-/// Post-processor that puts BERT's marks around one text or two; null if a mark has no id.
+/// Post-processor that puts special tokens around one text or two, as BERT's tokenizer does; null
+/// if `id` returns no id for one of them.
 pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option<u64>) -> Value {
     let (Some(class_id), Some(separator_id)) = (id(class), id(separator)) else {
         return Value::Null;
@@ -40,7 +41,7 @@ pub(super) fn template(class: &str, separator: &str, id: impl Fn(&str) -> Option
     })
 }
 
-/// Post-processor that puts an end token after a text.
+/// Post-processor that puts the end token `end` after a text.
 pub(super) fn ends(end: &str, id: u32) -> Value {
     let text = |name: &str| json!({ "Sequence": { "id": name, "type_id": 0 } });
     let mark = json!({ "SpecialToken": { "id": end, "type_id": 0 } });

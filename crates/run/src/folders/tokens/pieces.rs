@@ -1,5 +1,5 @@
-//! Tokenizers of the library `tokenizers` that divide text like a model of SentencePiece, but take
-//! the ids of pieces from a separate vocabulary.
+//! Tokenizers of the library `tokenizers` that divide text like a SentencePiece model. The ids of
+//! pieces come from a separate vocabulary.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::added_token;
 use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
-/// Character that pieces have in place of a space.
+/// Character that stands for a space in pieces.
 const SPACE: &str = "\u{2581}";
-/// Pattern of the spaces at both ends of a text.
+/// Pattern that matches the spaces at both ends of a text.
 const ENDS: &str = r"\A +| +\z";
 
-/// Program whose division of text a tokenizer must reproduce.
+/// Program whose division of text a tokenizer must reproduce exactly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Divides {
     /// The package `sentencepiece`, which Transformers calls for MarianMT.
@@ -25,22 +25,22 @@ pub(super) enum Divides {
     AsTokenizers,
 }
 
-/// Tokenizer made from a model.
+/// Tokenizer that was made from a SentencePiece model.
 pub(super) struct ConvertedTokenizer {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
-    /// Number of pieces without an id in the vocabulary; they have the ids after those of the
-    /// vocabulary.
+    /// Number of pieces that have no id in the vocabulary, and so no row in the model's embedding.
+    /// Their ids follow those of the vocabulary.
     pub(super) without_row: usize,
 }
 
-/// Makes a tokenizer from `model`. Its tokens have the ids of `vocabulary`; the model that reads
-/// them has `size` rows. Tokens in `special` do not stand for text; tokens in `codes` are
-/// recognised anywhere in a text.
+/// Makes a tokenizer from `model`, a SentencePiece model. Its tokens have the ids in `vocabulary`,
+/// for a neural model with `size` rows in its embedding. Tokens in `special` do not stand for text.
+/// Tokens in `codes` are recognised anywhere in a text.
 ///
 /// A token that is not a piece of `model`, such as a piece of the other language, gets a space
-/// before its name, so that no divided text matches it. The decoder of the tokenizer removes the
-/// space.
+/// before its name, so that no part of a text matches it. When ids are decoded to text, this space
+/// is removed.
 ///
 /// # Errors
 /// When the kind of `model` is not supported, or the vocabulary lacks the token `unknown`.
@@ -97,8 +97,8 @@ pub(super) fn tokenizer(
     Ok(ConvertedTokenizer { json: file.to_string(), without_row })
 }
 
-/// Makes the pre-tokenizer that writes spaces as [`SPACE`], and the decoder that writes them back.
-/// `scores` has the pieces of `model` that stand for text.
+/// Makes the pre-tokenizer, which replaces spaces by [`SPACE`], and the decoder, which does the
+/// reverse. `scores` has the pieces of `model` that stand for text.
 fn space_steps(
     model: &SentencePieceModel,
     divides: Divides,
@@ -114,8 +114,8 @@ fn space_steps(
         "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
     });
     let decoder = match divides {
-        // A `Metaspace` decoder would drop all spaces of the first piece, and not only the one that
-        // was added before the text.
+        // A `Metaspace` decoder would drop all spaces in the first piece, and not only the space
+        // that was added before the text.
         Divides::AsSentencePiece => {
             json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " })
         }
@@ -124,15 +124,16 @@ fn space_steps(
     (metaspace, decoder)
 }
 
-/// Makes the pieces that a user has defined ordinary ones, with the scores by which SentencePiece
-/// prefers them to all others. As added tokens, they would get a space before the text that
-/// follows.
+/// Turns pieces that a user has defined into normal pieces, with the scores by which SentencePiece
+/// prefers them to all others. If they were added tokens instead, the text after them would get a
+/// space before it.
 ///
 /// # Errors
 /// When the model has such pieces and its algorithm is not Unigram.
 fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> {
     let most = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
-    // SentencePiece begins its search for the largest score with this number, too.
+    // SentencePiece also begins its search for the largest score with this number, the smallest
+    // positive one.
     let most = most.map(|piece| piece.score).fold(f32::MIN_POSITIVE, f32::max);
     let mut model = model.clone();
     for piece in model.pieces.iter_mut().filter(|piece| piece.kind == PieceKind::UserDefined) {
@@ -153,11 +154,11 @@ fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     of_text.map(|piece| (piece.text.as_str(), piece.score)).collect()
 }
 
-/// Names and scores of all tokens in the order of their ids, and the number of names that follow
-/// the `size` rows of the model.
+/// Names and scores of all tokens in the order of their ids, and the number of names with ids from
+/// `size` on, for which the neural model has no rows.
 ///
 /// # Errors
-/// When the id of a token is not below `size`.
+/// When the id of a token in the vocabulary is not below `size`.
 fn names(
     model: &SentencePieceModel,
     scores: &HashMap<&str, f32>,
@@ -203,8 +204,8 @@ fn names(
     Ok((names, without_row))
 }
 
-/// Entries in `added_tokens`: special tokens, codes of languages, and pieces that a user has
-/// defined.
+/// Entries in `added_tokens` of a `tokenizer.json`: special tokens, codes of languages, and pieces
+/// that a user has defined.
 fn added_tokens(
     model: &SentencePieceModel,
     vocabulary: &BTreeMap<String, u32>,
@@ -233,14 +234,9 @@ fn added_tokens(
     added.into_values().collect()
 }
 
-/// True if a space is put before a text even if the text begins with a space. A `Metaspace` would
-/// add none there.
-fn keeps_leading_spaces(model: &SentencePieceModel, divides: Divides) -> bool {
-    divides == Divides::AsSentencePiece && model.adds_space && !model.joins_spaces
-}
-
-/// Normaliser of a model; null for none.
-fn normalizer(model: &SentencePieceModel, divides: Divides) -> Value {
+/// Normaliser of a `tokenizer.json` that does what `model` does; null if the model does not
+/// normalise.
+fn normalizer(model: &SentencePieceModel) -> Value {
     let mut parts = Vec::new();
     if !model.characters.is_empty() {
         let map = BASE64.encode(&model.characters);
@@ -262,7 +258,8 @@ fn normalizer(model: &SentencePieceModel, divides: Divides) -> Value {
     }
 }
 
-/// BPE whose merges make the pieces of `model`, those with the highest scores first.
+/// BPE model of a `tokenizer.json`, whose merges make the pieces of `model`. Merges that make
+/// pieces with higher scores come first.
 fn byte_pairs(model: &SentencePieceModel, names: &[(String, f32)], unknown: &str) -> Value {
     let vocabulary: BTreeMap<&str, usize> =
         names.iter().zip(0..).map(|((name, _), id)| (name.as_str(), id)).collect();

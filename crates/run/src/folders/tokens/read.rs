@@ -1,4 +1,4 @@
-//! Reading of the tokenizer of a folder, and of its special tokens.
+//! Reading of the tokenizer in a folder of the library Transformers, and of its special tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,13 +16,13 @@ use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
 use crate::event::{Notice, RecipeNotice};
 use crate::tasks::entry;
 
-/// Spellings of special tokens, for folders that do not name them.
+/// Usual spellings of the padding and the end token, for folders that do not name them.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
-/// Reads the tokenizer of the folder `source`, whose `config.json` is `config`. The model has
-/// `size` rows in its embedding, which must be at least one for each token; `row_kind` is its task
-/// and its number of segments. Notes are added to `notices`.
+/// Reads the tokenizer of the folder `source`, whose `config.json` is `config`. `size` is the
+/// number of rows in the model's embedding, which needs a row for each token. `row_kind` is the
+/// model's task and its number of segments. Messages are added to `notices`.
 ///
 /// # Errors
 /// When the tokenizer is missing or damaged, has more tokens than the model has rows, or lacks a
@@ -37,11 +37,11 @@ pub(in super::super) fn read(
     Ok(TokenizerPair::joint(tokenizer))
 }
 
-/// Reads a tokenizer in the same way as [`read`], but from the file `name` or, if it is missing,
-/// from the vocabulary of a slow tokenizer.
+/// Reads a tokenizer like [`read`], but from the file `name` or, if this file is missing, from the
+/// vocabulary files of a slow tokenizer.
 ///
 /// # Errors
-/// Errors of [`read`].
+/// See [`read`].
 pub(in super::super) fn read_file(
     (source, config): (&Path, &Value),
     name: &str,
@@ -90,7 +90,8 @@ pub(in super::super) fn read_file(
     let folder = FolderTokens {
         vocabulary_size: size,
         without_row: 0,
-        // Transformers divides text with the library `tokenizers`, and not with SentencePiece.
+        // For these folders, Transformers divides text with the library `tokenizers`, and not with
+        // SentencePiece.
         sentence_piece_forms: false,
         special,
         ids: token_ids(&files),
@@ -100,7 +101,7 @@ pub(in super::super) fn read_file(
     Ok(tokenizer.with_folder(&folder)?)
 }
 
-/// Keys of the model's configuration that contain ids of tokens, with their values.
+/// Keys of `config.json` whose values are ids of tokens, with these values.
 fn token_ids(files: &Files) -> BTreeMap<String, Value> {
     let keys = files.keys(CONFIG).as_object().into_iter().flatten();
     let of_tokens = keys.filter(|(key, _)| key.ends_with(ID_KEY));
@@ -116,7 +117,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Finds the special tokens; `file` is the content of `tokenizer.json`.
+    /// Finds the special tokens with their roles; `file` is the content of `tokenizer.json`.
     fn special(&self, file: &Value) -> Result<SpecialTokens> {
         let keys = self.files.keys(CONFIG);
         let generation = self.files.keys(GENERATION_CONFIG);
@@ -150,8 +151,8 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // Only a template without a last token counts: one that has a last token, as in some
-            // GPT-2s, marks texts for an encoder.
+            // The template must not have a token after the text. If it has one, as in some folders
+            // of GPT-2, it is meant for the texts of an encoder.
             starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
@@ -176,7 +177,7 @@ impl Names<'_> {
         let marked = marked.filter(|token| token["special"] == true);
         let named = marked.filter_map(spelling).chain(self.files.all_named());
         // Byte tokens spell characters that the vocabulary lacks, so they stand for text, even if
-        // the file marks them as special.
+        // the file says that they are special.
         let spells_bytes = file["model"]["byte_fallback"] == true;
         let named = named.filter(|token| !(spells_bytes && is_byte(token)));
         let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
@@ -198,8 +199,9 @@ impl Names<'_> {
         known(words.chain(suppressed(keys)), self.size)
     }
 
-    /// Finds the mark before the texts of an encoder's row, and the mark after each of them. The
-    /// post-processor decides first, then the tokens that the files name, then the usual spellings.
+    /// Finds the marks of an encoder's input: the special token before the first text, and the one
+    /// after each text. They are those of the post-processor, otherwise those that the files name,
+    /// otherwise those with the usual spellings. `None` for a mark that is not found.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);
@@ -212,7 +214,8 @@ impl Names<'_> {
                 _ => (None, None),
             },
         };
-        // A template without a last token belongs to a model that writes text.
+        // A template without a token after the text belongs to a model that writes text, so its
+        // first token is no mark.
         let class = class.filter(|_| separator.is_some());
         (
             class.or_else(|| self.id("cls_token")).or_else(|| self.spelled(&CLASSES)),
@@ -220,7 +223,8 @@ impl Names<'_> {
         )
     }
 
-    /// Id of the special token that the files name for a role such as `cls_token`.
+    /// Id of the special token that the files name for a role such as `cls_token`; `None` if they
+    /// name none.
     fn id(&self, role: &str) -> Option<u32> {
         self.tokenizer.id(self.files.named(role)?)
     }
@@ -230,8 +234,8 @@ impl Names<'_> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }
 
-    /// Reads one id or a list of ids, the value of `key`. Ids outside the vocabulary are left out:
-    /// they are defaults of Transformers that are meant for other models.
+    /// Reads `value`, the value of `key` in `file`, which is one id or a list of ids. Ids outside
+    /// the vocabulary are left out: they are defaults of Transformers, meant for other models.
     fn ids(&self, file: &str, value: &Value, key: &str) -> Result<Vec<u32>> {
         let all = match value {
             Value::Null => return Ok(Vec::new()),
@@ -265,7 +269,7 @@ fn suppressed(keys: &Value) -> impl Iterator<Item = u64> {
     keys["suppress_tokens"].as_array().into_iter().flatten().filter_map(Value::as_u64)
 }
 
-/// Ids within a vocabulary of this size, ascending.
+/// Those of `ids` that are within a vocabulary of `size` tokens, in ascending order.
 fn known(ids: impl Iterator<Item = u64>, size: usize) -> Vec<u32> {
     let ids = ids.filter(|&id| id < size as u64).filter_map(|id| u32::try_from(id).ok());
     ids.collect::<BTreeSet<u32>>().into_iter().collect()

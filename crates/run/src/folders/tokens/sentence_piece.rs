@@ -1,31 +1,32 @@
-//! Models of SentencePiece (Kudo and Richardson 2018), read from and written to files that end in
-//! `.spm` or `.model`. Such a file is a message `ModelProto` of Protocol Buffers, of which only the
-//! few fields that determine how text is divided are needed.
+//! Reading and writing of SentencePiece models (Kudo and Richardson 2018) in files that end in
+//! `.spm` or `.model`. Such a file is a Protocol Buffers message `ModelProto`. Only its few fields
+//! that determine how text is divided are needed.
 
 use anyhow::{Context, Result, bail};
 
 use crate::protobuf::{Message, Value, each_field};
 
-/// Model that divides text into pieces.
+/// SentencePiece model, which divides text into pieces.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SentencePieceModel {
     /// Pieces in the order of their ids.
     pub(super) pieces: Vec<Piece>,
     /// Algorithm: 1 is Unigram, 2 is BPE.
     pub(super) algorithm: u64,
-    /// True if a character without a piece is spelled in bytes.
+    /// Whether a character without a piece is represented by pieces for its bytes.
     pub(super) byte_fallback: bool,
-    /// True if a space is at the end of a piece, not at its beginning.
+    /// Whether the space between two words belongs to the end of the first word instead of the
+    /// beginning of the second.
     pub(super) space_ends: bool,
-    /// Compiled map of characters to their normal forms; empty for none.
+    /// Compiled map from characters to their normal forms; empty if there is none.
     pub(super) characters: Vec<u8>,
     /// True if a space is put before a text.
     pub(super) adds_space: bool,
-    /// True if spaces at both ends and repeated spaces are removed.
+    /// Whether spaces at both ends of a text are removed, and repeated spaces reduced to one.
     pub(super) joins_spaces: bool,
 }
 
-/// Piece of text.
+/// Piece of the model's vocabulary.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     pub(super) text: String,
@@ -37,23 +38,23 @@ pub(super) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     Normal,
-    /// Placeholder for text without a piece.
+    /// Piece that stands for text without any other piece.
     Unknown,
     /// Special token, which does not occur in texts.
     Control,
-    /// Text that is always one piece.
+    /// Piece defined by a user; its text is never divided.
     UserDefined,
-    /// Piece that was removed from the model.
+    /// Piece that is not used any more.
     Unused,
-    /// Byte of a character without a piece.
+    /// Piece for one byte of a character without a piece.
     Byte,
 }
 
 impl SentencePieceModel {
-    /// Reads the content of a file.
+    /// Reads a model from `bytes`, the content of a file.
     ///
     /// # Errors
-    /// When the content is not such a message.
+    /// When the content is not a message `ModelProto`.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let mut model =
             Self { algorithm: 1, adds_space: true, joins_spaces: true, ..Self::default() };
@@ -89,7 +90,8 @@ impl SentencePieceModel {
         Ok(model)
     }
 
-    /// Content of a file with this model. Special tokens are recognised by their usual spellings.
+    /// Content of a file with this model. Roles of special tokens are found by their usual
+    /// spellings.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut all = Message::default();
         for piece in &self.pieces {
@@ -107,7 +109,7 @@ impl SentencePieceModel {
         let special = [(40, 45, "<unk>"), (41, 46, "<s>"), (42, 47, "</s>"), (43, 48, "<pad>")];
         for (id, name, spelling) in special {
             let place = self.pieces.iter().position(|piece| piece.text == spelling);
-            // -1 in 64 bits means that there is none.
+            // -1 in 64 bits means that there is no such token.
             training.number(id, place.map_or(u64::MAX, |place| place as u64));
             training.bytes(name, spelling.as_bytes());
         }
@@ -119,7 +121,7 @@ impl SentencePieceModel {
         }
         normal.number(3, self.adds_space.into());
         normal.number(4, self.joins_spaces.into());
-        // Within pieces, the mark U+2581 stands for a space.
+        // Within pieces, the character U+2581 stands for a space.
         normal.number(5, 1);
         all.bytes(3, &normal.0);
         all.0

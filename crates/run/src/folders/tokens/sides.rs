@@ -1,5 +1,5 @@
-//! Tokenizers of translation models: models of SentencePiece, one for each language or one for all,
-//! and the ids of their pieces.
+//! Tokenizers of translation models: SentencePiece models, one for each language or one for all,
+//! and files with the ids of their pieces.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,36 +20,37 @@ use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Files with the ids of pieces: of both languages or only of the source, and of the target.
+/// Files with the ids of pieces: the first for both languages or only for the source, the second
+/// for the target.
 const VOCABULARIES: [&str; 2] = ["vocab.json", "target_vocab.json"];
-/// Model of each language of a MarianMT.
+/// Files with the SentencePiece models of a MarianMT, one for each language.
 pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
-/// Model of all languages of an M2M100.
+/// File with the SentencePiece model of an M2M100, for all languages.
 const OF_ALL: &str = "sentencepiece.bpe.model";
 
-/// Largest size of a model of SentencePiece.
+/// Largest size of a SentencePiece model in bytes.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// True if the tokenizers of the folder `source` are to be read from models of SentencePiece. A
-/// `tokenizer.json` takes precedence over models without a file of ids; exports of runs that were
-/// trained here have such models.
+/// Whether the tokenizers of the folder `source` are to be read from SentencePiece models. If there
+/// is no file with the ids of pieces, a `tokenizer.json` takes precedence; exports of runs that
+/// Taper has trained are such folders.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
     SIDES.into_iter().any(has) && !is_fast || has_one(source)
 }
 
-/// True if the folder has one SentencePiece model for all languages, with ids, and no
+/// Whether the folder has one SentencePiece model for all languages with a file of ids, and no
 /// `tokenizer.json`, which would take precedence.
 fn has_one(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
 }
 
-/// Reads the tokenizers of the folder `source`, with models of SentencePiece. `sizes` has the
-/// number of rows of a shared embedding, or of the source's and the target's. `config` is the
-/// `config.json`. `given` has the contents of the vocabularies, if they are not to be read from
-/// files.
+/// Reads the tokenizers of the folder `source`, which have SentencePiece models. `config` is its
+/// `config.json`. `sizes` has the number of rows in the embedding, or one number for the source and
+/// one for the target. `given` has the contents of the files with ids; `None` if they are to be
+/// read from the folder.
 ///
 /// # Errors
 /// When a file is missing or damaged, or a special token is not in the vocabulary.
@@ -86,15 +87,16 @@ pub(in super::super) fn read_sides(
     Ok(TokenizerPair::separate(source, target))
 }
 
-/// Ids of the pieces of a language, or of both.
+/// Ids of the pieces of one language or of all languages.
 struct Vocabulary {
-    /// Name of the file; the next field is its content.
+    /// Name of the file with the ids. The field below is its content.
     name: &'static str,
     text: String,
-    /// Number of rows of the embedding.
+    /// Number of rows in the embedding.
     size: usize,
     ids: BTreeMap<String, u32>,
-    /// Spelling of the token for unknown text; the next field has those of all special tokens.
+    /// Spelling of the token for unknown text; the field below has the spellings of all special
+    /// tokens.
     unknown: String,
     special: Vec<String>,
     roles: SpecialTokens,
@@ -102,8 +104,8 @@ struct Vocabulary {
 
 impl Vocabulary {
     /// Reads `text`, the content of the file `name`. If `is_one`, the vocabulary is for all
-    /// languages, and tokens of languages follow its ids. If `reads_only`, the vocabulary is only
-    /// for sources, and settings for the texts that are written are ignored.
+    /// languages, and the ids of language tokens follow those in the file. If `reads_only`, the
+    /// vocabulary is only for sources, and settings for texts that the model writes are ignored.
     fn read(
         name: &'static str,
         text: String,
@@ -136,8 +138,8 @@ impl Vocabulary {
         Ok(Self { name, text, size, ids, unknown, special, roles })
     }
 
-    /// Makes the tokenizer for the model of SentencePiece in the file `name` of the folder
-    /// `source`.
+    /// Makes the tokenizer with this vocabulary and the SentencePiece model in the file `name` of
+    /// the folder `source`.
     fn tokenizer(&self, source: &Path, files: &Files, name: &str) -> Result<Tokenizer> {
         let path = source.join(name);
         let shown = || path.display().to_string();
@@ -173,16 +175,17 @@ impl Vocabulary {
     }
 }
 
-/// Keys of a configuration whose values are ids of tokens.
+/// Keys in `keys`, a configuration, whose values are ids of tokens, with these values.
 fn ids(keys: &Value) -> BTreeMap<String, Value> {
     let keys = keys.as_object().into_iter().flatten();
     let of_ids = keys.filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids");
     of_ids.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Roles of tokens. `end`, `unknown` and `pad` are the ids of the named tokens; the configuration
-/// may name another end, and a start. `no_text` has the ids that do not stand for text. If
-/// `reads_only`, the tokens are only those of sources, about which the configuration says nothing.
+/// Special tokens with their roles. `end`, `unknown` and `pad` are the ids of the tokens that the
+/// folder names for these roles; the configuration may give another end token, and a start token.
+/// `no_text` has the ids of tokens that do not stand for text. If `reads_only`, the tokens are only
+/// for sources, and the configuration is ignored.
 fn roles(
     files: &Files,
     [end, unknown, pad]: [u32; 3],
@@ -228,14 +231,14 @@ fn is_code(token: &str) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
 }
 
-/// True if the tokenizers of a run came with models of SentencePiece.
+/// Whether the tokenizers of a run were imported with SentencePiece models.
 pub(in super::super) fn came_with_sides(tokenizers: &TokenizerPair) -> bool {
     let folders = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
     folders.iter().all(|folder| folder.is_some_and(|one| !one.binary_files.is_empty()))
 }
 
-/// Writes the files with which both tokenizers of a run came; returns `false`, and writes nothing,
-/// unless models of SentencePiece were among these.
+/// Writes the files with which both tokenizers of a run were imported. If there were no
+/// SentencePiece models among them, writes nothing and returns `false`.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -253,7 +256,7 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     Ok(true)
 }
 
-/// Writes the binary files with which a tokenizer came.
+/// Writes the binary files with which a tokenizer was imported.
 ///
 /// # Errors
 /// When a file is not in Base64, or cannot be written.
@@ -265,7 +268,8 @@ pub(super) fn write_binary(folder: &Path, tokens: &FolderTokens) -> Result<()> {
     Ok(())
 }
 
-/// Writes the models of SentencePiece that came with the tokenizers of a run, if any.
+/// Writes the SentencePiece models with which the tokenizers of a run were imported, if there are
+/// any.
 ///
 /// # Errors
 /// When a file cannot be written.

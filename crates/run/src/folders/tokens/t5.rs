@@ -1,5 +1,5 @@
-//! Tokenizers of T5 and Pegasus, whose only file is a model of SentencePiece, and of ByT5, which
-//! has no file.
+//! Tokenizers of T5 and Pegasus, whose only file is a SentencePiece model, and of ByT5, which has
+//! no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,22 @@ use super::parts::{added, ends};
 use super::pieces::Divides;
 use super::sentence_piece::SentencePieceModel;
 
-/// Number of sentinels of T5's tokenizer unless its arguments set another; sentinels are tokens
-/// that stand for text left out in training.
+/// Number of sentinels in T5's tokenizer if its arguments do not set it. Sentinels are tokens that
+/// stand for text left out in training.
 const SENTINELS: u64 = 100;
 
-/// Number of sentinels of ByT5's tokenizer.
+/// Number of sentinels in ByT5's tokenizer if its arguments do not set it.
 const BYTE_SENTINELS: u64 = 125;
 
-/// Number by which the ids of Pegasus's pieces, from the third on, exceed their numbers in the
-/// model.
+/// Difference between the id of a piece of Pegasus, from the third piece on, and its index in the
+/// SentencePiece model, if the tokenizer's arguments do not set it.
 const OFFSET: u64 = 103;
 
-/// Makes the tokenizer of T5 (Raffel et al. 2020), or of Pegasus (Zhang et al. 2020), from a model
-/// of SentencePiece. In T5, the ids of pieces are their numbers in the model; sentinels follow, in
-/// descending order. In Pegasus, tokens that only its training used lie between the first two
-/// pieces and the others. An end token comes after each text.
+/// Makes the tokenizer of T5 (Raffel et al. 2020), or of Pegasus (Zhang et al. 2020), from `bytes`,
+/// the content of a SentencePiece model. In T5, the id of a piece is its index in the model; after
+/// the pieces come the sentinels, in descending order of their numbers. In Pegasus, tokens that
+/// were only used in training come between the first two pieces and the others. An end token is put
+/// after each text.
 pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_pegasus = files.is_of("Pegasus", "pegasus");
@@ -67,11 +68,11 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: special tokens come first, then one
-/// token for each byte, then sentinels.
+/// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: its vocabulary has special tokens
+/// first, then one token for each byte, then sentinels.
 pub(super) fn bytes(files: &Files) -> Result<String> {
-    // Bytes in GPT-2's spelling: printable ones are unchanged, the others become characters from
-    // 256 on.
+    // Bytes are spelled as by GPT-2: printable ones as the character with this number, the others
+    // as characters from number 256 on.
     let is_printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut others = 256..;
     let spelled = (0..=u8::MAX).map(|byte| match is_printable(byte) {
@@ -80,8 +81,8 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
     });
     let mut tokens: Vec<String> = ["<pad>", "</s>", "<unk>"].map(str::to_owned).into();
     tokens.extend(spelled.map(String::from));
-    // Without `added_tokens_decoder`, sentinels follow; otherwise the folder adds them with its
-    // ids.
+    // Without `added_tokens_decoder`, sentinels are added after the bytes. With it, they are added
+    // later, with the ids that it gives.
     if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
         let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
         let count = count.min(u64::from(u16::MAX));

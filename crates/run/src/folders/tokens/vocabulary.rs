@@ -1,4 +1,5 @@
-//! Tokenizers of folders that have only the vocabulary files of a slow tokenizer.
+//! Tokenizers of folders that have no `tokenizer.json`, but the vocabulary files of a slow
+//! tokenizer of Transformers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,26 +14,26 @@ use super::files::{Files, read_text};
 use super::parts::{added, template};
 use super::{TOKENIZER, TOKENIZER_CONFIG, fairseq, t5};
 
-/// Vocabulary of WordPiece, with one token on each line.
+/// File with the vocabulary of a WordPiece tokenizer, one token on each line.
 const WORD_PIECES: &str = "vocab.txt";
-/// Vocabulary of BPE on bytes, and its merges.
+/// Files with the vocabulary and with the merges of a BPE tokenizer on bytes.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// Model of SentencePiece of T5 and similar families.
+/// File with the SentencePiece model of T5 and similar families.
 const PIECES: &str = "spiece.model";
-/// Model of SentencePiece of XLM-R, mBART and NLLB.
+/// File with the SentencePiece model of XLM-R, mBART and NLLB.
 const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";
 
-/// Largest size of a model of SentencePiece.
+/// Largest size of a SentencePiece model in bytes.
 const MOST_BYTES: u64 = 1 << 28;
 
 /// Special tokens of RoBERTa, whose tokenizer divides text as GPT-2's does.
 const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 
 /// Makes the content of a `tokenizer.json` from the vocabulary files of the folder `source`.
-/// Returns it after the path of the vocabulary.
+/// Returns the path of the vocabulary and the content.
 ///
 /// # Errors
-/// When the folder has no vocabulary, or it is damaged.
+/// When the folder has no vocabulary files, or they are damaged.
 pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
     if let Some((name, bytes)) = sentence_pieces(source)? {
         let path = source.join(name);
@@ -52,7 +53,7 @@ pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, S
         (Some(tokens), Some(merges)) => Some((tokens, merges)),
         _ => None,
     };
-    // In a folder with both kinds of files, the class of the tokenizer decides.
+    // In a folder with vocabularies of both kinds, the class of the tokenizer decides.
     match (pieces, pairs) {
         (Some(pieces), None) => Ok((path, word_pieces(&pieces, files)?)),
         (Some(pieces), Some(_)) if !files.is_of("GPT2", "gpt2") => {
@@ -72,10 +73,11 @@ pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, S
     }
 }
 
-/// Name and content of the model of SentencePiece of the folder `source`; `None` if there is none.
+/// File name and content of the SentencePiece model in the folder `source`; `None` if there is
+/// none.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
     for name in [PIECES, OF_FAIRSEQ] {
         let path = source.join(name);
@@ -90,17 +92,19 @@ fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
     Ok(None)
 }
 
-/// Content in Base64 of the folder's model of SentencePiece, by its file name, for a later export.
+/// Content in Base64 of the SentencePiece model in the folder, by its file name, which is kept for
+/// a later export; empty if there is none.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub(super) fn kept(source: &Path) -> Result<BTreeMap<String, String>> {
     let file = sentence_pieces(source)?;
     Ok(file.map(|(name, bytes)| (name.to_owned(), BASE64.encode(bytes))).into_iter().collect())
 }
 
-/// Makes BERT's tokenizer (Devlin et al. 2019) from a vocabulary with a token on each line, with
-/// the defaults of Transformers' `BertTokenizer`.
+/// Makes BERT's tokenizer (Devlin et al. 2019) from `text`, a vocabulary with one token on each
+/// line. Settings that the folder's files do not give have the defaults of `BertTokenizer` in
+/// Transformers.
 fn word_pieces(text: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<&str, u64> = text.lines().zip(0..).collect();
     let setting = |key: &str, usual: Value| match &files.keys(TOKENIZER_CONFIG)[key] {
@@ -146,8 +150,8 @@ fn word_pieces(text: &str, files: &Files) -> Result<String> {
 }
 
 /// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's. `tokens` is a JSON object of tokens
-/// and their ids, and `merges` has one merge on each line. Other settings are the defaults of
-/// Transformers' `GPT2Tokenizer`.
+/// and their ids, and `merges` has one merge on each line. Settings that the folder's files do not
+/// give have the defaults of `GPT2Tokenizer` in Transformers.
 fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<String, u64> =
         serde_json::from_str(tokens).context("not an object of tokens and their ids")?;
@@ -201,7 +205,7 @@ fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Post-processor that puts RoBERTa's marks around one text or two.
+/// Post-processor that puts special tokens around one text or two, as RoBERTa's tokenizer does.
 fn roberta_rows(ids: &BTreeMap<&str, u64>, files: &Files, space: bool) -> Result<Value> {
     let mark = |role: &str, usual: &str| -> Result<Value> {
         let name = files.named(role).unwrap_or(usual).to_owned();

@@ -1,4 +1,5 @@
-//! Writing of the tokenizer of a run to a folder that `AutoTokenizer` reads.
+//! Writing of the tokenizer of a run to a folder from which `AutoTokenizer` of the library
+//! Transformers reads it.
 
 use std::path::Path;
 
@@ -17,21 +18,21 @@ use crate::folder::files::write_atomically;
 /// How an exported model uses tokens.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Exported<'a> {
-    /// Language model: a text begins after `start`.
+    /// Language model: the token `start` comes before a text.
     Writes { start: u32, decoding: &'a DecodingConfig },
-    /// Translation model between these languages, whose texts end with `</s>`; a row has at most
-    /// `longest` tokens.
+    /// Translation model between these languages, whose texts end with `</s>`. A text with its
+    /// special tokens has at most `longest` tokens.
     Translates { decoding: &'a DecodingConfig, languages: [&'a str; 2], longest: usize },
-    /// Encoder that reads texts between marks.
+    /// Encoder that reads texts between special tokens.
     Reads {
-        /// True if texts contain hidden tokens.
+        /// Whether texts can contain masks in place of hidden tokens.
         hidden: bool,
     },
 }
 
 impl Exported<'_> {
-    /// Keys of `config.json` with ids of tokens: those of the imported folder, or else those of the
-    /// tokenizer.
+    /// Keys of `config.json` whose values are ids of tokens: those in the folder with which the
+    /// tokenizer was imported or, if it was not imported, those that follow from the tokenizer.
     pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
         if let Some(folder) = tokenizer.folder() {
             return folder.ids.iter().map(|(key, id)| (key.clone(), id.clone())).collect();
@@ -55,7 +56,8 @@ impl Exported<'_> {
 }
 
 /// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at
-/// most `longest` tokens. A tokenizer that was imported gets its files back unchanged.
+/// most `longest` tokens. For a tokenizer that was imported, writes the files with which it was
+/// imported instead.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -92,8 +94,8 @@ pub(in super::super) fn write(
         config.insert("target_lang".to_owned(), json!(target));
     }
     if came_with.is_none() {
-        // Text in which a special token is spelled out stays text here; only hidden tokens are
-        // recognised.
+        // In Taper, the spelling of a special token within a text is read as text. Only for a model
+        // that predicts hidden tokens, it is read as the special token.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
@@ -107,7 +109,7 @@ pub(in super::super) fn write(
     }
 }
 
-/// Writes the settings of generation for a model whose tokenizer was trained here.
+/// Writes the settings of generation for a model whose tokenizer was trained by Taper.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -130,13 +132,14 @@ pub(in super::super) fn write_generation(
     write_json(&folder.join(GENERATION_CONFIG), &generation)
 }
 
-/// Spellings of the special tokens, by their roles in Transformers.
+/// Spellings of the special tokens, by the names of their roles in Transformers.
 fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     let special = tokenizer.special_tokens();
     let mut roles = vec![("pad_token", special.pad), ("unk_token", special.unknown)];
     match exported {
         Exported::Writes { start, .. } => {
-            // The token before a text may be an ordinary token: the line end.
+            // The token before a text may be the line end, which is an ordinary token and gets no
+            // role.
             let start = Some(start).filter(|&start| tokenizer.is_special(start));
             roles.extend([("bos_token", start), ("eos_token", Some(tokenizer.end()))]);
         }
@@ -152,8 +155,8 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     roles.into_iter().filter_map(named).collect()
 }
 
-/// Content of a `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
-/// language model, and for a tokenizer that has a post-processor already.
+/// Content of a `tokenizer.json` with a post-processor that puts special tokens around texts;
+/// `None` for a language model, and for a tokenizer that already has a post-processor.
 fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<String>> {
     if let Exported::Translates { .. } = exported {
         let ends = tokenizer.token(tokenizer.end()).map(|end| ends(&end, tokenizer.end()));
@@ -172,9 +175,9 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Settings of a search, for `generation_config.json`. They omit a length penalty of the form of Wu
-/// et al. 2016 and limits that depend on the length of the source, for which Transformers has no
-/// keys.
+/// Settings of a search, for `generation_config.json`. There are no keys in Transformers for the
+/// length penalty in the form of Wu et al. 2016, nor for limits that depend on the length of the
+/// source, so these are left out.
 fn searches(
     tokenizer: &Tokenizer,
     decoding: &DecodingConfig,
@@ -189,8 +192,8 @@ fn searches(
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
     let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
-    // In Transformers, lengths count the first input of the decoder, and the largest length also
-    // counts the end.
+    // In Transformers, both limits of the length include the first input of the decoder, and the
+    // largest length also includes the end token.
     let most = decoding.max_length.saturating_add(2).min(longest);
     keys.insert("max_length".to_owned(), json!(most));
     let least = if decoding.min_length > 0 { decoding.min_length.saturating_add(1) } else { 0 };
@@ -200,7 +203,7 @@ fn searches(
     keys
 }
 
-/// Ids that generation never produces: special tokens except the end, and ids without a token.
+/// Ids that generation never produces: special tokens except end tokens, and ids without a token.
 fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     let special = tokenizer.special_tokens();
     let of_text = special.no_text.iter().copied().filter(|&id| !special.ends.contains(&id));
@@ -208,8 +211,9 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     of_ours.chain(tokenizer.ids_without_token()).collect()
 }
 
-/// Settings of a language model's generation, for `generation_config.json`. In Transformers, the
-/// penalty on repetition also applies to the tokens of the prompt.
+/// Settings of text generation by a language model, for `generation_config.json`. With the same
+/// penalty on repetition, texts can differ from Taper's, because Transformers also applies it to
+/// the tokens of the prompt.
 fn draws(decoding: &DecodingConfig) -> Map<String, Value> {
     let sampling = &decoding.sampling;
     let mut keys = Map::new();
