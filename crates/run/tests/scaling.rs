@@ -1,18 +1,20 @@
-//! Scaling laws: fits recover the law that generated the points, and a published law.
+//! Scaling laws: a fit recovers the law from which points were made, and reproduces a published
+//! fit.
 
 use anyhow::{Context, Result, ensure};
 use taper_ops::rng::Counter;
 use taper_run::scaling::{Interval, Law, Observation, Scale, Term, bootstrap, fit};
 
-/// The law of Hoffmann et al. 2022, section 3.3.
+/// Scaling law of Hoffmann et al. 2022, section 3.3: loss by number of parameters and number of
+/// tokens.
 const CHINCHILLA: Law<2> = Law {
     irreducible: 1.69,
     terms: [Term { factor: 406.4, exponent: 0.34 }, Term { factor: 410.7, exponent: 0.28 }],
 };
 
-/// Losses by [`CHINCHILLA`] of models with 44 million to 10 billion parameters, each trained on 1
-/// to 100 billion tokens. `noise` is the standard deviation of random errors of the logarithm of
-/// the loss.
+/// Models of 44 million to 10 billion parameters, each trained on 1 to 100 billion tokens, with the
+/// losses of the law. Random errors with the standard deviation `noise` are added to the logarithms
+/// of the losses.
 fn points(noise: f64) -> Vec<Observation<2>> {
     let counter = Counter::new(7);
     let mut points = Vec::new();
@@ -91,10 +93,10 @@ fn points_that_cannot_be_fitted_are_refused() {
     assert!(message.contains("point 4"), "{message}");
 }
 
-/// Compares with table 1 of Besiroglu et al. 2024, "Chinchilla Scaling: A replication attempt": A
-/// 482.0, B 2085.4, E 1.817, α 0.348 and β 0.366. They fitted points from a figure of Hoffmann et
-/// al. 2022, without the five of highest loss. The file is `data/svg_extracted_data.csv` of
-/// <https://github.com/epoch-research/analyzing-chinchilla>:
+/// Besiroglu et al. 2024, "Chinchilla Scaling: A replication attempt", table 1: A 482.0, B 2085.4,
+/// E 1.817, α 0.348 and β 0.366. They fitted the points that they read off a figure of Hoffmann et
+/// al. 2022, without the five points with the highest loss. The file is
+/// `data/svg_extracted_data.csv` of <https://github.com/epoch-research/analyzing-chinchilla>:
 ///
 /// `TAPER_CHINCHILLA=FILE cargo test --release -p taper-run --test scaling -- --ignored --nocapture`
 #[test]
@@ -112,14 +114,14 @@ fn the_published_fit_of_the_chinchilla_points() -> Result<()> {
     let fitted = fit(&points, Scale::Fitted)?;
     println!("{}\n{:.3?}", shown(&fitted.law), bootstrap(&points, &fitted, 1000, 0.95, 1)?);
     assert_eq!(shown(&fitted.law), "A 482.0 B 2085.4 E 1.817 α 0.348 β 0.366");
-    // The result by the method of Hoffmann et al.
+    // Result with the scale fixed, which is the method of Hoffmann et al.
     let fixed = fit(&points, Scale::Fixed)?;
     assert_eq!(shown(&fixed.law), "A 477.8 B 2143.4 E 1.817 α 0.347 β 0.367");
     Ok(())
 }
 
-/// Reads the points of the file, without the five of highest loss. The number of tokens is FLOPs /
-/// 6N, where N is the number of parameters.
+/// Points in the file at `path`, without the five with the highest loss. The number of tokens is
+/// computed as FLOPs / (6 · parameters).
 fn published(path: &str) -> Result<Vec<Observation<2>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());

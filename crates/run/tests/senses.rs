@@ -1,6 +1,6 @@
-//! Static and contextual vectors of a word with two senses. Skip-gram has one vector for both
-//! senses, but the states of an encoder distinguish them. Both models are trained here, on the same
-//! generated sentences.
+//! Static word vectors compared with contextual states: for a word with two senses, skip-gram has a
+//! single vector, whereas the states of an encoder differ by sense. Both are trained here on the
+//! same made-up sentences.
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,21 +11,21 @@ use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequen
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{DueUpdate, Outcome, TrainingConfig, Updater};
 
-/// Number of tokens of a sentence.
+/// Number of tokens in a sentence.
 const LENGTH: usize = 8;
-/// Number of words of each of the two subjects. Those of the first begin at id 5, and those of the
-/// second follow.
+/// Number of words that belong to one subject only. Those of the first subject have the ids from 5
+/// on, those of the second the ids after them.
 const WORDS: u32 = 8;
-/// The word that belongs to both subjects, like "bank" to money and to rivers.
+/// Id of the word that belongs to both subjects, as `bank` belongs to money and to rivers.
 const BANK: u32 = 4;
-/// Token that replaces a hidden one.
+/// Id of the token that stands in place of a hidden token.
 const MASK: u32 = 3;
 const VOCABULARY: usize = 5 + 2 * WORDS as usize;
 const UPDATES: u64 = 250;
 const SENTENCES: u64 = 32;
 
-/// Makes a sentence of words of one subject with [`BANK`] at a random place. Returns its tokens and
-/// that place.
+/// Sentence `number`: words of one subject and, at a random place, the word of both subjects. Also
+/// returns this place.
 fn sentence(seed: u64, number: u64) -> (Vec<u32>, usize) {
     let draws = Counter::new(mix(seed, &[number]));
     let first = 5 + WORDS * (number % 2) as u32;
@@ -36,7 +36,7 @@ fn sentence(seed: u64, number: u64) -> (Vec<u32>, usize) {
     (words, place)
 }
 
-/// Makes a batch of sentences, each with one hidden token to predict.
+/// Batch for the update `step`: sentences with one hidden token each, which is to be predicted.
 fn batch(step: u64) -> Batch {
     let (mut texts, mut asked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..SENTENCES {
@@ -51,7 +51,7 @@ fn batch(step: u64) -> Batch {
     Batch { streams, asked: Some(asked), answers, ..Batch::default() }
 }
 
-/// Trains an encoder to predict hidden tokens.
+/// Encoder that has been trained to predict hidden tokens.
 fn encoder() -> MaskedLanguageModel {
     let shape = ModelConfig {
         d_model: 32,
@@ -75,7 +75,7 @@ fn encoder() -> MaskedLanguageModel {
     model
 }
 
-/// States of [`BANK`] in `count` sentences outside the training data.
+/// States of the word of both subjects in `count` sentences that were not used in training.
 fn states(model: &MaskedLanguageModel, count: u64) -> Vec<Vec<f32>> {
     let (texts, places): (Vec<_>, Vec<_>) = (0..count).map(|number| sentence(9, number)).unzip();
     let pass = Pass::evaluate();
@@ -96,8 +96,8 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// Returns how many of `rows`, which alternate between the two senses, are nearer to the mean of
-/// their own sense than to that of the other.
+/// Number of states in `rows` that are nearer to the mean of their own sense than to that of the
+/// other. The senses alternate in `rows`.
 fn told_apart(rows: &[Vec<f32>], means: [&[f32]; 2]) -> usize {
     let is_right = |(number, row): &(usize, &Vec<f32>)| {
         let [own, other] = [means[number % 2], means[1 - number % 2]];
@@ -106,8 +106,8 @@ fn told_apart(rows: &[Vec<f32>], means: [&[f32]; 2]) -> usize {
     rows.iter().enumerate().filter(is_right).count()
 }
 
-/// The comparison of Peters et al. 2018, "Deep contextualized word representations", section 5.3,
-/// with generated sentences, whose senses are known.
+/// The experiment of Peters et al. 2018, "Deep contextualized word representations", section 5.3,
+/// on sentences in which the sense of the word is known.
 #[test]
 fn an_encoder_tells_senses_apart_that_one_vector_cannot() {
     let count = 400;
@@ -117,7 +117,7 @@ fn an_encoder_tells_senses_apart_that_one_vector_cannot() {
     let right = told_apart(new, [&of(0), &of(1)]);
     assert!(right >= 190, "states tell {right} of 200 apart");
 
-    // Skip-gram, trained on the same number of sentences, has one vector for both senses.
+    // Skip-gram, trained on as many sentences, has one vector for both senses.
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     let line = |number| {
@@ -134,8 +134,8 @@ fn an_encoder_tells_senses_apart_that_one_vector_cannot() {
     let subjects = [subject(5), subject(5 + WORDS)];
     let statics: Vec<Vec<f32>> = (0..200).map(|_| vector(BANK).to_vec()).collect();
     assert_eq!(told_apart(&statics, [&subjects[0], &subjects[1]]), 100, "chance");
-    // The vector lies between the subjects: it is nearer to each of them than they are to each
-    // other.
+    // This vector lies between those of the two subjects: it is nearer to each than they are to
+    // each other.
     let apart = cosine(&subjects[0], &subjects[1]);
     for subject in &subjects {
         assert!(cosine(vector(BANK), subject) > apart, "{apart}");

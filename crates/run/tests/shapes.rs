@@ -1,4 +1,5 @@
-//! Published shapes: parameters and arithmetic by formula are those that were published.
+//! Shapes of published models: parameters and arithmetic operations that the formulas count are
+//! those that were published.
 
 use candle_core::Device;
 use taper_model::MaskedLanguageModel;
@@ -14,7 +15,8 @@ fn the_published_counts_follow_from_the_formulas() {
         ("gpt2-large", 774_030_080),
         ("gpt2-xl", 1_557_611_200),
         ("gpt3", 174_604_259_328),
-        // BERTs include the heads of pretraining, whose projection to the vocabulary has biases.
+        // BERT is counted with the heads (output layers) of pretraining. Their projection to the
+        // vocabulary has biases.
         ("bert-base", 110_106_428),
         ("bert-large", 336_226_108),
         ("vit-b-16", 86_567_656),
@@ -26,7 +28,8 @@ fn the_published_counts_follow_from_the_formulas() {
         let sizes = (shape.vocabulary, shape.vocabulary);
         assert_eq!(shape.name, name);
         assert_eq!(cost_of(&shape.config, sizes, &Device::Cpu).parameters, parameters, "{name}");
-        // The sum over the tensors of the outline, which has no values, is the same.
+        // The sum of the sizes of all parameter tensors, made without memory for values, is the
+        // same.
         let outline = outline(&shape.config, sizes).expect("a model");
         assert_eq!(outline.len() as u64, parameters, "{name}");
     }
@@ -36,7 +39,8 @@ fn the_published_counts_follow_from_the_formulas() {
 fn a_layer_takes_the_arithmetic_of_its_formula() {
     let shapes = published_shapes();
     let gpt1 = &shapes[0].config;
-    // The formula is 24 n d² + 4 n² d; `torch.utils.flop_counter.FlopCounterMode` counts as many.
+    // The formula is 24 n d² + 4 n² d for n tokens and width d. PyTorch's
+    // `torch.utils.flop_counter.FlopCounterMode` counts the same.
     assert_eq!(layer_cost(gpt1, 0).forward_flops_of(512), 8_053_063_680);
     for heads in [1, 8] {
         let mut other = gpt1.clone();

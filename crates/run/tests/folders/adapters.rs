@@ -1,5 +1,6 @@
-//! Adapters of the library PEFT for the golden Llama, from `scripts/golden/decoders/adapters.py`:
-//! plain LoRA, LoRA with separate ranks and scales for some layers, and DoRA.
+//! Adapters of the library PEFT are imported, computed and exported like by PEFT. The golden files
+//! are made by `scripts/golden/decoders/adapters.py`, with adapters of three kinds for a small
+//! Llama: plain LoRA, LoRA in which some layers have other ranks and scales, and DoRA.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,8 @@ const VARIANTS: [&str; 3] = ["peft-lora", "peft-rslora", "peft-dora"];
 const SETTINGS: &str = "adapter_config.json";
 const ADAPTERS: &str = "adapter_model.safetensors";
 
-/// Imports the golden Llama into `folder/base`, and adapters for it into `folder/run`.
+/// Imports the golden Llama as the run `base` in `folder`, and the adapters in `source` as the run
+/// `run`.
 fn import_onto_base(source: &Path, folder: &Path) -> anyhow::Result<()> {
     let observer = &mut |_: &RunEvent<'_>| Ok(());
     let [base, run] = ["base", "run"].map(|name| folder.join(name));
@@ -28,7 +30,7 @@ fn import_onto_base(source: &Path, folder: &Path) -> anyhow::Result<()> {
     import_adapters(source, &base, &RunFolder::new(&run), observer).map(|_| ())
 }
 
-/// Loads the model of `folder/run` with its adapters, which are not merged.
+/// Model of the run `run` in `folder`, with its adapters beside the weights.
 fn adapted(folder: &Path) -> LanguageModel {
     let run = RunFolder::open(&folder.join("run")).unwrap();
     let config = run.load_config(&[]).unwrap();
@@ -51,7 +53,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
         let text = Sequences::pack(&texts);
         let pass = Pass::evaluate();
-        // Compares the model with separate adapters, and that with adapters merged into its
+        // Once with the adapters beside the weights, and once with the adapters added to the
         // weights.
         let merged: LoadedRun<LanguageModel> =
             LoadedRun::open(&folder.path().join("run"), &LoadSettings::default()).unwrap();
@@ -65,7 +67,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let (found, gradients) = super::trained(&model, &batch);
         let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
         assert!((found / loss - 1.0).abs() < 1e-5, "{variant}: loss {found} for {loss}");
-        // The composed operations give the same gradients.
+        // Operations composed of Candle's give the same gradients as the project's own.
         let pass = Pass::train(1, 1, 0).composed();
         let objective = taper_model::Objective::smoothed(0.0);
         let output = model.loss(&batch, &objective, 1.0 / batch.tokens() as f64, &pass).unwrap();
@@ -74,7 +76,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let error = relative(composed.flat().unwrap(), &gradients);
         assert!(error < 1e-5, "{variant}: composed {error}");
 
-        // An export of gradients in place of the adapters gives them the names of PEFT.
+        // If the adapters are replaced by their gradients, an export gives these the names of PEFT.
         let run = RunFolder::open(&folder.path().join("run")).unwrap();
         let checkpoint = run.checkpoint(None).unwrap();
         let out = folder.path().join("out");
@@ -83,8 +85,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let ours = tensors(out.join(ADAPTERS));
         let named = named_gradients(&model, &gradients, folder.path(), &checkpoint);
         for (name, theirs) in &stored {
-            // An export has one rank and one scale for all layers: smaller ranks are padded, and
-            // other scales are multiplied into B.
+            // Lower ranks of single layers are filled up to the rank of the run, and other scales
+            // are multiplied into the factor B.
             let is_like_theirs = ours[name].dims() == theirs.dims();
             assert!(is_like_theirs || name.contains("layers.0.self_attn.v_proj"), "{name}");
             let has_scale = variant == "peft-rslora"
@@ -104,7 +106,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         if variant != "peft-rslora" {
             assert_eq!(ours["target_modules"], theirs["target_modules"]);
         }
-        // A second round trip changes nothing.
+        // An export that is imported again changes no value.
         let again = tempfile::tempdir().unwrap();
         import_onto_base(&out, again.path()).unwrap();
         let values =
@@ -113,7 +115,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
     }
 }
 
-/// Returns `gradients` by the names of PEFT: exports a run in which they replace the adapters.
+/// Gradients by the names that PEFT has for the adapters. To get them, a run with the gradients in
+/// place of the adapters is exported.
 fn named_gradients(
     model: &LanguageModel,
     gradients: &candle_core::Tensor,
@@ -148,7 +151,7 @@ fn named_gradients(
     tensors(out.join(ADAPTERS))
 }
 
-/// The export of a model has the adapters merged into its weights.
+/// An export of the whole model has the adapters added to the weights.
 #[test]
 fn an_export_of_the_model_is_merged() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +170,7 @@ fn an_export_of_the_model_is_merged() {
     assert!(values(&again) == values(&run));
 }
 
-/// A function that changes files in a folder.
+/// Function that changes the files of a folder.
 type Change<'a> = &'a dyn Fn(&Path);
 
 #[test]

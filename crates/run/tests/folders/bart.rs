@@ -1,4 +1,5 @@
-//! Folders of BART, mBART and NLLB, made by `scripts/golden/translation/bart_folders.py`.
+//! BART, mBART and NLLB agree with Transformers. The golden files are made by
+//! `scripts/golden/translation/bart_folders.py`.
 
 use serde_json::{Value, json};
 use taper_model::TranslationModel;
@@ -33,8 +34,8 @@ fn searches_give_what_generate_gives() {
     NAMES.iter().for_each(|name| check_searches(name));
 }
 
-/// Imports the golden folder `name` for translation between two languages, after it sets `keys` in
-/// `tokenizer_config.json`.
+/// Run imported from the golden folder `name` with the given source and target language, after
+/// `keys` have been set in its `tokenizer_config.json`.
 fn between(
     name: &str,
     languages: [Option<&str>; 2],
@@ -51,7 +52,8 @@ fn between(
     LoadedRun::open(&run, &LoadSettings::default())
 }
 
-/// Special tokens of an empty source, of an empty target, and the first input of the decoder.
+/// Special tokens of the run: those around a source, those around a target, and the first input of
+/// the decoder.
 fn rows(run: &LoadedRun<M>) -> [Vec<String>; 3] {
     let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
     let rows = [source.source_row([]), target.answer_row([]), vec![target.decoder_start()]];
@@ -69,10 +71,10 @@ fn languages_are_chosen() {
     let first = [("tokenizer_class", json!("MBartTokenizer"))];
     let run = between("mbart", [None, Some("ro_RO")], &first).unwrap();
     assert_eq!(rows(&run), [vec!["</s>", "en_XX"], vec!["</s>"], vec!["ro_RO"]]);
-    // Without `tgt_lang`, the target language is that of the first generated token.
+    // Without `tgt_lang`, the target language is the one whose token generation begins with.
     let run = between("mbart", [None, None], &[("tgt_lang", json!(null))]).unwrap();
     assert_eq!(run.config.data.target_language, "de_DE");
-    // A model of one language takes names of languages, but has no tokens for them.
+    // In a model of one language, the languages have names but no tokens.
     let run = between("bart", [Some("en"), Some("simple")], &[]).unwrap();
     assert_eq!(rows(&run), [vec!["<s>", "</s>"], vec!["<s>", "</s>"], vec!["</s>"]]);
     assert_eq!(run.config.data.target_language, "simple");

@@ -1,4 +1,5 @@
-//! Folders of BERTs with different heads, made by `scripts/golden/encoders/bert_folders.py`.
+//! BERTs for pretraining, classification, tagging and questions agree with Transformers. The golden
+//! files are made by `scripts/golden/encoders/bert_folders.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -73,8 +74,8 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     let error = relative(&logits, &expected["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    // The tokenizer of the folder gives the golden ids. Without `SpelledSpecial::Read`, spelled
-    // special tokens such as `[MASK]` are text.
+    // The folder's tokenizer reads the spellings of special tokens in texts as text, unless it is
+    // told otherwise.
     let texts =
         ["The seagulls sail on.", "Nothing is lost!", "Sailing, sailing; [MASK] and 7 ships"];
     let tokenizer = run.tokenizers.target();
@@ -84,7 +85,7 @@ fn transformers_agrees_on_classification_and_texts_get_its_labels() {
     let reads = tokenizer.with_spelled(SpelledSpecial::Read);
     assert_eq!(rows[2][1..rows[2].len() - 1], reads.encode(texts[2]).unwrap());
     let texts: Vec<String> = texts[..2].iter().map(|&text| text.to_owned()).collect();
-    // The last line is a pair of texts, separated by a tab.
+    // The last line is a pair of texts, divided by a tab.
     let texts = [texts, vec!["Nothing is lost!\tCafé unlost".to_owned()]].concat();
     let found: Vec<_> =
         predict(&run, &texts, |_| {}).unwrap().into_iter().map(Result::unwrap).collect();
@@ -160,7 +161,7 @@ fn a_bert_without_a_head_is_one_to_begin_with() {
     let out = folder.path().join("out");
     export(&run, &out).unwrap();
     let (ours, theirs) = (tensors(out.join(WEIGHTS)), tensors(golden().join(WEIGHTS)));
-    // All tensors of the encoder are written, and the pooler, from which a classifier reads.
+    // All weights are kept, also those of the pooler, from which a classifier reads.
     for (name, tensor) in theirs.iter().filter(|(name, _)| name.starts_with("bert.")) {
         assert!(relative(&ours[name], tensor) == 0.0, "{name}");
     }
@@ -251,8 +252,8 @@ fn classes_that_are_told_from_a_mean_are_no_bert() {
 fn older_files_and_those_without_a_head_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden(), folder.path(), &|_| {});
-    // The file has `gamma` and `beta` of norms, and copies of tied tensors. It has a pooler, but no
-    // head for the next sentence, which would read it.
+    // The changed file calls the parameters of norms gamma and beta, and has tied tensors twice. It
+    // has no head for the next sentence, but the pooler from which that head reads.
     rewrite(&source, |weights| {
         let embedding = weights["bert.embeddings.word_embeddings.weight"].clone();
         weights.insert("cls.predictions.decoder.weight".to_owned(), embedding);

@@ -1,5 +1,5 @@
-//! Exports the models of golden folders for CTranslate2. `scripts/check/engines.py` has the engine
-//! itself read such folders.
+//! Exports for CTranslate2 of models from golden folders, which Transformers has written. That the
+//! engine itself reads such exports is checked by `scripts/check/engines.py`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use taper_run::tasks::TaskModel;
 
 use super::{golden, imported, json_of};
 
-/// Numbers by which a `model.bin` denotes the types float32 and int8.
+/// Numbers that stand for the types float32 and int8 in the file.
 const FLOAT32: u8 = 0;
 const INT8: u8 = 1;
 
@@ -212,7 +212,7 @@ fn rows_of_int8_are_the_weights_to_half_a_step() {
         let value = f32::from(rounded.bytes[at] as i8) / scale;
         assert!((value - weight).abs() <= 0.5001 / scale, "{value} for {weight}");
     }
-    // Norms and biases stay in float32; with float16 they are converted too.
+    // Norms and biases are not rounded to int8; with float16 (4), they are rounded too.
     assert_eq!(model.variables["decoder/layer_norm/gamma"].kind, FLOAT32);
     let half = exported::<LanguageModel>("gpt2", Quantization::Float16).1;
     assert_eq!(half.variables["decoder/layer_norm/gamma"].kind, 4);

@@ -1,5 +1,5 @@
-//! Files of weights in all forms that are read (types of values, shards, files saved by PyTorch),
-//! and files that are refused.
+//! Files of weights of all kinds are read: with several types, divided into several files (shards),
+//! and saved by PyTorch. Damaged files are refused.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,8 @@ fn gpt2(source: &Path, run: &Path) -> LoadedRun<LanguageModel> {
     imported(source, run).unwrap()
 }
 
-/// Imports a changed copy of the golden GPT-2. Returns all its parameters.
+/// All parameters of a run that is imported from the golden GPT-2, after `change` has changed its
+/// folder.
 fn parameters(change: &dyn Fn(&Path)) -> Vec<f32> {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden("gpt2"), folder.path(), change);
@@ -32,13 +33,14 @@ fn says(change: &dyn Fn(&Path)) -> String {
     refusal::<LanguageModel>(&golden("gpt2"), change)
 }
 
-/// Writes a safetensors file with the given header and values, which need not be valid.
+/// Writes a safetensors file from its parts, so that values can have any type and headers can be
+/// invalid.
 fn write_raw(path: &Path, head: &str, values: &[u8]) {
     let bytes = [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), values].concat();
     fs::write(path, bytes).unwrap();
 }
 
-/// Header and values of a safetensors file.
+/// Header of a safetensors file, and the bytes of its values.
 fn raw(path: &Path) -> (serde_json::Map<String, Value>, Vec<u8>) {
     let bytes = fs::read(path).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -46,7 +48,7 @@ fn raw(path: &Path) -> (serde_json::Map<String, Value>, Vec<u8>) {
     (head, bytes[8 + length..].to_vec())
 }
 
-/// Adds a tensor of any type to the weights.
+/// Adds a tensor of any type to the weights in `folder`.
 fn add(folder: &Path, name: &str, dtype: &str, shape: &[usize], values: &[u8]) {
     let (mut head, mut bytes) = raw(&folder.join(WEIGHTS));
     let offsets = [bytes.len(), bytes.len() + values.len()];
@@ -58,10 +60,10 @@ fn add(folder: &Path, name: &str, dtype: &str, shape: &[usize], values: &[u8]) {
     write_raw(&folder.join(WEIGHTS), &json!(head).to_string(), &bytes);
 }
 
-/// A function that changes files in a folder.
+/// Function that changes the files of a folder.
 type Change<'a> = &'a dyn Fn(&Path);
 
-/// Divides the weights of a folder into shards with one tensor each, and writes their index.
+/// Divides the weights of a folder into several files, one for each tensor, and writes their index.
 fn shard(folder: &Path) {
     let weights = tensors(folder.join(WEIGHTS));
     fs::remove_file(folder.join(WEIGHTS)).unwrap();
@@ -78,7 +80,7 @@ fn shard(folder: &Path) {
     fs::write(folder.join(INDEX), index.to_string()).unwrap();
 }
 
-/// Changes the index so that it names `file` for `tensor`.
+/// Makes the index in `folder` name `file` as the file with the tensor `tensor`.
 fn point(folder: &Path, tensor: &str, file: &str) {
     let text = fs::read_to_string(folder.join(INDEX)).unwrap();
     let mut index: Value = serde_json::from_str(&text).unwrap();
@@ -97,7 +99,7 @@ fn weights_of_every_type_are_read() {
         });
         let bound = 2.0_f32.powi(-bits);
         for (&found, &value) in found.iter().zip(&whole) {
-            // The absolute bound is for small numbers, which have fewer bits in f16.
+            // Very small numbers have fewer significant bits in f16.
             assert!(
                 (found - value).abs() <= bound * value.abs() + 1e-7,
                 "{dtype:?} {found} {value}"
@@ -130,7 +132,8 @@ fn a_weight_that_cannot_be_read_is_named() {
         bytes.resize(offsets[1], 0);
         let entry = json!({ "dtype": dtype, "shape": [64], "data_offsets": offsets });
         let former = head.insert(name.to_owned(), entry).unwrap();
-        // Every byte of a file must belong to a tensor: the former bytes get another name.
+        // The format allows no bytes without a tensor, so the rest of the bytes becomes a tensor
+        // that is ignored.
         head.insert("transformer.h.1.attn.masked_bias".to_owned(), former);
         write_raw(&path.join(WEIGHTS), &json!(head).to_string(), &bytes);
     };
@@ -245,7 +248,7 @@ fn an_index_leads_nowhere_else() {
         });
         assert!(error.contains(INDEX) && error.contains(said), "{index}: {error}");
     }
-    // A tensor that is in two shards is refused.
+    // A tensor must not be in two of the files.
     let error = says(&|path| {
         shard(path);
         let one = tensors(path.join("model-0.safetensors"));
@@ -256,7 +259,8 @@ fn an_index_leads_nowhere_else() {
     assert!(error.contains("model-0.safetensors has too"), "{error}");
 }
 
-/// Replaces the weights in `path` by a file saved by PyTorch, after `change` to its bytes.
+/// Replaces the weights in the folder `path` by a file that PyTorch has saved, and changes the
+/// bytes of this file.
 fn pickled(path: &Path, change: impl Fn(&mut Vec<u8>)) {
     fs::remove_file(path.join(WEIGHTS)).unwrap();
     let mut bytes = fs::read(golden("gpt2-pytorch").join(PICKLED)).unwrap();
@@ -271,7 +275,7 @@ fn what_pytorch_saves_is_read() {
 
 #[test]
 fn damage_to_what_pytorch_saves_is_refused() {
-    // In the older format the whole file is a pickle.
+    // Files of older versions of PyTorch are a pickle and not an archive.
     let error = says(&|path| pickled(path, |bytes| *bytes = b"\x80\x02\x8a\nl\xfc".to_vec()));
     assert!(error.contains(PICKLED) && error.contains("save_pretrained"), "{error}");
     let length = fs::metadata(golden("gpt2-pytorch").join(PICKLED)).unwrap().len() as usize;
@@ -280,7 +284,7 @@ fn damage_to_what_pytorch_saves_is_refused() {
         let source = changed(&golden("gpt2"), folder.path(), &|path| {
             pickled(path, |bytes| bytes[at] ^= 0x55);
         });
-        // The file may be refused or read, but the import must not panic.
+        // The damaged file may be refused or read, but must not cause a panic.
         let _ = imported::<LanguageModel>(&source, &folder.path().join("run"));
     }
 }

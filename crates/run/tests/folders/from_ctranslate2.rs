@@ -1,5 +1,5 @@
-//! Imports folders of CTranslate2: those of the engine's own converter, and exports of runs. The
-//! golden files are made by `scripts/golden/translation/ctranslate2_folders.py`.
+//! Import of CTranslate2 folders as runs: folders by the engine's own converter, and exports of
+//! runs. The golden files are made by `scripts/golden/translation/ctranslate2_folders.py`.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
 use super::{golden, imported, json_of};
 
-/// Copies the golden folder `name` of CTranslate2 to `folder`, with the tokenizer from the folder
-/// of Transformers of the same name.
+/// Copies the golden CTranslate2 folder `name` to `folder`, together with the tokenizer in the
+/// golden Transformers folder of the same name.
 fn converted(name: &str, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (from, is_copied) in [
@@ -42,7 +42,7 @@ fn rows(list: &Value) -> Vec<Vec<u32>> {
     list.as_array().unwrap().iter().map(ids).collect()
 }
 
-/// Log-probabilities of `answers`, one for each row of logits.
+/// Logarithms of the probabilities of `answers`, one for each row of `logits`.
 fn log_probabilities(logits: &candle_core::Tensor, answers: &[u32]) -> Vec<f64> {
     let rows: Vec<Vec<f32>> = logits.to_vec2().unwrap();
     let of = |(row, &answer): (&Vec<f32>, &u32)| {
@@ -85,8 +85,8 @@ fn encoder_decoders_of_the_converter_translate_as_in_the_engine() {
             let logits = run.model.logits(&hidden, &pass).unwrap();
             require_close(name, &log_probabilities(&logits, answers), scores);
         }
-        // Only Marian is compared as text: folders of the engine do not have the prefix of a T5's
-        // task.
+        // Of these, only the Marian is translated here: the folders of the engine do not have the
+        // task prefix that T5 needs.
         if name != "marian" {
             continue;
         }
@@ -134,8 +134,9 @@ fn decoders_of_the_converter_give_its_log_probabilities() {
     }
 }
 
-/// Exports the golden folder `name`, imports the export, and compares the parameters. They may
-/// differ by `half_a_step` times the largest value of a row; with 0 they must be equal to the bit.
+/// Imports the golden folder `name`, exports the run, imports the export, and compares the
+/// parameters. They must be equal up to `half_a_step` times the largest value of their row; 0 means
+/// identical bits.
 fn check_round_trip<M: TaskModel>(name: &str, quantization: Quantization, half_a_step: f32) {
     let folder = tempfile::tempdir().unwrap();
     let settings = |languages: [Option<&str>; 2]| {
@@ -205,7 +206,7 @@ fn exports_of_other_types_are_read_back_to_half_a_step() {
     check_round_trip::<LanguageModel>("llama", Quantization::Bfloat16, 1.0 / 256.0);
 }
 
-/// Position of `name` in a `model.bin`.
+/// Position of the name `name` in `bytes`, a `model.bin`.
 fn place(bytes: &[u8], name: &str) -> usize {
     let name = format!("{name}\0");
     bytes.windows(name.len()).position(|part| part == name.as_bytes()).unwrap()

@@ -1,4 +1,5 @@
-//! The folder of a GPT-2, made by `scripts/golden/decoders/gpt2.py`.
+//! A GPT-2 agrees with Transformers. The golden files are made by
+//! `scripts/golden/decoders/gpt2.py`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -55,7 +56,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
     let run = imported(&golden(), &folder.path().join("run")).unwrap();
     let Expected { tensors, rows } = expected();
-    // Each text is scored after the end of another one, as in the golden rows.
+    // Each text is scored after an end token, with which the golden token sequences begin too.
     let texts: Vec<String> =
         rows.iter().map(|row| run.tokenizers.target().decode(&row[1..]).unwrap()).collect();
     let scorer = TextScorer::new(&run).unwrap();
@@ -87,7 +88,8 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
     assert_eq!(chosen.best, higher);
     let long = "sea ".repeat(40);
-    // Errors of some texts are reported in their places, and the others are scored.
+    // Texts that cannot be scored have errors in their places in the result, and the others are
+    // scored.
     let found = scorer.texts(&[String::new(), "The sea".to_owned(), long], |_| {}).unwrap();
     let error = format!("{:#}", found[0].as_ref().unwrap_err());
     assert!(error.contains("line 1: is empty"), "{error}");
@@ -95,7 +97,8 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let error = format!("{:#}", found[2].as_ref().unwrap_err());
     assert!(error.contains("line 3") && error.contains("max_positions = 40"), "{error}");
 
-    // Greedy generation gives the likeliest token after each prefix, here found by whole passes.
+    // Greedy generation must give the likeliest token after each prefix, as computed by passes over
+    // the whole text so far.
     let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = 6;
     settings.decoding.sampling.temperature = 0.0;
@@ -125,13 +128,13 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
         all.strip_prefix(prompt).unwrap().to_owned()
     });
     assert_eq!(text.tokens, ids.len() - before);
-    // A text that was cut has no end.
+    // A text that was cut off has no end token, whose probability would count.
     assert!(text.truncated && text.tokens == 6, "{text:?}");
     assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
 }
 
-/// `<|endoftext|>` in a prompt and in a scored text ends a document if that is requested; otherwise
-/// it is text.
+/// In a prompt and in a scored text, `<|endoftext|>` is read as the end token if this is requested;
+/// otherwise, it is read as text.
 #[test]
 fn the_end_of_a_text_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,7 +160,8 @@ fn the_end_of_a_text_can_be_written() {
     let scorer = TextScorer::new(&run).unwrap();
     let ids = scorer.read(text).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == end).count(), 2);
-    // The score of a text with an end is that of its tokens plus that of the end.
+    // The probability of a text with the end token is that of its tokens times that of the end
+    // token.
     let ended = scorer.texts(&["The sea<|endoftext|>".to_owned()], |_| {}).unwrap();
     let alone = scorer.texts(&["The sea".to_owned()], |_| {}).unwrap();
     let (ended, alone) = (ended[0].as_ref().unwrap(), alone[0].as_ref().unwrap());

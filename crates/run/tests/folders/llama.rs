@@ -1,7 +1,8 @@
-//! Language models of Llama's shape. `scripts/golden/decoders/llama.py` makes a Llama in bf16 and
-//! in several files, a Qwen2, a Qwen3, a Mistral with a sliding window, and a Qwen2 with one in its
-//! last layer; both windows are shorter than the texts. `parallel.py` there makes a GPT-NeoX, a
-//! GPT-J and a Phi, whose feed-forward layers have the same input as attention.
+//! Language models like Llama, and others with rotary positions, agree with Transformers.
+//! `scripts/golden/decoders/llama.py` makes a Llama in bf16 and in several files, a Qwen2, a Qwen3,
+//! a Mistral with a sliding window, and a Qwen2 with a sliding window in its last layer; both
+//! windows are shorter than the texts. `parallel.py` in the same folder makes a GPT-NeoX, a GPT-J
+//! and a Phi, whose feed-forward layers are computed in parallel with attention.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +43,8 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
         let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
         assert!((found / loss - 1.0).abs() < 1e-5, "{family}: loss {found} for {loss}");
 
-        // The Llama's weights in bf16 are exported in f32, so that their file has other bytes.
+        // The Llama has weights in bf16, which are exported in f32, so that the values but not the
+        // bytes stay the same.
         let all = [WEIGHTS, "tokenizer.json", "generation_config.json", "chat_template.jinja"];
         let whole = if family == "llama" { &all[1..] } else { &all[..] };
         check_round_trip(&run, &golden(family), (whole, &[CONFIG]), &gradients);
@@ -95,8 +97,8 @@ fn ids_scores_and_greedy_texts_are_those_of_transformers() {
     }
 }
 
-/// Keys of rotary positions are read in the spelling of version 5 of Transformers, and in the older
-/// one.
+/// The keys of rotary positions are read as version 5 of Transformers writes them, and as older
+/// versions do.
 #[test]
 fn keys_of_rotary_positions_have_two_spellings() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +134,8 @@ fn keys_of_rotary_positions_have_two_spellings() {
     }
 }
 
-/// Keys that occur in two places, and absent keys, are read as in version 5 of Transformers.
+/// Keys that are in two places, and keys that are absent, mean what they mean in version 5 of
+/// Transformers.
 #[test]
 fn keys_have_the_precedence_and_defaults_of_transformers() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +217,7 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
             "layer_types is",
         ),
         ("gpt-neox", "head_dim", json!(64), "head_dim is 64"),
-        // `null` as the number of key-value heads means as many as there are query heads, not the
+        // If the number of key-value heads is null, there is one for each query head, and not the
         // default of 32.
         ("qwen2", "num_key_value_heads", Value::Null, "but config.json asks for"),
     ] {
@@ -233,7 +236,7 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
     let out = folder.path().join("out");
     export(&run, &out).unwrap();
     let written = json_of(out.join(CONFIG));
-    // This model has the shape of a Llama too, which an export tries first.
+    // Without a window, this Mistral is also a Llama, which is the family that is tried first.
     assert_eq!(written["model_type"], "llama");
     assert!(fs::exists(out.join(WEIGHTS)).unwrap());
 }

@@ -1,6 +1,7 @@
-//! Folders of Hugging Face Transformers. Imported models must have the outputs, losses and
-//! gradients of that library; exports must have the bytes of the original; and some folders must be
-//! refused. The golden files are made by `scripts/golden`.
+//! Folders of the library Transformers: models give the same outputs, losses and gradients as in
+//! Transformers, an import and an export leave the bytes of files the same, and unsupported folders
+//! are refused. The golden files, with small models and what other libraries compute with them, are
+//! made by `scripts/golden`.
 
 mod adapters;
 mod bart;
@@ -67,7 +68,7 @@ fn tensors(path: PathBuf) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(path, &Device::Cpu).unwrap()
 }
 
-/// Divides `ids` into rows of `lengths` tokens.
+/// Divides `ids`, a concatenation of token sequences with these lengths, into the sequences.
 fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     let ids: Vec<u32> = ids.to_vec1().unwrap();
     let mut rest = ids.as_slice();
@@ -80,7 +81,7 @@ fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     rows
 }
 
-/// Returns the mean objective of `batch` per token, and its gradients by all parameters, flat.
+/// Mean loss on `batch`, and its gradients as a flat tensor.
 fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -90,10 +91,10 @@ fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
     (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
 }
 
-/// Exports a run that was imported from the golden folder `source`. Files in `whole` must have the
-/// same bytes, and those in `keyed` equal values of the keys that both have. Then exports
-/// `gradients` in place of the weights, so that they get the names of Transformers, and compares
-/// them.
+/// Exports a run that was imported from the golden folder `source`, and compares files: those in
+/// `whole` must have the same bytes, and those in `keyed`, which are JSON, the same keys. Then
+/// replaces the weights by `gradients`, which get Transformers' names by an export, and compares
+/// them with the golden gradients.
 fn check_round_trip<M: TaskModel>(
     run: &LoadedRun<M>,
     source: &Path,
@@ -111,7 +112,7 @@ fn check_round_trip<M: TaskModel>(
     for file in keyed {
         let theirs = json_of(source.join(file));
         for (key, value) in json_of(out.join(file)).as_object().unwrap() {
-            // Keys that their file omits have their defaults.
+            // Keys that the golden file omits have their defaults.
             assert!(theirs.get(key).is_none_or(|theirs| value == theirs), "{file}: {key}");
         }
     }
@@ -123,13 +124,15 @@ fn check_round_trip<M: TaskModel>(
     assert_eq!(stored, ours.len(), "the file has other parameters");
     for (name, gradient) in ours {
         let theirs = &expected[&format!("grad.{name}")];
-        // A softmax does not change if a constant is added to all its inputs. So the gradients of
-        // the bias of keys, and of values that are added to the logits of all places, are only
-        // rounding errors, in Transformers too.
+        // Softmax does not change if a constant is added to all its inputs. The bias of keys adds
+        // the same to all scores of a query, and some parameters add the same to the logits of all
+        // positions in a text. So their gradients are only rounding errors, both in Transformers
+        // and in Taper.
         let last_norm = "bert.encoder.layer.1.output.LayerNorm.bias";
         let is_added_to_all = expected.contains_key("grad.qa_outputs.bias")
             && ["qa_outputs.bias", last_norm].contains(&name.as_str());
-        // With rotary positions the bias of keys adds a different value at each place.
+        // With rotary positions, the bias of keys is rotated, and so does not add the same to all
+        // scores.
         let is_constant = run.config.model.positions != Positions::Rotary
             && ["key.bias", "k_proj.bias"].iter().any(|end| name.ends_with(end));
         if is_constant || is_added_to_all {
@@ -141,8 +144,7 @@ fn check_round_trip<M: TaskModel>(
     }
 }
 
-/// Copies the golden folder `source` into `folder`, and applies `change`. Returns the path of the
-/// copy.
+/// Path of a copy of the golden folder `source`, made in `folder` and changed by `change`.
 fn changed(source: &Path, folder: &Path, change: &dyn Fn(&Path)) -> PathBuf {
     let changed = folder.join("source");
     fs::create_dir_all(&changed).unwrap();
@@ -156,15 +158,14 @@ fn changed(source: &Path, folder: &Path, change: &dyn Fn(&Path)) -> PathBuf {
     changed
 }
 
-/// Applies `change` to the weights in the folder `path`.
+/// Changes the tensors in the weights of the folder `path` by `change`.
 fn rewrite(path: &Path, change: impl Fn(&mut HashMap<String, Tensor>)) {
     let mut weights = tensors(path.join(WEIGHTS));
     change(&mut weights);
     candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
 }
 
-/// Imports a changed copy of the golden folder `source`, which must fail and leave no run. Returns
-/// the error.
+/// Message of the error when a changed copy of the golden folder `source` is imported.
 fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let changed = changed(source, folder.path(), change);

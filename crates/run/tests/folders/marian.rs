@@ -1,5 +1,5 @@
-//! Folders of two MarianMTs, one with a joint vocabulary and one with separate ones, made by
-//! `scripts/golden/translation/marian_folder.py`.
+//! MarianMT models with one vocabulary for both languages, and with one for each, agree with
+//! Transformers. The golden files are made by `scripts/golden/translation/marian_folder.py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,7 @@ fn pieces_have_the_ids_of_the_vocabulary() {
     let (run, expected) = (run(&folder), json_of(golden().join("expected.json")));
     check_ids(&run, &expected);
     let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
-    // A piece of the SentencePiece model that has no id in the vocabulary is read as unknown, and
-    // has no row in the embeddings.
+    // A piece without an id is read as the unknown token, and has no row in the embedding.
     let unknown = source.special_tokens().unknown.unwrap();
     assert_eq!(source.vocabulary_size(), target.vocabulary_size());
     assert!(source.encode("Is it the ship?").unwrap().contains(&unknown));
@@ -75,7 +74,7 @@ fn each_language_has_its_vocabulary() {
     assert_ne!(source, target);
     assert_eq!(run.tokenizers.vocabulary_sizes(), (source, target));
     assert_eq!((run.model.vocab_source(), run.model.vocab_target()), (source, target));
-    // The same text has different ids in the two vocabularies.
+    // The same text has different ids as source and as target.
     let text = "ships";
     let of_source = run.tokenizers.source().encode(text).unwrap();
     assert_ne!(of_source, run.tokenizers.target().encode(text).unwrap());
@@ -113,8 +112,8 @@ fn searches_give_what_generate_gives() {
     check_searches("marian-two");
 }
 
-/// Compares with ids and texts by the package `sentencepiece` 0.2.3, with the same two pieces added
-/// to the models.
+/// The expected ids and texts are those of the package `sentencepiece` 0.2.3, with the pieces that
+/// are added to its models here.
 #[test]
 fn pieces_that_a_user_has_defined_and_those_with_spaces_are_as_in_sentencepiece() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,8 +122,8 @@ fn pieces_that_a_user_has_defined_and_those_with_spaces_are_as_in_sentencepiece(
             let bytes = fs::read(path.join(file)).unwrap();
             fs::write(path.join(file), [bytes.as_slice(), piece].concat()).unwrap();
         };
-        // Each appended piece has a text, a score and a kind: the first is user-defined, the second
-        // normal.
+        // Each message has the text, score and kind of a piece. The first is defined by a user, and
+        // the second is normal.
         append("source.spm", b"\n\x0f\n\x06segeln\x15\0\0\0\0\x18\x04");
         let text = "\u{2581}auf\u{2581}See".as_bytes();
         append("target.spm", &[b"\n\x15\n\x0c", text, b"\x15\0\0\x40\xc0\x18\x01"].concat());
@@ -145,7 +144,8 @@ fn pieces_that_a_user_has_defined_and_those_with_spaces_are_as_in_sentencepiece(
     assert_eq!(target.decode(&[32, 41]).unwrap(), "auf See segeln");
 }
 
-/// Settings of generation have the same effect as in `generate` of Transformers 5, or are reported.
+/// Settings of generation mean what they mean for `generate` of Transformers 5; those that Taper
+/// does not follow are named in messages.
 #[test]
 fn settings_of_generation_are_followed_or_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,13 +175,13 @@ fn settings_of_generation_are_followed_or_named() {
         generation.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
         generation
     };
-    // The number of new tokens takes precedence over the whole length. One of them is the end,
-    // which is not counted here.
+    // The number of new tokens takes precedence over the whole length. It does not include the
+    // first input of the decoder.
     let (run, _) = with(forced(json!({"max_new_tokens": 6, "max_length": 30})), &[]);
     assert_eq!(run.config.decoding.max_length, 5);
     let (run, _) = with(forced(json!({"min_new_tokens": 12, "min_length": 4})), &[]);
     assert_eq!(run.config.decoding.min_length, 12);
-    // `generation_config.json` replaces all settings of config.json; its defaults are 20 new tokens
+    // `generation_config.json` replaces all settings of config.json. Its defaults are 20 new tokens
     // and one beam.
     let (run, _) = with(
         json!({"forced_eos_token_id": 0}),

@@ -1,5 +1,5 @@
-//! Exports the models of golden folders as ONNX graphs. `scripts/check/engines.py` has ONNX Runtime
-//! compute them.
+//! Exports as ONNX graphs of models from golden folders, which Transformers has written. That ONNX
+//! Runtime computes the right values with such graphs is checked by `scripts/check/engines.py`.
 
 use std::fs;
 
@@ -62,8 +62,8 @@ fn weights_can_be_in_a_file_beside_the_graph() {
         assert!(!inside.join(&data).exists() && place(&whole, data.as_bytes()).is_none(), "{name}");
         assert!(place(&whole, &weights).is_some() && place(&bare, &weights).is_none(), "{name}");
         assert!(bare.len() + weights.len() < whole.len(), "{name}");
-        // The graph has the offset of the weights, which is a multiple of the size of a memory
-        // page.
+        // The graph states the offset of the weights in the file, and with this offset they can be
+        // mapped into memory.
         let offset = place(&values, &weights).expect("in the file");
         assert_eq!(offset % 4096, 0, "{name}");
         let said = [b"offset\x12", &[offset.to_string().len() as u8][..]].concat();

@@ -1,5 +1,5 @@
-//! Folders of RoBERTas as masked language models and as classifiers, made by
-//! `scripts/golden/encoders/roberta_folders.py`.
+//! RoBERTas that predict hidden tokens and that label texts agree with Transformers. The golden
+//! files are made by `scripts/golden/encoders/roberta_folders.py`.
 
 use candle_core::Tensor;
 use serde_json::json;
@@ -18,7 +18,7 @@ fn ids(tensor: &Tensor) -> Vec<u32> {
     tensor.to_vec1().unwrap()
 }
 
-/// Segments of texts that consist of a single one, number 0.
+/// Segments of the tokens of `text`, all of which are in segment 0.
 fn segments(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
@@ -33,7 +33,7 @@ fn transformers_agrees_on_hidden_tokens_and_a_round_trip_changes_no_bit() {
     let expected = tensors(source.join("expected.safetensors"));
     let text = Sequences::pack(&rows(&expected["ids"], &expected["lengths"]));
     let pass = Pass::evaluate();
-    // The model has one segment, and ignores the numbers of segments.
+    // The model has a single segment, so it ignores the segments that are given.
     let ones = vec![1; text.ids.len()];
     let hidden = run.model.hidden(&text, &ones, &pass).unwrap();
     let asked = hidden.index_select(&expected["asked"], 0).unwrap();
@@ -62,7 +62,7 @@ fn transformers_agrees_on_classification_of_texts_and_of_pairs() {
     let error = relative(&logits, &expected["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    // The last line is a pair; the row has two separators between its texts.
+    // There are two separators between the texts of a pair, which a tab divides in a line.
     let lines = [
         "The seagulls sail on.",
         "Nothing is lost!",
@@ -129,7 +129,7 @@ fn rows_that_differ_are_told_and_other_models_refused() {
         said
     };
     assert!(notices("one", &[], 1).is_empty());
-    // In Transformers both texts of a pair get segment 0, even if the model has two segments.
+    // Transformers gives segment 0 to both texts of a pair, even if the model has two segments.
     assert!(notices("two", &[("type_vocab_size", json!(2))], 2).is_empty());
     let run = folder.path().join("two").join("run");
     let run: LoadedRun<TextClassifier> = LoadedRun::open(&run, &LoadSettings::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Folders of a T5 of version 1.0, an mT5 and a umT5, made by
+//! A T5 of version 1.0, an mT5 and a umT5 agree with Transformers. The golden files are made by
 //! `scripts/golden/translation/t5_folder.py`.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn run(name: &str, folder: &tempfile::TempDir) -> LoadedRun<TranslationModel> {
     imported(&golden(name), &folder.path().join("run")).unwrap()
 }
 
-/// Returns the relative error of the logits, our loss and that of Transformers, and our gradients.
+/// Relative error of the logits, the loss and the loss in Transformers, and the gradients.
 fn outputs(run: &LoadedRun<TranslationModel>, name: &str) -> (f64, [f64; 2], candle_core::Tensor) {
     let expected = tensors(golden(name).join("expected.safetensors"));
     let sources = rows(&expected["sources"], &expected["source_lengths"]);
@@ -66,15 +66,15 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
         assert!(error < 1e-5, "{name}: logits {error}");
         assert!((ours / theirs - 1.0).abs() < 1e-5, "{name}: loss {ours} {theirs}");
         let whole = [WEIGHTS, tokens, "generation_config.json"];
-        // An mT5 is exported as a T5 of version 1.1, which is the same model, so that `config.json`
-        // differs.
+        // An mT5 is exported as a T5 of version 1.1, which is the same architecture, so its
+        // `config.json` differs.
         let keyed: &[&str] = if name == "mt5" { &[] } else { &[CONFIG] };
         check_round_trip(&run, &golden(name), (&whole, keyed), &gradients);
     }
 }
 
-/// A T5 of version 1.1 is the same model as an mT5; its configuration shows the version by one of
-/// two keys.
+/// A T5 of version 1.1 has the architecture of mT5 under another name. Either of two keys shows the
+/// version.
 #[test]
 fn versions_of_t5_are_told_apart() {
     let imported_as = |keys: &[(&str, Value)]| {
@@ -112,7 +112,7 @@ fn texts_have_the_ids_of_transformers() {
         let (run, expected) = (run(name, &folder), expected(name));
         let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
         let prefix = expected["prefix"].as_str().unwrap();
-        // Only the folder of the T5 names its task, from which the source prefix is read.
+        // Only the folder of the T5 names its task, which becomes the prefix of sources.
         let own = prefix.to_owned();
         assert_eq!(run.config.data.source_prefix, if name == "t5" { own } else { String::new() });
         let tokenizers = run.tokenizers.clone().with_source_prefix(prefix).unwrap();
@@ -127,7 +127,8 @@ fn texts_have_the_ids_of_transformers() {
             let found = target.encode(text).unwrap();
             assert_eq!(target.answer_row(found), ids(row), "{name}: {text}");
         }
-        // Sentinels have the ids after the pieces, in descending order of their numbers.
+        // Sentinels (tokens for text left out in training) come after the pieces, those with larger
+        // numbers first.
         let sentinels = [0, 4].map(|number| source.id(&format!("<extra_id_{number}>")).unwrap());
         assert_eq!(sentinels[0], sentinels[1] + 4);
         assert_eq!(source.vocabulary_size() as u32, sentinels[0] + 4);
@@ -157,8 +158,8 @@ fn searches_give_what_generate_gives() {
     }
 }
 
-/// Without settings of generation, as in `generate` of Transformers 5, outputs have at most 20
-/// tokens and no forced end.
+/// Without settings of generation, `generate` of Transformers 5 writes up to 20 tokens and does not
+/// force an end token.
 #[test]
 fn a_folder_without_settings_of_generation_forces_no_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Checks of translation models that all families share. Golden folders have the expected results
-//! in `expected.safetensors` and `expected.json`.
+//! Checks of translation models that are the same for all families. What Transformers computes is
+//! in `expected.safetensors` and `expected.json` of the golden folders.
 
 use serde_json::Value;
 use taper_model::{Batch, Pass, Sequences, TranslationModel};
@@ -18,8 +18,9 @@ fn ids(list: &Value) -> Vec<u32> {
     list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// Imports the golden folder `name`, and compares logits, loss and gradients. Then exports it, and
-/// compares `files`, weights and settings of generation.
+/// Imports the golden folder `name` and compares logits, loss and gradients with those of
+/// Transformers. Then exports the run and compares the files in `files`, weights and settings of
+/// generation with those of the golden folder.
 pub(crate) fn check_model(name: &str, files: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let golden = golden(name);
@@ -48,7 +49,8 @@ pub(crate) fn check_model(name: &str, files: &[&str]) {
     check_round_trip(&run, &golden, (&whole, &[CONFIG]), &gradients);
 }
 
-/// Compares the rows of source and target texts with the expected ids.
+/// Compares the token ids of sources and targets, with their special tokens, with those of
+/// Transformers.
 pub(crate) fn check_ids(run: &LoadedRun<TranslationModel>, expected: &Value) {
     let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
     for (text, row) in texts(&expected["texts"]).iter().zip(expected["sources"].as_array().unwrap())
@@ -61,7 +63,8 @@ pub(crate) fn check_ids(run: &LoadedRun<TranslationModel>, expected: &Value) {
     }
 }
 
-/// Compares translations by greedy search and by a beam of 4 with the expected ones.
+/// Compares translations with those of Transformers: by greedy search, and by beam search with a
+/// beam of 4.
 pub(crate) fn check_searches(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let golden = golden(name);
@@ -76,7 +79,7 @@ pub(crate) fn check_searches(name: &str) {
         let found: Vec<String> =
             found.map(|line| line.unwrap().translations[0].text.clone()).collect();
         assert_eq!(found, texts(&expected[search]), "{name}: {search}");
-        // The translation of a blank line is empty, without tokens of languages.
+        // The translation of a blank line is blank, without the token of a language.
         let empty = [String::new()];
         let blank = translator.translate(&empty, &[], 1, |_| {}).unwrap();
         let blank: Vec<String> =

@@ -1,4 +1,4 @@
-//! The folder of a ViT, made by `scripts/golden/images/vit.py`.
+//! A ViT agrees with Transformers. The golden files are made by `scripts/golden/images/vit.py`.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use std::fs;
@@ -60,8 +60,8 @@ fn attention_is_rolled_out_over_the_layers() {
     let expected = tensors(golden().join("expected.safetensors"));
     let values = run.model.shape().values();
     let images: Vec<u32> = expected["images"].to_vec1().unwrap();
-    // The rollout is (1 + A₂) / 2 · (1 + A₁) / 2, where Aₗ is the attention in layer l by
-    // Transformers, as the mean over heads, for the first image.
+    // Expected: `(I + A₂) / 2 · (I + A₁) / 2` for the first image, where A₁ and A₂ are the mean
+    // attention weights of the two layers in Transformers.
     let mixed = |layer: usize| {
         let of_heads = expected[&format!("attention.{layer}")].get(0).unwrap();
         let identity = Tensor::eye(10, DType::F32, &Device::Cpu).unwrap();
@@ -134,7 +134,7 @@ fn a_vit_without_a_head_knows_no_class() {
                 Some((name.strip_prefix("vit.")?.to_owned(), tensor.clone()))
             });
             *weights = body.collect();
-            // `save_pretrained` writes a pooler too.
+            // `save_pretrained` of Transformers also writes a pooler.
             let bias = weights["layernorm.bias"].clone();
             weights.insert("pooler.dense.weight".to_owned(), bias.unsqueeze(0).unwrap());
             weights.insert("pooler.dense.bias".to_owned(), bias);

@@ -1,5 +1,6 @@
-//! Weights of a folder: one file, or several with an index. Opening reads the headers of the files.
-//! Values are read on demand, tensor by tensor, so that only one tensor is in memory.
+//! Weights of a model folder: one file, or several with an index. When they are opened, only the
+//! headers of the files are read. Values are read when they are needed, tensor by tensor, so that
+//! only one tensor is in memory at a time.
 
 mod model_bin;
 mod pickle;
@@ -25,24 +26,24 @@ use pieces::Pieces;
 use safetensors::{Unique, heads};
 use stored::Stored;
 
-/// File names of weights, in the order of the search. An index lists the files of weights that are
-/// divided among several.
+/// Names of the file with the weights or of an index, in the order of the search. If weights are
+/// divided among several files, an index lists these.
 const FILES: [&str; 4] =
     [WEIGHTS, "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
-/// Ending of the name of an index.
+/// Ending of the file name of an index.
 const INDEX: &str = ".index.json";
-/// Ending of the name of a file saved by PyTorch itself.
+/// Ending of the name of a file that PyTorch has saved, as a pickle.
 const PICKLED: &str = ".bin";
 
-/// Tensors of a folder.
+/// Tensors of a folder, whose values are still in the files.
 #[derive(Debug)]
 pub(super) struct Weights {
-    /// Path of the file of weights, or of the index.
+    /// Path of the file with the weights, or of the index.
     path: PathBuf,
     files: Vec<(PathBuf, File)>,
     /// Tensors by name, each with the index of its file in `files`.
     tensors: BTreeMap<String, (usize, Stored)>,
-    /// Name of the file that describes the shapes, for errors.
+    /// Name of the file that determines which shapes the tensors must have, for errors.
     described_by: &'static str,
 }
 
@@ -50,8 +51,8 @@ impl Weights {
     /// Opens the files of the folder `source`, and reads their headers.
     ///
     /// # Errors
-    /// When no file exists, one is missing or damaged, or a tensor is in two files or not in the
-    /// file that the index names.
+    /// When the folder has no weights, a file is missing or damaged, a tensor is in two files, or
+    /// it is not in the file that the index names.
     pub(super) fn open(source: &Path) -> Result<Self> {
         let Some(path) = FILES.map(|name| source.join(name)).into_iter().find(|path| path.exists())
         else {
@@ -91,7 +92,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// True if the folder `source` has weights of Transformers.
+    /// Whether the folder `source` has weights in a format of the library Transformers.
     pub(super) fn are_in(source: &Path) -> bool {
         FILES.iter().any(|name| source.join(name).exists())
     }
@@ -114,7 +115,7 @@ impl Weights {
         Ok((Self { path, files, tensors, described_by: MODEL_BIN }, described))
     }
 
-    /// If there is a tensor `name`, appends a row to it, all of whose elements are `value`.
+    /// If there is a tensor `name`, appends a row to it. All elements of the row are `value`.
     pub(super) fn append_row(&mut self, name: &str, value: f32) {
         let Some((_, stored)) = self.tensors.get_mut(name) else { return };
         let [rows, columns @ ..] = stored.shape.as_mut_slice() else { return };
@@ -123,25 +124,25 @@ impl Weights {
         stored.appended.extend(row);
     }
 
-    /// Adds a vector that no file has.
+    /// Adds a tensor that is in no file: a vector with these values.
     pub(super) fn add_vector(&mut self, name: &str, values: Vec<f32>) {
         let shape = vec![values.len()];
         let stored = Stored { appended: values, ..Stored::new("F32".to_owned(), shape, 0) };
         self.tensors.insert(name.to_owned(), (0, stored));
     }
 
-    /// Name of the type of a tensor in safetensors, such as `F32`; `None` if there is no such
-    /// tensor.
+    /// Type of a tensor by its name in the format safetensors, such as `F32`; `None` if there is no
+    /// such tensor.
     pub(super) fn dtype(&self, name: &str) -> Option<&str> {
         self.tensors.get(name).map(|(_, stored)| stored.dtype.as_str())
     }
 
-    /// File that describes the shapes of the tensors.
+    /// Name of the file that determines which shapes the tensors must have.
     pub(super) fn described_by(&self) -> &'static str {
         self.described_by
     }
 
-    /// Opens one file of weights, and adds its tensors.
+    /// Opens the file of weights at `path`, and adds its tensors.
     fn add(&mut self, path: PathBuf) -> Result<()> {
         let shown = || path.display().to_string();
         if let Some(problem) = not_a_file(&path) {
@@ -194,7 +195,7 @@ impl Weights {
         self.tensors.get(name).map(|(_, stored)| stored.shape.as_slice())
     }
 
-    /// True if a tensor has a type that is read as weights.
+    /// Whether there is a tensor of this name whose type can be read as weights.
     pub(super) fn is_float(&self, name: &str) -> bool {
         self.tensors.get(name).is_some_and(|(_, stored)| stored.width().is_some())
     }
@@ -206,10 +207,11 @@ impl Weights {
         number.map_or(&self.path, |number| &self.files[number].0).display().to_string()
     }
 
-    /// Refuses a tensor that is missing, has another shape, or is not floating-point.
+    /// Checks that there is a tensor of this name with the shape `expected` and a type that can be
+    /// read as weights.
     ///
     /// # Errors
-    /// In these cases; the message names the tensor.
+    /// When this is not the case; the message names the tensor.
     pub(super) fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
         let Some((_, stored)) = self.tensors.get(name) else {
             bail!("has no tensor {name}, which {} asks for", self.described_by);
@@ -230,10 +232,10 @@ impl Weights {
         Ok(())
     }
 
-    /// Values of a tensor in f32.
+    /// Values of a tensor, converted to f32.
     ///
     /// # Errors
-    /// When it cannot be read, or a value is not finite.
+    /// When the tensor cannot be read, or a value is not finite.
     pub(super) fn values(&self, name: &str) -> Result<Vec<f32>> {
         let mut values = Vec::new();
         let mut pieces = self.pieces(name)?;
@@ -247,10 +249,10 @@ impl Weights {
         Ok(values)
     }
 
-    /// True if two tensors have the same values.
+    /// Whether two tensors have the same shape and values.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// When a tensor cannot be read.
     pub(super) fn are_equal(&self, one: &str, other: &str) -> Result<bool> {
         if self.shape(one) != self.shape(other) {
             return Ok(false);
@@ -276,15 +278,15 @@ impl Weights {
         Pieces::new(&self.files[*number].1, stored)
     }
 
-    /// SHA-256 of the file in hexadecimal; for several files, the SHA-256 of the list that
-    /// `sha256sum` prints.
+    /// SHA-256 of the file with the weights in hexadecimal. For several files, it is the SHA-256 of
+    /// the list of their hashes and names that the command `sha256sum` would print.
     ///
     /// # Errors
     /// When a file cannot be read.
     pub(super) fn sha256(&self) -> Result<String> {
         let mut list = String::new();
         for (path, _) in &self.files {
-            // Opens a separate handle, because other tensors may be read at the same time.
+            // Opens the file again, because tensors may be read from the open one at the same time.
             let hash = File::open(path).and_then(sha256_of);
             let hash = hash.with_context(|| format!("cannot read {}", path.display()))?;
             if self.files.len() == 1 {
@@ -307,7 +309,7 @@ fn sha256_of(mut file: File) -> std::io::Result<String> {
     }
 }
 
-/// Tensors that an index names, each with its file.
+/// Reads the index at `path`. Returns the name of each tensor and the name of its file.
 fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     #[derive(Deserialize)]
     struct Index {
@@ -330,8 +332,9 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(map)
 }
 
-/// Path of the file `name`, which an index in `folder` names. It must not lead out of the folder,
-/// except that snapshots in the hub's own cache link to the folder `blobs` of this cache.
+/// Path of the file `name`, which an index in `folder` names. The path must not lead out of the
+/// folder. The only exception are links from a snapshot in the cache of the Hugging Face hub to the
+/// folder `blobs` of the same cache.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -1,6 +1,7 @@
-//! `model.bin` of CTranslate2 in version 6 of its format, little-endian. It has the name and the
-//! revision of a specification, then variables with names, shapes, types and values, then aliases
-//! of some variables. `engines/ctranslate2/binary.rs` writes the same format.
+//! `model.bin` of CTranslate2 in version 6 of its format, little-endian. The file has the name and
+//! the revision of a specification, then variables with names, shapes, types and values, then
+//! further names (aliases) of some variables. `engines/ctranslate2/binary.rs` writes the same
+//! format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,23 +15,23 @@ use super::stored::{Scales, Stored};
 /// Name of the file.
 pub(in super::super) const MODEL_BIN: &str = "model.bin";
 
-/// Version of the format.
+/// Version of the file format.
 const VERSION: u64 = 6;
-/// Types of values, at the index that stands for them in the file: the name in safetensors, and the
-/// number of bytes of a value.
+/// Types of values. The index of a type in this list is the number that stands for it in the file.
+/// Each has its name in the format safetensors and the size of a value in bytes.
 const TYPES: [(&str, usize); 6] =
     [("F32", 4), ("I8", 1), ("I16", 2), ("I32", 4), ("F16", 2), ("BF16", 2)];
-/// Largest number of dimensions; convolutions have three.
+/// Largest number of dimensions that is accepted; convolutions, with the most, have three.
 const MOST_DIMENSIONS: u64 = 8;
 /// Ending of the name of the variable with the scales of a quantized matrix.
 const SCALES: &str = "_scale";
 
-/// Content of a file apart from its tensors.
+/// Content of a `model.bin` apart from its tensors.
 #[derive(Debug)]
 pub(in super::super) struct ModelBin {
     /// Name of the specification, such as `TransformerSpec`.
     pub(in super::super) specification: String,
-    /// Variables without dimensions.
+    /// Variables without dimensions, by name.
     pub(in super::super) attributes: BTreeMap<String, Attribute>,
 }
 
@@ -50,7 +51,8 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// Reads the variables, but not the values of tensors. Names have dots in place of slashes.
+/// Reads the variables of a `model.bin`, except the values of tensors. Returned names have dots in
+/// place of slashes.
 ///
 /// # Errors
 /// When the file has another format, or is cut short.
@@ -79,7 +81,8 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     scale(&mut tensors, &mut attributes)?;
     for _ in 0..reader.number(4)? {
         let (alias, name) = (reader.name()?, reader.name()?);
-        // `scale` has moved the scales into their tensors, so an alias of scales has no tensor.
+        // The function `scale` has moved scales into the tensors that they belong to. If an alias
+        // stands for scales, there is no such tensor any more.
         if name.ends_with(SCALES) && !tensors.contains_key(&name) {
             continue;
         }
@@ -135,11 +138,11 @@ enum Variable {
     Attribute(Attribute),
 }
 
-/// Reader that knows how many bytes are left.
+/// Reader of a file that keeps count of the bytes left.
 struct Reader<'a> {
     file: BufReader<&'a File>,
     at: u64,
-    /// Size of the file.
+    /// Size of the file in bytes.
     bytes: u64,
 }
 
@@ -162,13 +165,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads an unsigned number of `width` bytes.
+    /// Reads an unsigned integer of `width` bytes.
     fn number(&mut self, width: usize) -> Result<u64> {
         let bytes = self.take(width)?;
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Reads a name. Its length precedes it, and counts the zero at its end.
+    /// Reads a name. It comes after its length and ends with a zero byte, which the length
+    /// includes.
     fn name(&mut self) -> Result<String> {
         let length = self.number(2)? as usize;
         let mut name = self.take(length)?;
@@ -179,7 +183,8 @@ impl Reader<'_> {
         Ok(name.replace('/', "."))
     }
 
-    /// Reads shape, type and place of a tensor and skips its values, or reads an attribute.
+    /// Reads a variable: for a tensor, its shape, type and position in the file, without its
+    /// values; for an attribute, its value.
     fn variable(&mut self) -> Result<Variable> {
         let dimensions = self.number(1)?;
         if dimensions > MOST_DIMENSIONS {
@@ -206,7 +211,7 @@ impl Reader<'_> {
     }
 }
 
-/// Value of a variable without dimensions.
+/// Value of a variable without dimensions, of the type `dtype` and with the bytes `bytes`.
 fn attribute(dtype: &str, bytes: &[u8]) -> Attribute {
     match (dtype, bytes) {
         ("F32", &[a, b, c, d]) => Attribute::Float(f32::from_le_bytes([a, b, c, d])),

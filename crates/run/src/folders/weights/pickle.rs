@@ -1,9 +1,10 @@
-//! Header of a file saved by PyTorch: an archive with a pickle of names, types and shapes, whose
-//! other files hold the raw values.
+//! Header of a file that PyTorch has saved. The file is an archive that contains a pickle with
+//! names, types and shapes of tensors, and files with their raw values.
 //!
-//! Candle unpickles without running code from the file. The objects that it returns are interpreted
-//! here, because Candle panics or prints when one is unexpected. Also, the number of objects is
-//! bounded, because a pickle of a few bytes can request endless copies of copies.
+//! Candle reads the pickle without running code from it. The objects that it returns are
+//! interpreted here, because Candle's own interpretation panics or prints if an object is
+//! unexpected. The number of objects is also limited here, because a pickle of a few bytes can
+//! request copies of copies without end.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,20 +16,21 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::stored::{Stored, width};
 
-/// Largest size of a pickle of names and shapes.
+/// Largest size in bytes of the pickle with names and shapes.
 const MOST_BYTES: u64 = 1 << 26;
-/// Largest number of visits to objects; an object is visited again each time its container changes.
+/// Largest number of times that objects are counted; an object is counted again each time that the
+/// object around it changes.
 const MOST_OBJECTS: usize = 100_000_000;
-/// Largest number of objects inside one that the pickle stores in its memo, because each use copies
-/// all of them.
+/// Largest number of objects inside an object that the pickle stores for later use (in its memo).
+/// It is limited because each use copies all of them.
 const MOST_COPIED: usize = 1000;
-/// Largest depth of nested objects.
+/// Largest depth to which objects can be nested.
 const DEEPEST: usize = 100;
 
-/// Reads names, types, shapes and places of all tensors in a file.
+/// Reads the names, types, shapes and positions of all tensors in a file that PyTorch has saved.
 ///
 /// # Errors
-/// When the file has another format, or a tensor whose values are not in order.
+/// When the file has another format, or the values of a tensor are not in row-major order.
 pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut archive = ZipArchive::new(file).context(
         "not an archive of PyTorch 1.6 or later: load it with PyTorch, and save it with \
@@ -57,7 +59,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut tensors = Vec::new();
     for (name, object) in &entries {
         let Object::Unicode(name) = name else { continue };
-        // A dictionary also contains version numbers and the like.
+        // Entries that are not tensors, such as version numbers, are skipped.
         let Some(tensor) = tensor_of(object) else { continue };
         let storage = tensor.storage;
         let (start, length) = match starts.get(storage) {
@@ -76,16 +78,16 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
         let stored = stored(name, tensor, start, length)?;
         tensors.push((name.clone(), stored));
     }
-    // Later entries of a dictionary replace earlier ones.
+    // Candle has the entries of a dictionary in no fixed order, so they are sorted by name.
     tensors.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(tensors)
 }
 
-/// Place of a tensor in the file; `start` is the first byte of its storage, and `length` the
-/// storage's number of bytes.
+/// Position of a tensor in the file. Its storage, which may also have values of other tensors,
+/// begins at the byte `start` and has `length` bytes.
 ///
 /// # Errors
-/// When its values are not in order, or incomplete.
+/// When the values of the tensor are not in row-major order, or are incomplete.
 fn stored(name: &str, tensor: Tensor<'_>, start: u64, length: u64) -> Result<Stored> {
     let Tensor { dtype, offset, shape, strides, .. } = tensor;
     let mut stored = Stored::new(dtype.to_owned(), shape, start);
@@ -103,7 +105,7 @@ fn stored(name: &str, tensor: Tensor<'_>, start: u64, length: u64) -> Result<Sto
     Ok(stored)
 }
 
-/// Strides of each dimension, in elements.
+/// Stride of each dimension, in elements, of a tensor with values in row-major order.
 fn row_major(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1_usize; shape.len()];
     for at in (1..shape.len()).rev() {
@@ -112,19 +114,19 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Tensor in a pickle.
+/// Tensor as a pickle describes it.
 struct Tensor<'a> {
-    /// Name of the type in safetensors.
+    /// Name of its type in the format safetensors.
     dtype: &'a str,
     storage: &'a str,
-    /// Index of its first element in the storage.
+    /// Index of its first element in its storage.
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
 }
 
-/// Tensor that an object describes, which is a call of `torch._utils._rebuild_tensor_v2` or
-/// `_rebuild_parameter`; `None` for other objects.
+/// Tensor that `object` describes. The object must be a call of `torch._utils._rebuild_tensor_v2`
+/// or `_rebuild_parameter`; `None` for other objects.
 fn tensor_of(object: &Object) -> Option<Tensor<'_>> {
     let Object::Reduce { callable, args } = object else { return None };
     let (Object::Class { class_name, .. }, Object::Tuple(args)) = (&**callable, &**args) else {
@@ -168,14 +170,14 @@ fn counts(object: &Object) -> Option<Vec<usize>> {
     }
 }
 
-/// Object that the pickle `bytes` makes.
+/// Object that the pickle `bytes` describes.
 fn unpickled(bytes: &[u8]) -> Result<Object> {
     let (mut stack, mut reader) = (Stack::empty(), Cursor::new(bytes));
     let mut looked = 0;
     loop {
         let operation = reader.fill_buf()?.first().copied();
-        // Text is preceded by its length. The length is checked, so that no more memory is
-        // allocated than the pickle has bytes.
+        // This operation reads text, which comes after its length. The length is checked, so that
+        // not more memory is allocated than the pickle has bytes.
         if operation == Some(b'X') {
             let at = reader.position() as usize;
             let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());
@@ -184,12 +186,13 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
                 bail!("it is cut short");
             }
         }
-        // Candle's errors mislead here, because they are about computations: only their text is
-        // kept.
+        // The types of Candle's errors are misleading here, because they are about computations, so
+        // only their text is kept.
         if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
             return stack.finalize().map_err(|error| anyhow!("{error}"));
         }
-        // These operations put objects into others, or store them in the memo or copy them from it.
+        // The first of these operations put objects into others; the second store objects in the
+        // memo or copy them from it.
         if let Some(b't' | 0x85..=0x87 | b'R' | b'Q' | b'b' | 0x81 | b's' | b'u' | b'a' | b'e') =
             operation
             && let Some(top) = stack.stack().last()
@@ -207,8 +210,8 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     }
 }
 
-/// Counts `object` and all objects inside it, and refuses too many or too deeply nested ones;
-/// `deeper` is the number of levels that are still allowed.
+/// Adds the number of `object` and all objects inside it to `looked`. Refuses objects that are too
+/// many, or nested too deeply; `deeper` is the number of levels that are still allowed.
 fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
     *looked += 1;
     if deeper == 0 || *looked > MOST_OBJECTS {

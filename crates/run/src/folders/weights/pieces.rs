@@ -1,4 +1,4 @@
-//! Values of a tensor in a file, read in pieces of [`PIECE`] values, as f32.
+//! Reading of the values of a tensor in a file as f32, in pieces of [`PIECE`] values.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,10 +14,10 @@ const PIECE: usize = 1 << 14;
 pub(super) struct Pieces<'a> {
     file: &'a File,
     stored: &'a Stored,
-    /// Number of bytes of a value.
+    /// Size of a value in the file in bytes.
     width: usize,
-    /// Scales of a tensor of integers; the next field is the number of successive values with the
-    /// same scale.
+    /// Scales of a tensor of integers. The field below is the number of successive values that have
+    /// the same scale.
     scales: Vec<f32>,
     run: usize,
     /// Index of the next value.
@@ -26,11 +26,11 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Reader of the values of a tensor in `file`.
+    /// Reader of the values of the tensor `stored` in `file`.
     ///
     /// # Errors
-    /// When the scales cannot be read or one is not a normal number, or the type is none of
-    /// weights.
+    /// When the scales cannot be read, a scale is not a normal number, or the tensor has a type
+    /// that weights cannot have.
     pub(super) fn new(file: &'a File, stored: &'a Stored) -> Result<Self> {
         let width = stored.width().context("no type of weights")?;
         let (scales, run) = match stored.scales {
@@ -53,12 +53,13 @@ impl<'a> Pieces<'a> {
         Ok(Self { file, stored, width, scales, run, next: 0, bytes: Vec::new() })
     }
 
-    /// Number of values still to read.
+    /// Number of values that are still to be read.
     pub(super) fn remaining(&self) -> usize {
         self.stored.count() + self.stored.appended.len() - self.next
     }
 
-    /// Appends the next piece to `values`; returns `false` if no values are left.
+    /// Appends the next piece of the tensor to `values`. Returns `false` if there are no more
+    /// values.
     pub(super) fn next(&mut self, values: &mut Vec<f32>) -> Result<bool> {
         let count = self.stored.count().saturating_sub(self.next).min(PIECE);
         if count == 0 {

@@ -1,5 +1,5 @@
-//! Header of a safetensors file: the names, types and shapes of its tensors. Types that are not
-//! read as weights are allowed.
+//! Header of a safetensors file: the names, types and shapes of its tensors. Tensors may also have
+//! types that cannot be read as weights.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::stored::{Stored, width};
 /// Largest size of a header that the format allows, in bytes.
 const MOST_BYTES: u64 = 100_000_000;
 
-/// Tensor in the header.
+/// Entry of the header for one tensor.
 #[derive(Deserialize)]
 struct Entry {
     dtype: String,
@@ -24,7 +24,7 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// Reads names, types, shapes and places of all tensors in a file.
+/// Reads the names, types, shapes and positions of all tensors in a safetensors file.
 ///
 /// # Errors
 /// When the file has another format, or is truncated.
@@ -70,7 +70,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
         places.push((start, end));
         tensors.push((name, Stored::new(dtype, shape, first + start)));
     }
-    // The format allows neither gaps between tensors nor bytes that two tensors share.
+    // The format allows neither gaps between tensors nor bytes that belong to two tensors.
     places.sort_unstable();
     let mut last = 0;
     for (start, end) in places {
@@ -87,8 +87,8 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     Ok(tensors)
 }
 
-/// Entries of a JSON object, in order. A repeated key is an error, whereas a map would silently
-/// keep only the last entry.
+/// Entries of a JSON object, in the order of the file. A repeated key is an error; a map would
+/// silently keep only the last entry.
 pub(super) struct Unique<T>(pub(super) Vec<(String, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {

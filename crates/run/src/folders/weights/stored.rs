@@ -1,35 +1,37 @@
-//! Tensors in files of weights of any format.
+//! Description of tensors in files of weights, for all file formats.
 
-/// Place of a tensor's values in a file.
+/// Type and shape of a tensor, and where its values are in a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Stored {
-    /// Name of the type in safetensors.
+    /// Name of its type in the format safetensors.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// Position of its first byte in the file.
+    /// Position of the first byte of its values in the file.
     pub(super) start: u64,
-    /// Scales of integers; `None` for floating-point values.
+    /// Scales of a tensor of integers; `None` if its values are floating-point numbers.
     pub(super) scales: Option<Scales>,
-    /// Values that follow those of the file; `shape` counts them.
+    /// Values that are not in the file and follow those that are; `shape` includes them.
     pub(super) appended: Vec<f32>,
 }
 
-/// Scales of a tensor of integers: an integer divided by its scale is the value.
+/// Scales of a tensor of integers. The value is the integer divided by its scale.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scales {
-    /// One f32 for each row; the field is the position of the first one in the file.
+    /// One scale for each row, as f32 in the file; the field is the position of the first scale in
+    /// the file.
     Rows(u64),
     /// One scale for all rows.
     All(f32),
 }
 
 impl Stored {
-    /// Tensor without scales and appended values.
+    /// Tensor without scales or appended values.
     pub(super) fn new(dtype: String, shape: Vec<usize>, start: u64) -> Self {
         Self { dtype, shape, start, ..Self::default() }
     }
 
-    /// Number of bytes of a value; `None` for a type that weights cannot have.
+    /// Size of a value in the file in bytes; `None` if the tensor has a type that weights cannot
+    /// have.
     pub(super) fn width(&self) -> Option<usize> {
         match (&self.scales, self.dtype.as_str()) {
             (Some(_), "I8") => Some(1),
@@ -38,13 +40,13 @@ impl Stored {
         }
     }
 
-    /// Number of values in the file.
+    /// Number of values that are in the file.
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product::<usize>().saturating_sub(self.appended.len())
     }
 }
 
-/// Number of bytes of a value, for floating-point types; `None` for other types.
+/// Size in bytes of a value of a floating-point type; `None` for other types.
 pub(super) fn width(dtype: &str) -> Option<usize> {
     Some(match dtype {
         "F32" => 4,

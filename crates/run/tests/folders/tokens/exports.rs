@@ -1,4 +1,4 @@
-//! Files of the tokenizer in an export.
+//! Files that describe the tokenizer in an export.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn what_a_folder_came_with_is_given_back() {
         let [ours, theirs] = [&out, &source].map(|folder| fs::read(folder.join(file)).unwrap());
         assert!(ours == theirs, "{file}");
     }
-    // In Transformers the arguments of a tokenizer take precedence over its file.
+    // In Transformers, the arguments of a tokenizer in `tokenizer_config.json` take precedence over
+    // `tokenizer.json`.
     let other = changed("bert", folder.path(), |path| {
         fs::write(path.join("tokenizer_config.json"), cased).unwrap();
     });
@@ -28,7 +29,7 @@ fn what_a_folder_came_with_is_given_back() {
     export(&run, &out).unwrap();
     assert_eq!(json_of(out.join(TOKENIZER))["normalizer"]["lowercase"], false);
     assert!(run.tokenizers.target().encode("The").unwrap().contains(&1));
-    // So do the defaults of these arguments, also where no file names the class.
+    // Defaults of the arguments also take precedence, even if no file names the tokenizer's class.
     for (name, config) in
         [("named", Some(r#"{"tokenizer_class": "BertTokenizer"}"#)), ("bare", None)]
     {
@@ -44,7 +45,7 @@ fn what_a_folder_came_with_is_given_back() {
         assert_eq!(tokenizer.encode("The").unwrap(), tokenizer.encode("the").unwrap(), "{name}");
     }
 
-    // The ends are kept, in the file that named them.
+    // The ids of end tokens are kept, and so is the file that names them.
     let ends = json!({ "eos_token_id": [5, 271], "bos_token_id": 271, "top_k": 7 }).to_string();
     let source = changed("gpt2", folder.path(), |path| {
         fs::write(path.join("generation_config.json"), &ends).unwrap();
@@ -56,13 +57,14 @@ fn what_a_folder_came_with_is_given_back() {
     assert_eq!(fs::read_to_string(out.join("generation_config.json")).unwrap(), ends);
     let config = json_of(out.join(CONFIG));
     assert_eq!((&config["eos_token_id"], &config["pad_token_id"]), (&json!(271), &json!(270)));
-    // The tokenizer's class is added if the original does not name it.
+    // If the folder did not name the tokenizer's class, an export adds it.
     let written = json_of(out.join("tokenizer_config.json"));
     assert_eq!(written["tokenizer_class"], "PreTrainedTokenizerFast");
     assert_eq!((&written["eos_token"], &written["model_max_length"]), (&json!("&"), &json!(40)));
 }
 
-/// Makes an untrained run of a task, with a model that Transformers can represent.
+/// Loaded run of the task `task` with random weights, and a model that can be exported for
+/// Transformers. `kind` is the kind of its tokenizer.
 fn untrained<M: TaskModel>(
     folder: &Path,
     task: Task,
@@ -121,7 +123,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             assert_eq!(config["model_max_length"], 64);
             assert_eq!(config["model_input_names"], json!(["input_ids", "attention_mask"]));
             assert_eq!(config["clean_up_tokenization_spaces"], false);
-            // Text that spells a special token is read as text, as in Taper.
+            // The spelling of a special token is read as text, as in Taper.
             assert_eq!(config["split_special_tokens"], true);
             let names = json_of(out.join("special_tokens_map.json"));
             for (role, token) in
@@ -140,7 +142,8 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
                 assert_eq!(keys["eos_token_id"], 3, "{kind}, {file}");
                 assert_eq!(keys["pad_token_id"], 0, "{kind}, {file}");
             }
-            // After the export is imported again, texts begin, end and are tokenized as before.
+            // If the export is imported again, texts begin and end in the same way and are divided
+            // into the same tokens.
             let again: LoadedRun<LanguageModel> = imported(&out, &out.join("run")).unwrap();
             let text = "the sea, the se\u{e4}";
             assert_eq!(scored(&again, text), scored(&run, text), "{kind}");
@@ -175,7 +178,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             untrained(path, Task::MaskedLanguageModel, kind, Documents::Files);
         let out = path.join("masked");
         export(&run, &out).unwrap();
-        // For masked language models spelled special tokens are read, as texts spell the mask.
+        // For a model of hidden tokens, the spelling of the mask in a text is read as the mask.
         assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
     }
 }

@@ -1,6 +1,6 @@
-//! Special tokens of a folder (ends and beginnings), rows of embeddings without a token,
-//! vocabularies of slow tokenizers, and the tokenizer's files in an export, also for our own
-//! tokenizers.
+//! Tokens of folders of the library Transformers: end tokens, beginning tokens, ids without a
+//! token, vocabularies of slow tokenizers, and the files of exports, for imported tokenizers and
+//! for one that was trained by Taper.
 
 mod exports;
 
@@ -41,8 +41,8 @@ fn gpt2(change: impl Fn(&Path)) -> LoadedRun<LanguageModel> {
     imported(&source, &folder.path().join("run")).unwrap()
 }
 
-/// Continues "The sea" by at most `tokens` tokens: the likeliest ones with `temperature` 0,
-/// otherwise sampled ones.
+/// Continues a text by up to `tokens` tokens: the likeliest ones if `temperature` is 0, otherwise
+/// sampled ones.
 fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> GeneratedText {
     let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = tokens;
@@ -52,7 +52,8 @@ fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> G
     found[0][0].clone()
 }
 
-/// Log-probability of each token of the vocabulary after `text`, from a whole pass.
+/// Natural logarithm of the probability that each token of the vocabulary has after `text`, by a
+/// pass over the whole text.
 fn after(run: &LoadedRun<LanguageModel>, text: &[u32]) -> Vec<f64> {
     let pass = Pass::evaluate();
     let hidden = run.model.hidden(&Sequences::pack(&[text]), &pass).unwrap();
@@ -62,7 +63,7 @@ fn after(run: &LoadedRun<LanguageModel>, text: &[u32]) -> Vec<f64> {
     last.iter().map(|&x| f64::from(x) - sum.ln()).collect()
 }
 
-/// The log-probability of each token of a text.
+/// Log-probability of each token of a text.
 fn scored(run: &LoadedRun<LanguageModel>, text: &str) -> Vec<f64> {
     let found = TextScorer::new(run).unwrap().texts(&[text.to_owned()], |_| {}).unwrap();
     found[0].as_ref().unwrap().token_log_probabilities.clone()
@@ -72,7 +73,7 @@ fn likeliest(values: &[f64]) -> u32 {
     (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap() as u32
 }
 
-/// The likeliest tokens after "The sea", by whole passes.
+/// The `count` likeliest tokens after "The sea", each by a pass over the whole text so far.
 fn continuation(run: &LoadedRun<LanguageModel>, count: usize) -> Vec<u32> {
     let mut ids = run.tokenizers.target().encode("The sea").unwrap();
     let prompt = ids.len();
@@ -88,7 +89,8 @@ fn any_end_of_the_folder_ends_a_text() {
     let tokens = continuation(&plain, 12);
     let at = (1..12).find(|&at| !tokens[..at].contains(&tokens[at])).expect("two tokens");
     let tokenizer = plain.tokenizers.target();
-    // An end that is not a special token belongs to the text, as in Transformers.
+    // As in Transformers, an end token that is not a special token is part of the text that it
+    // ends.
     let expected = tokenizer.decode(&tokens[..=at]).unwrap();
     let ends = json!([270, tokens[at]]);
     let other = json!(tokens[0]);
@@ -110,7 +112,7 @@ fn any_end_of_the_folder_ends_a_text() {
         let text = written(&run, 12, 0.0);
         assert_eq!((text.text.as_str(), text.tokens), (expected.as_str(), at + 1), "{named}");
         assert!(!text.truncated, "{named}");
-        // The log-probability includes that of the end.
+        // The probability of the end token that was written counts.
         let mut ids = tokenizer.encode("The sea").unwrap();
         let mut total = 0.0;
         for &token in &tokens[..=at] {
@@ -118,11 +120,12 @@ fn any_end_of_the_folder_ends_a_text() {
             ids.push(token);
         }
         assert!((text.log_probability - total).abs() < 1e-4, "{named}");
-        // An end token that occurs in a text is still read as text.
+        // A text that contains the spelling of this end token is still encoded and decoded as text.
         let again = run.tokenizers.target().encode(&expected).unwrap();
         assert_eq!(run.tokenizers.target().decode(&again).unwrap(), expected, "{named}");
     }
-    // An id outside the vocabulary is ignored; Transformers writes such defaults.
+    // An id outside the vocabulary, such as a default of Transformers, is ignored, and the end
+    // token is found by its spelling.
     let run = gpt2(|path| set(path.join(CONFIG), "eos_token_id", &json!(50256)));
     assert_eq!(run.tokenizers.target().end(), 271);
     let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
@@ -138,7 +141,7 @@ fn any_end_of_the_folder_ends_a_text() {
     assert!(error.contains("generation_config.json: not an object"), "{error}");
 }
 
-/// Replaces `token` by `other` everywhere in the folder's `tokenizer.json`.
+/// Replaces `token` by `other` in the `tokenizer.json` of `folder`.
 fn respell(folder: &Path, token: &str, other: &str) {
     let path = folder.join(TOKENIZER);
     let text = fs::read_to_string(&path).unwrap();
@@ -156,19 +159,19 @@ fn ends_and_beginnings_may_be_spelled_in_any_way() {
         assert_eq!(run.tokenizers.target().end(), 271);
         assert_eq!(score(&run), score(&plain), "{spelling}");
         assert_eq!(written(&run, 9, 0.0).text, written(&plain, 9, 0.0).text, "{spelling}");
-        // A text that spells the end is read as text.
+        // Text with the spelling of the end token is read as text.
         let ids = run.tokenizers.target().encode(spelling).unwrap();
         assert!(!ids.contains(&271), "{spelling}");
         assert_eq!(run.tokenizers.target().decode(&ids).unwrap(), spelling);
     }
-    // A text is scored after the token that begins texts.
+    // A text is scored after the token that marks the beginning of texts.
     let begun = gpt2(|path| set(path.join(CONFIG), "bos_token_id", &json!(40)));
     let tokenizer = begun.tokenizers.target();
     assert_eq!((tokenizer.end(), tokenizer.special_tokens().start), (271, Some(40)));
     let first = tokenizer.encode(&texts[0]).unwrap()[0];
     assert!((score(&begun)[0] - after(&begun, &[40])[first as usize]).abs() < 1e-4);
     assert!((score(&begun)[0] - score(&plain)[0]).abs() > 1e-6);
-    // The end is named in another file, and the other tokens are those of GPT-2.
+    // The end token is named in another file than config.json.
     let named = gpt2(|path| {
         respell(path, "<|endoftext|>", "<stop>");
         set(path.join(CONFIG), "eos_token_id", &Value::Null);
@@ -179,7 +182,8 @@ fn ends_and_beginnings_may_be_spelled_in_any_way() {
     assert_eq!(named.tokenizers.target().end(), 271);
 }
 
-/// Adds rows without a token to the embedding of the folder; most of the probability goes to them.
+/// Adds `rows` rows without a token to the embedding in `folder`. The model gives them more
+/// probability than any token.
 fn padded(folder: &Path, rows: usize) {
     let path = folder.join(WEIGHTS);
     let mut weights = tensors(path.clone());
@@ -200,8 +204,8 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     let tokenizer = run.tokenizers.target();
     assert_eq!((tokenizer.vocabulary_size(), run.model.vocabulary()), (320, 320));
     assert_eq!(tokenizer.ids_without_token(), (272..320).collect::<Vec<u32>>());
-    // These rows have most of the probability, and the probabilities of tokens are relative to all
-    // rows.
+    // Rows without a token have most of the probability, and probabilities of tokens are computed
+    // over all rows.
     let prompt = tokenizer.encode("The sea").unwrap();
     let all = after(&run, &prompt);
     assert!(likeliest(&all) >= 272);
@@ -223,7 +227,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     };
     assert!(embedding(&out) == embedding(&source));
 
-    // In a BERT such rows never replace a token, and an export has them all.
+    // In a BERT, rows without a token are never predicted, and an export has all of them again.
     let source = changed("bert", folder.path(), |path| {
         let mut weights = tensors(path.join(WEIGHTS));
         for (name, shape) in [
@@ -271,7 +275,7 @@ fn a_run_keeps_what_its_folder_said_and_is_told_from_others_by_it() {
     assert_ne!(TokenizerPair::load(&run).unwrap().hash(), loaded.tokenizers.hash());
 }
 
-/// Ids and tokens of a `tokenizer.json`, sorted by id.
+/// Ids and tokens in the `tokenizer.json` of `folder`, in the order of the ids.
 fn vocabulary(folder: &Path) -> Vec<(u64, String)> {
     let file = json_of(folder.join(TOKENIZER));
     let mut all: Vec<(u64, String)> = file["model"]["vocab"]
@@ -316,8 +320,8 @@ fn vocabularies_of_slow_tokenizers_are_read() {
         fs::write(path.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
     });
     assert!(ids(&cased)[0].contains(&1) && !ids(&slow)[0].contains(&1), "T is no token");
-    // Tokenizer classes derived from BERT's have the same arguments, which take precedence over
-    // `tokenizer.json`.
+    // Tokenizer classes derived from BERT's have its arguments, which take precedence over
+    // tokenizer.json.
     let distilled = tokenizer("bert", "distilled", &|path| {
         let config = r#"{"tokenizer_class": "DistilBertTokenizer", "do_lower_case": false}"#;
         fs::write(path.join("tokenizer_config.json"), config).unwrap();
@@ -412,8 +416,7 @@ fn bytes_that_are_marked_as_special_are_text() {
 #[test]
 fn pairs_have_the_segments_that_transformers_gives_them_and_other_rows_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    // Imports a changed classifier. Returns the notices of the import, and the segments in the row
-    // of a pair.
+    // Returns the messages of an import, and the segments of a pair of texts.
     let read = |number: usize, change: &dyn Fn(&mut Value)| {
         let source = changed("bert-classifier", &folder.path().join(number.to_string()), |path| {
             let mut file = json_of(path.join(TOKENIZER));
