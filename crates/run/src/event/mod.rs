@@ -122,7 +122,7 @@ pub enum RunEvent<'a> {
     },
     /// The decoding of the test set has ended, or has failed.
     Decoded,
-    /// The run is done, and its test sets are scored if the recipe requests it.
+    /// The test sets have been scored, if the recipe requests it.
     Tested {
         /// Folder of the run.
         folder: &'a Path,

@@ -233,8 +233,9 @@ fn require_room(
 }
 
 /// Limit in bytes on the memory of the process or, on a GPU, on the GPU's memory: `budget` if it is
-/// given, otherwise all available memory. If the system does not report how much is available,
-/// there is no limit, and only a trial that fails shows that memory is exhausted.
+/// given, otherwise what is in use now plus what is available. If the system does not report how
+/// much is available, there is no limit, and only a trial that fails shows that memory is
+/// exhausted.
 fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     if let Some(budget) = budget {
         return Ok(budget);

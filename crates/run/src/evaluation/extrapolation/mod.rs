@@ -95,8 +95,8 @@ impl ExtrapolationSettings {
 
 /// Measures the language model of the run at `root` on its test text in blocks of several lengths,
 /// and asks it for keys hidden in texts of these lengths. If the model has rotary positions without
-/// scaling, it is measured without scaling and also with each scaling in [`COMPARED`]. The factor
-/// of a scaling is the block length divided by the block length in training.
+/// scaling, it is measured without scaling and also with several scalings that need no training.
+/// The factor of a scaling is the block length divided by the block length in training.
 ///
 /// # Errors
 /// When the run is of another task or cannot be loaded, or the settings are impossible. When the

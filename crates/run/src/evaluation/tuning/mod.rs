@@ -98,7 +98,7 @@ pub struct Tuning {
     pub before: Trial,
     /// Best settings; those of the run if no others are better.
     pub best: Trial,
-    /// All trials, grouped by beam size in the order in which they were made.
+    /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,
     /// Expected length of translations that the searches used.
     pub expected_length: ExpectedLength,

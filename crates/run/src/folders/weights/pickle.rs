@@ -78,7 +78,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
         let stored = stored(name, tensor, start, length)?;
         tensors.push((name.clone(), stored));
     }
-    // Candle has the entries of a dictionary in no fixed order, so they are sorted by name.
+    // Sorted by name. A name that occurs twice is refused by the caller.
     tensors.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(tensors)
 }
