@@ -26,7 +26,7 @@ pub enum Verb {
     Predict,
     /// Predict the answer of the run's task for each image.
     PredictImages,
-    /// Find the text that matches an image.
+    /// Find the text that matches an image best.
     MatchTexts,
     /// Draw the patches of an image that a model attends to.
     DrawAttention,
@@ -65,7 +65,7 @@ pub struct Train {
     pub change: Option<String>,
 }
 
-/// Further training of a run.
+/// Further training of an existing run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resume {
     /// Folder of the run.
@@ -84,7 +84,7 @@ pub struct Resume {
 pub enum Start {
     /// Checkpoint of this name.
     Named(String),
-    /// Checkpoint that the reader chooses.
+    /// Checkpoint that the reader is to choose; it is shown as a placeholder.
     Chosen,
 }
 
@@ -97,8 +97,8 @@ impl fmt::Display for Start {
     }
 }
 
-/// Something that a reader can do. `Display` writes it in plain words, for readers without commands
-/// or calls.
+/// Something that a reader can do. `Display` writes it in plain words, for readers who use neither
+/// the command line nor Python.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Use a run.
@@ -107,7 +107,7 @@ pub enum Action {
     Train(Train),
     /// Train a run further.
     Resume(Resume),
-    /// Average the checkpoints of this run.
+    /// Average the weights of the checkpoints of this run.
     Average(PathBuf),
     /// Merge the adapters of this run into its weights.
     Merge(PathBuf),
@@ -118,7 +118,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Continuation of the training of `run` from its last checkpoint.
+    /// Action that continues the training of `run` from its last checkpoint.
     #[must_use]
     pub fn resume(run: &Path) -> Self {
         Self::Resume(Resume { run: run.to_owned(), ..Resume::default() })
@@ -206,7 +206,8 @@ fn plain(action: &Action) -> Option<String> {
     Some(action.to_string())
 }
 
-/// Error with advice, which [`one_line_with`] finds among the causes.
+/// Error with advice on what to do about it. [`one_line_with`] finds the advice among the causes of
+/// an error.
 #[derive(Debug)]
 struct Advised {
     error: Error,
@@ -225,14 +226,14 @@ impl std::error::Error for Advised {
     }
 }
 
-/// Adds advice to an error.
+/// Adds `advice` on what to do about `error`.
 #[must_use]
 pub fn advised(error: Error, advice: Vec<Advice>) -> Error {
     Advised { error, advice }.into()
 }
 
-/// Chain of an error's causes on one line, with advice at its end. A cause that the text before
-/// already contains is omitted, and line breaks become semicolons.
+/// Chain of an error's causes on one line, with advice at its end. A cause whose message is already
+/// contained in the line is omitted, and line breaks become semicolons.
 #[must_use]
 pub fn one_line(error: &Error) -> String {
     one_line_with(error, plain)
@@ -251,7 +252,8 @@ pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) ->
         all_advice.extend(Advice::of(cause));
         let text = cause.to_string();
         let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
-        // With RUST_BACKTRACE, Candle's messages end with a backtrace, whose frames count from 0.
+        // With RUST_BACKTRACE, Candle's messages end with a backtrace, whose first line begins with
+        // `0: `.
         let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
         if line.is_empty() {
             line = text;

@@ -34,7 +34,8 @@ pub struct HeadProfile {
     pub last: f64,
     /// Mean over queries of the total weight of all tokens that consist of punctuation.
     pub punctuation: f64,
-    /// Mean distance between a query and the tokens attended to, in tokens.
+    /// Mean distance between a query and the tokens that it attends to, weighted by their weights,
+    /// in tokens.
     pub distance: f64,
     /// Mean entropy of the weights of a query, in bits; 0 if each query attends to a single token.
     pub entropy: f64,
@@ -60,7 +61,7 @@ impl HeadProfile {
     }
 }
 
-/// Chinese name of a role that [`HeadProfile::does`] names.
+/// Chinese translation of a name that [`HeadProfile::does`] returns.
 pub(super) const fn in_chinese(role: &str) -> &'static str {
     match role.as_bytes() {
         b"previous token" => "前一词元",

@@ -29,7 +29,7 @@ pub struct WordAlignerSettings {
     pub max_tokens: Option<usize>,
 }
 
-/// Aligner of words, by the model of a run.
+/// Aligner that links words by the attention of a run's model.
 #[derive(Debug)]
 pub struct WordAligner<'a> {
     run: &'a LoadedRun,

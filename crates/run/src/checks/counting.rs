@@ -8,7 +8,7 @@ use super::cost::Cost;
 use crate::config::RunConfig;
 use crate::tasks::{Vocabularies, cost_of, outline, require_decoding, usual_tokens};
 
-/// Bytes of one f32.
+/// Size of one f32 in bytes.
 const F32: u64 = 4;
 
 impl Cost {
@@ -104,7 +104,8 @@ impl Scalars {
     }
 }
 
-/// Counts the scalars of the model of `config`; `parameters` is their number without adapters.
+/// Counts the scalars in the model of `config`; `parameters` is the number that it has without
+/// adapters.
 pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> Scalars {
     let whole = Scalars {
         trained: parameters,

@@ -103,7 +103,7 @@ pub fn dtype(name: &str, device: &Device) -> Result<DType> {
     }
 }
 
-/// Short name for reports: `cpu`, `cuda:0`, `metal:0`.
+/// Short name of the device for reports: `cpu`, `cuda:0`, `metal:0`.
 pub fn describe(device: &Device) -> String {
     match device.location() {
         candle_core::DeviceLocation::Cpu => "cpu".to_owned(),

@@ -8,7 +8,7 @@ use taper_trainer::{LEFT, TrainingConfig};
 
 use crate::numbers::bytes;
 
-/// Bytes of one f32.
+/// Size of one f32 in bytes.
 const F32: u64 = 4;
 /// Allowance in bytes for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;

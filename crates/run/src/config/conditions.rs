@@ -18,7 +18,7 @@ use crate::tasks::{Stacks, entry};
 /// Condition under which keys of a recipe have no effect.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    /// Name by which fields refer to the condition.
+    /// Name by which the fields of keys refer to the condition in `x-idle`.
     pub name: &'static str,
     /// Reason why the keys have no effect, in words for users; `{section}` stands for the section
     /// of the key.
@@ -239,7 +239,7 @@ conditions! { |config, section|
         config.model.rotary.scaling != RotaryScaling::Yarn;
 }
 
-/// Attention settings of the stack to which `section` belongs.
+/// Attention settings of the encoder or decoder to which `section` belongs.
 fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     match section {
         "model.encoder_attention" => &config.model.encoder_attention,

@@ -17,7 +17,7 @@ pub(crate) struct Diagnosis {
     pub message: String,
 }
 
-/// Explains `error`, which occurred when `text` was parsed.
+/// Explains `error`, which occurred when the configuration `text` was parsed.
 pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     let span = error.span();
     let line = span.as_ref().map(|span| line_of(text, span.start));
@@ -154,7 +154,8 @@ fn descend(table: &DeTable<'_>, offset: usize, section: &str) -> Option<Place> {
             DeValue::Table(inner) => Some(inner),
             _ => None,
         };
-        // The span of a section covers only its header, so its keys are searched first.
+        // The range that the parser reports for a section covers only its header, so the keys in
+        // the section are searched first.
         if let Some(place) = inner.and_then(|inner| descend(inner, offset, &path)) {
             return Some(place);
         }

@@ -42,7 +42,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Lists differences in one line of text.
+/// Lists `differences` in one line of text.
 pub(crate) fn described(differences: &[Difference]) -> String {
     differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
 }

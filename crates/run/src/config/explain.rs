@@ -169,7 +169,8 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// Sentence on the conditions under which the key has no effect; `None` if it always has one.
+/// Sentence about the conditions under which the key has no effect; `None` if it always has an
+/// effect.
 fn idle(key: &Key) -> Option<String> {
     let reasons: Vec<String> =
         key.idle.iter().map(|condition| condition.reason(key.section())).collect();

@@ -107,18 +107,18 @@ pub(crate) enum Values {
 /// Bounds of a number; `None` for a bound that does not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Range {
-    /// Smallest value.
+    /// Smallest allowed value.
     pub minimum: Option<f64>,
-    /// Exclusive lower bound.
+    /// Number that the value must be greater than.
     pub above: Option<f64>,
-    /// Largest value.
+    /// Largest allowed value.
     pub maximum: Option<f64>,
-    /// Exclusive upper bound.
+    /// Number that the value must be less than.
     pub below: Option<f64>,
 }
 
 impl Key {
-    /// Last part of the dotted name.
+    /// Part of the name after its last dot.
     pub(crate) fn leaf(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
@@ -206,7 +206,7 @@ pub(crate) fn keys() -> &'static [Key] {
     &KEYS
 }
 
-/// Key with this name.
+/// Key or section with this name; `None` if there is none.
 pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }

@@ -318,8 +318,9 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Settings for scoring texts with this recipe. If the recipe lowercases the data, references
-    /// are in lower case, and the signature of the scores must report it.
+    /// Settings for scoring texts with this recipe. If the recipe lowercases the data, they say
+    /// that texts are in lower case, because references then are, and the signature of the scores
+    /// must report it.
     pub fn scoring(&self) -> EvaluationConfig {
         EvaluationConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,

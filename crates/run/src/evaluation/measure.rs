@@ -14,7 +14,7 @@ use crate::folder::RunFolder;
 use crate::loaded_run::{LoadSettings, LoadedRun, in_direction};
 use crate::tasks::{TaskModel, entry, require_languages, with_model};
 
-/// Results of evaluating a run.
+/// Results of the evaluation of a run.
 #[derive(Debug)]
 pub struct Evaluation<R = TestSetResult> {
     /// Path of the checkpoint whose weights were used.

@@ -33,7 +33,7 @@ impl ParallelText {
         Ok(text)
     }
 
-    /// Keeps at most `count` pairs, evenly spread over the split.
+    /// Copy with at most `count` pairs, evenly spread over the split.
     pub fn spread(self, count: usize) -> Self {
         let total = self.sources.len();
         if total <= count {

@@ -1,4 +1,4 @@
-//! BLEU, chrF and chrF++ of decoded text, with signatures.
+//! BLEU, chrF and chrF++ of texts by a model, with signatures that state how they were computed.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;

@@ -18,7 +18,7 @@ use crate::loaded_run::LoadedRun;
 use crate::tasks::vocabularies;
 use crate::translation::encode_sources;
 
-/// Number of sentences in one batch.
+/// Number of sentences that are processed in one batch.
 const AT_ONCE: usize = 50;
 
 /// Norms of the gradients with respect to the states of one recurrent layer, which reads in one

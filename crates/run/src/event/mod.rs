@@ -93,7 +93,7 @@ pub enum RunEvent<'a> {
     Trained {
         /// Reason why training ended.
         reason: StopReason,
-        /// Number of updates.
+        /// Number of updates that the run has made.
         step: u64,
         /// Seconds of training in this process.
         seconds: f64,

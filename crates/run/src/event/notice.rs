@@ -144,9 +144,9 @@ pub enum FolderNotice {
     /// The file system of this folder has no locks, so nothing prevents two processes from training
     /// the same run.
     NoLocks(PathBuf),
-    /// The process with this number, which trained the run before, was killed.
+    /// The process with this id, which trained the run before, was killed.
     ProcessKilled(String),
-    /// The files of a run that failed cannot be removed from its folder.
+    /// A run could not be begun, and its files cannot be removed from its folder.
     NotRemoved {
         /// Folder of the run.
         folder: PathBuf,
@@ -163,11 +163,11 @@ pub enum FolderNotice {
     /// The record of the run (its log of metrics) contains invalid lines. It was set aside, and a
     /// new file continues with its valid lines.
     RecordSetAside {
-        /// File of the record.
+        /// Path of the record.
         path: PathBuf,
         /// Number of the first invalid line, counted from 1.
         line: u64,
-        /// Path of a copy of the original file.
+        /// Path to which the original file was copied.
         aside: PathBuf,
     },
 }
@@ -285,7 +285,7 @@ pub enum ImportNotice {
     /// An imported folder has a model without the output layer (head) for its task, which was
     /// randomly initialised.
     HeadDrawn {
-        /// Architecture of the model.
+        /// Name of the model's architecture.
         architecture: String,
         /// Names of the parameters of the head.
         parameters: Vec<String>,

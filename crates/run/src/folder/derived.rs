@@ -27,7 +27,7 @@ pub(crate) fn derived(
     let tokenizers = config.task.load_tokenizers(root)?;
     let partial = with_suffix(target, ".partial");
     if partial.exists() {
-        // A process that was killed has left these files.
+        // These files are left from a process that was killed.
         fs::remove_dir_all(&partial)
             .with_context(|| format!("cannot remove {}", partial.display()))?;
     }

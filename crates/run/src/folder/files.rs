@@ -1,4 +1,5 @@
-//! Atomic writing of files: a file is first written under another name, and then renamed.
+//! Atomic writing of files: a file is first written under another name, and renamed when it is
+//! complete.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

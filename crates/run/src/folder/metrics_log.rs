@@ -141,7 +141,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let mut no_record = None;
     for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
         if !line.ends_with(b"\n") {
-            // Only the last line can be incomplete.
+            // An incomplete line, which can only be the last one, is dropped.
             continue;
         }
         match is_known(line, state) {

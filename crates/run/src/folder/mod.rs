@@ -1,4 +1,5 @@
-//! A run on disk: its files, lock and record, and the rescue of its state when the disk fails.
+//! A run on disk: its files, its lock, the record of its training, and the rescue of its state when
+//! the disk fails.
 
 mod commands;
 mod derived;

@@ -41,7 +41,7 @@ pub enum RunState {
     },
 }
 
-/// Best validation of a run.
+/// Best validation score of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BestValidation {
     /// Metric that early stopping watches.

@@ -68,7 +68,7 @@ fn require_exportable(task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Writes a run that is already loaded into `folder`; otherwise the same as [`export_run`].
+/// Exports a run that is already loaded; otherwise the same as [`export_run`].
 ///
 /// # Errors
 /// See [`export_run`].
@@ -191,14 +191,15 @@ pub(super) fn has_two_vocabularies(config: &RunConfig) -> bool {
     entry(config.task).translates && !config.model.tied.ties_embeddings()
 }
 
-/// Writes the tokenizer of a run with one vocabulary.
+/// Writes the tokenizer of a run with one vocabulary into `folder`.
 fn write_tokenizer<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     let tokenizer = run.tokenizers.target();
     let exported = recipes::tokens_of(&run.config, tokenizer);
     tokens::write(folder, tokenizer, exported, recipes::longest(&run.config))
 }
 
-/// Adds the size of the vocabulary and the ids of tokens to the keys of `config.json`.
+/// Adds the size of the vocabulary and the ids of special tokens to `config`, the keys of
+/// `config.json`.
 fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) -> Result<()> {
     let tokenizer = run.tokenizers.target();
     let (source, target) = run.tokenizers.vocabulary_sizes();

@@ -68,7 +68,7 @@ impl Architecture {
         Self { name, task, head: Some(head), free: &[] }
     }
 
-    /// Model without a head.
+    /// Model without a head (output layers for a task).
     pub(super) const fn body(name: &'static str, task: Task) -> Self {
         Self { name, task, head: None, free: &[] }
     }
@@ -85,7 +85,7 @@ pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
-    /// Kind of feed-forward layers to which the entry applies; `None` for any kind.
+    /// Kind of feed-forward layers for which the entry applies; `None` if it applies for all kinds.
     feed_forward: Option<FeedForwardKind>,
 }
 
@@ -240,7 +240,7 @@ impl Family {
     /// Name of the tensor for the parameter `name`, which must correspond to exactly one tensor;
     /// `None` if the family lacks it.
     pub(super) fn tensor(&self, name: &str, recipe: &RunConfig) -> Option<String> {
-        // Only the names count, not the shape.
+        // Any shape can be given here, because only the names are used.
         self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
     }
 
@@ -322,7 +322,7 @@ pub(super) fn chosen(
     bail!("{}, which cannot be imported: only {} can", whole.join(" and "), readable(families))
 }
 
-/// Lists the readable models in words.
+/// Lists the models that can be read, in words.
 fn readable(families: &[&Family]) -> String {
     let described = |family: &&Family| {
         let names: Vec<&str> = family.architectures.iter().map(|one| one.name).collect();

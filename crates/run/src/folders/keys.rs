@@ -17,18 +17,18 @@ pub(super) struct Key {
     setting: Setting,
 }
 
-/// Field of a recipe with a count.
+/// Function that returns the field of a recipe with a count.
 type Count = fn(&mut RunConfig) -> &mut usize;
-/// Field of a recipe with a number.
+/// Function that returns the field of a recipe with a number.
 type Number = fn(&mut RunConfig) -> &mut f64;
-/// Field of a recipe with a count that can be omitted.
+/// Function that returns the field of a recipe with a count that can be omitted.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
-/// Field of a recipe with a flag.
+/// Function that returns the field of a recipe with a flag.
 type Flag = fn(&mut RunConfig) -> &mut bool;
 
-/// Effect of a key on a recipe. `usual` is the default in Transformers, and `of` returns the field
-/// that is set.
+/// Effect of a key on a recipe. `usual` is the default in Transformers, and `of` returns the fields
+/// that are set.
 enum Setting {
     Count {
         usual: usize,
@@ -97,8 +97,9 @@ impl Key {
         Self { name: self.name, spellings, setting: self.setting }
     }
 
-    /// Count that a recipe omits if it equals the value that `follows` computes from earlier keys.
-    /// If the key is absent, the count is `usual`, or that computed value if `usual` is `None`.
+    /// Key with a count that a recipe omits if it equals the value that `follows` computes from
+    /// earlier keys. If the key is absent, the count is `usual`, or that computed value if `usual`
+    /// is `None`.
     pub(super) const fn derived(
         name: &'static str,
         usual: Option<usize>,
@@ -119,7 +120,7 @@ impl Key {
         Self::new(name, Setting::Switch { usual, set, is })
     }
 
-    /// Key with special functions for reading and writing.
+    /// Key with functions of its own for reading and writing.
     pub(super) const fn custom(
         name: &'static str,
         read: fn(&Value, &mut RunConfig) -> Result<()>,
@@ -263,7 +264,7 @@ impl Key {
     }
 }
 
-/// Width of a head that follows from the width of the model and the number of heads; 0, an
+/// Width of a head as it follows from the width of the model and the number of heads; 0, an
 /// impossible width, if the number of heads does not divide the width of the model.
 pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     let (width, heads) = (recipe.model.d_model, recipe.model.heads);

@@ -173,7 +173,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Defaults of the image processor that the settings name; ViT's if they name none.
+    /// Defaults of the image processor that the settings name; those of ViT's if they name none.
     fn defaults(&self) -> Result<&'static Defaults> {
         let named = ["image_processor_type", "feature_extractor_type"]
             .iter()
@@ -232,7 +232,7 @@ impl Preprocessor {
             .with_context(|| format!("resample is {given}: expected a filter of Pillow, 0 to 5"))
     }
 
-    /// Method of resizing and target sizes, according to the key `size`.
+    /// Method of resizing, and the sizes in pixels that it needs, according to the key `size`.
     fn resize(&self, defaults: &Defaults, images: &ImagesConfig) -> Result<(Resize, Vec<usize>)> {
         let size = &self.keys["size"];
         let edge = |name: &str| whole(&size[name]);
@@ -271,7 +271,8 @@ impl Preprocessor {
         Ok((resize, to))
     }
 
-    /// Value of a flag. As in Transformers, an omitted key means `default`, and null means `false`.
+    /// Value of the flag `key`. As in Transformers, an omitted key means `default`, and null means
+    /// `false`.
     fn flag(&self, key: &str, default: bool) -> Result<bool> {
         match self.keys.get(key) {
             None => Ok(default),

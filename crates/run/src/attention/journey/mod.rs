@@ -42,7 +42,7 @@ pub struct Branch {
     pub log_probability: f64,
     /// What the search did with the branch: it was `kept`, `finished` or `dropped`.
     pub fate: &'static str,
-    /// True if the branch is part of the best translation.
+    /// Whether the token of the branch is part of the best translation.
     pub is_best: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct FoundTranslation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Tokens of a translation, found by a search.
+    /// Tokens of a translation or caption, found by a search.
     #[default]
     Translation,
     /// Next token after each token of a text.
@@ -97,7 +97,7 @@ pub struct Journey {
     pub norms: Vec<StackNorms>,
     /// Vectors of the tokens at each step, for each stack.
     pub vectors: Vec<StackVectors>,
-    /// Attention of each layer.
+    /// Attention weights of each layer.
     pub attention: Vec<AttentionLayer>,
     /// Queries, keys and values of attention layers whose weights are `softmax(Q·Kᵀ·scale)` up to
     /// rounding, without biases on the scores or other changes.

@@ -126,7 +126,7 @@ fn packed(rows: impl Iterator<Item = Vec<f32>>) -> Value {
     json!({ "rows": rows.len(), "unit": unit, "numbers": STANDARD.encode(bytes) })
 }
 
-/// Rounds to four significant digits.
+/// Rounds a number to four significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -13,7 +13,7 @@ use crate::finite::require_finite;
 
 /// Number of the likeliest tokens or labels that are listed for each choice.
 const ALTERNATIVES: usize = 5;
-/// Number of temperatures for which a choice is computed: 0.1, 0.2 and so on.
+/// Number of temperatures for which [`Choice::partition`] has sums: 0.1, 0.2 and so on up to 2.
 const TEMPERATURES: usize = 20;
 /// Largest difference allowed between a recorded attention weight and the weight computed as
 /// softmax of the products of queries and keys.
@@ -111,7 +111,7 @@ pub struct HeadInputs {
     pub part: AttentionPart,
     /// Layer in its stack, counted from 1.
     pub layer: usize,
-    /// Factor of the products of queries and keys, usually `1/√head_width`.
+    /// Factor that the products of queries and keys are multiplied by, usually `1/√head_width`.
     pub scale: f64,
     /// Width of a head.
     pub width: usize,

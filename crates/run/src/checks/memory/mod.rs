@@ -129,7 +129,7 @@ fn require<M: TaskModel>(
     }
     let needed = match trial.needed(tried, limit) {
         Ok(needed) => needed,
-        // A GPU reports exhausted memory as an error.
+        // On a GPU, the error of the trial can mean that memory is exhausted.
         Err(error) if !device.is_cpu() => {
             let advice = match trial.largest(limit, tried)? {
                 Some(tokens) => format!("; data.batching.max_tokens = {tokens} fits"),

@@ -28,7 +28,7 @@ const KEPT: f64 = 1.1;
 /// Bytes that the allocator holds in addition, for each thread.
 const KEPT_BY_THREAD: u64 = 8 << 20;
 
-/// Trials of batches of different sizes on one model.
+/// Trials on one model of how much memory batches of different sizes take.
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,

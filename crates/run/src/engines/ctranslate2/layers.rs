@@ -266,7 +266,7 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
         RotaryScaling::Ntk => rotary.turns(head).base(),
         _ => rotary.base,
     };
-    // 0 stands for the whole width of a head.
+    // In CTranslate2, 0 means that the whole width of a head is rotated.
     set("rotary_dim", Attribute::Integer(rotary.width.unwrap_or(0) as i32));
     set("rotary_interleave", Attribute::Flag(rotary.pairs == RotaryPairs::Interleaved));
     set("rotary_base", Attribute::Float(base as f32));

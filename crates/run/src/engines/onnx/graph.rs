@@ -42,7 +42,7 @@ pub(super) enum Type {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Length {
     Fixed(usize),
-    /// Length that is known only when the model runs; ONNX gives it a name.
+    /// Length that is known only when the model runs; it has a name in ONNX.
     Named(&'static str),
 }
 

@@ -148,7 +148,7 @@ fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
 }
 
 impl<'a> Writer<'a> {
-    /// Shape of keys or values of `length` tokens.
+    /// Shape of the keys, or of the values, for `length` tokens: (batch, heads, length, width).
     fn shape_of_keys(&self, length: Length) -> [Length; 4] {
         let shape = self.model.attention_shape();
         let (heads, width) =

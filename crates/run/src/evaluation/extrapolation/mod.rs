@@ -27,7 +27,7 @@ pub struct Extrapolation {
     /// Name of the position encoding; `transformer-xl` for a Transformer-XL, which has its own
     /// encoding.
     pub positions: String,
-    /// Scaling of rotary positions in blocks longer than in training.
+    /// Scaling of rotary positions with which blocks longer than in training are read.
     pub scaling: RotaryScaling,
     /// Number of tokens in a block in training.
     pub trained: usize,
@@ -40,8 +40,8 @@ pub struct Extrapolation {
 pub struct LengthMeasurement {
     /// Number of tokens in a block.
     pub length: usize,
-    /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
-    /// this length.
+    /// Mean negative log-likelihood of a token in blocks of this length, in nats; `None` if the
+    /// model cannot read blocks of this length.
     pub loss: Option<f64>,
     /// Perplexity, `exp(loss)`; `None` if `loss` is `None`.
     pub perplexity: Option<f64>,
@@ -55,7 +55,7 @@ pub struct LengthMeasurement {
 }
 
 impl Extrapolation {
-    /// Name of the model for figures.
+    /// Name of the model in figures: its position encoding and scaling.
     #[must_use]
     pub fn name(&self) -> String {
         let scaling = match self.scaling {

@@ -29,8 +29,8 @@ const BATCHES: usize = 64;
 /// Settings of the texts with keys, and of the questions for the keys.
 #[derive(Debug, Clone)]
 pub struct Passkey {
-    /// Number of depths at which a key is hidden, evenly spread from the beginning of a text to its
-    /// end.
+    /// Number of depths at which keys are hidden, evenly spread from the beginning of a text (0) to
+    /// its end (1).
     pub depths: usize,
     /// Number of keys that are asked for at each text length and depth.
     pub keys: usize,

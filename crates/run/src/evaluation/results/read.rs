@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct ReadTestSet {
     /// Name of the split.
     pub split: String,
-    /// Number of tokens that were predicted.
+    /// Number of tokens that the model predicted.
     pub tokens: u64,
     /// Number of `<unk>` tokens in the text.
     pub unknown: u64,

@@ -37,8 +37,8 @@ pub struct ExampleErrors {
 pub struct MeanErrors {
     /// Error of the model.
     pub model: f64,
-    /// Error of ridge regression with the variance of the noise as penalty, the best possible
-    /// predictor.
+    /// Error of ridge regression with the variance of the noise as penalty, which is the best
+    /// possible predictor.
     pub ridge: f64,
     /// Error of least squares. If there are fewer examples than dimensions, several w fit them
     /// exactly, and the shortest w is used.

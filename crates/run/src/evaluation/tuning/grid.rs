@@ -6,7 +6,7 @@ use super::Trial;
 
 /// Largest number of times that a grid is extended.
 const MOST_EXTENSIONS: usize = 6;
-/// Largest beam that is tried unless the user names a larger one.
+/// Largest beam size to which a grid is extended.
 const WIDEST_BEAM: usize = 32;
 
 /// Values to try for one setting.
@@ -14,7 +14,7 @@ const WIDEST_BEAM: usize = 32;
 pub struct Values<T> {
     /// The values, to which more can be added if `extends`.
     pub list: Vec<T>,
-    /// True if larger values are tried if the largest one is the best.
+    /// Whether larger values are tried if the largest value of the list is the best.
     pub extends: bool,
 }
 

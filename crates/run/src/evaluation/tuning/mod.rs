@@ -100,7 +100,7 @@ pub struct Tuning {
     pub best: Trial,
     /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,
-    /// Expected length of translations that the searches used.
+    /// Expected length of translations, depending on the source, that the searches used.
     pub expected_length: ExpectedLength,
 }
 
@@ -113,7 +113,7 @@ pub enum TuningEvent<'a> {
         beam_size: usize,
         /// Number of texts translated so far.
         done: usize,
-        /// Number of all texts, not counting parts of overlong lines.
+        /// Number of all texts; parts of an overlong line do not count separately.
         sentences: usize,
     },
     /// Trials with one beam size, which have all been scored.

@@ -178,7 +178,8 @@ fn climb(
     weights
 }
 
-/// Scales weights to the sum 1, since only their ratios matter, and rounds them to four decimals.
+/// Scales weights so that their sum is 1, because only their ratios matter, and rounds them to four
+/// decimals.
 fn rounded(weights: [f64; 4]) -> Criteria {
     let sum = total(&weights, &[1.0; 4]);
     weights.map(|weight| (weight / sum * 1e4).round() / 1e4).into()

@@ -26,7 +26,7 @@ use vocabulary::Vocabulary;
 
 pub(super) use names::FAMILY;
 
-/// Tokens whose output bias is below this are never written.
+/// Output bias below which a token counts as one that the model never writes.
 const NEVER: f32 = -9e3;
 /// Output bias of a token that the engine does not have. Its logit is so small that its probability
 /// is 0.

@@ -17,7 +17,7 @@ use crate::folders::weights::Weights;
 
 /// File names that Taper's export gives to the tokenizers of a run with two vocabularies.
 const OF_SIDES: [&str; 2] = ["tokenizer.source.json", "tokenizer.target.json"];
-/// Names of the files with tokenizers, for the error when a folder has none of them.
+/// Names of files with tokenizers, for the error when a folder has no tokenizer.
 const TOKENIZERS: &str =
     "tokenizer.json, source.spm with target.spm, spiece.model or sentencepiece.bpe.model";
 
@@ -33,7 +33,7 @@ fn bare(token: &str) -> Option<&str> {
     is_token.then(|| token.strip_prefix(' ').filter(|rest| !rest.is_empty()).unwrap_or(token))
 }
 
-/// Tokens in the order of their ids.
+/// Tokens of the source and of the target language, in the order of their ids.
 pub(super) struct Vocabulary {
     source: Vec<String>,
     /// Tokens of the target language; `None` if both languages have the same list.

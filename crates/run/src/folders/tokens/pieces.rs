@@ -146,7 +146,7 @@ fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> 
     Ok(model)
 }
 
-/// Scores of the pieces into which text is divided.
+/// Scores of the pieces into which text can be divided, by the text of the piece.
 fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     let pieces = model.pieces.iter();
     let of_text =

@@ -229,7 +229,8 @@ impl Names<'_> {
         self.tokenizer.id(self.files.named(role)?)
     }
 
-    /// Id of the first spelling in `tokens` that the vocabulary has.
+    /// Id of the first of `tokens`, which are spellings, that the vocabulary has; `None` if it has
+    /// none.
     fn spelled(&self, tokens: &[&str]) -> Option<u32> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }

@@ -11,7 +11,7 @@ use crate::protobuf::{Message, Value, each_field};
 pub(super) struct SentencePieceModel {
     /// Pieces in the order of their ids.
     pub(super) pieces: Vec<Piece>,
-    /// Algorithm: 1 is Unigram, 2 is BPE.
+    /// Algorithm that divides text: 1 is Unigram, 2 is BPE.
     pub(super) algorithm: u64,
     /// Whether a character without a piece is represented by pieces for its bytes.
     pub(super) byte_fallback: bool,

@@ -180,7 +180,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Names of all tensors.
+    /// Names of all tensors in the folder.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }

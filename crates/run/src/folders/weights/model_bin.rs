@@ -99,7 +99,7 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     Ok((ModelBin { specification, attributes }, tensors))
 }
 
-/// Moves the scales of tensors of integers from their own variables into these tensors.
+/// Moves the scales of each tensor of integers from their own variable into the tensor.
 fn scale(
     tensors: &mut BTreeMap<String, Stored>,
     attributes: &mut BTreeMap<String, Attribute>,

@@ -70,7 +70,8 @@ impl<'a> Pieces<'a> {
             return Ok(!rest.is_empty());
         }
         self.bytes.resize(count * self.width, 0);
-        // Seeks each time, because another tensor of the file may be read between two calls.
+        // Sets the position in the file each time, because another tensor may be read from it
+        // between two calls.
         let start = self.stored.start + (self.next * self.width) as u64;
         self.file.seek(SeekFrom::Start(start))?;
         self.file.read_exact(&mut self.bytes)?;

@@ -20,7 +20,7 @@ pub(super) enum Scales {
     /// One scale for each row, as f32 in the file; the field is the position of the first scale in
     /// the file.
     Rows(u64),
-    /// One scale for all rows.
+    /// One scale for the whole tensor.
     All(f32),
 }
 
