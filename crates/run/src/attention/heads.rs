@@ -20,9 +20,9 @@ pub struct HeadProfile {
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Mean weight of the token before the query. In attention from a decoder to an encoder, this
-    /// is the source token whose index is one less than the query's; `same` and `next` compare
-    /// indices likewise.
+    /// Mean weight of the token before the query. In attention from a decoder to an encoder, the
+    /// source token whose index is one less than that of the query counts as the token before it;
+    /// `same` and `next` go by indices likewise.
     pub previous: f64,
     /// Mean weight of the token at the query's own position.
     pub same: f64,

@@ -18,8 +18,8 @@ impl Cost {
         Self::among(config, vocabularies, device, 1)
     }
 
-    /// Counts like [`Cost::count`] the cost for each of `processes` processes that train one model
-    /// together.
+    /// Counts the cost like [`Cost::count`], but for each of `processes` processes that train one
+    /// model together.
     pub fn among(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -29,8 +29,8 @@ impl Cost {
         Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
     }
 
-    /// Counts like [`Cost::among`], for batches whose sequences have `length` tokens instead of the
-    /// usual length.
+    /// Counts the cost like [`Cost::among`], but for batches whose sequences have `length` tokens
+    /// instead of the usual length.
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,

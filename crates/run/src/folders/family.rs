@@ -42,8 +42,8 @@ pub(super) struct Family {
     /// parameter's own: for each, the name of the parameter in a run and the name of the tensor.
     pub(super) copies: &'static [(&'static str, &'static str)],
     /// Biases of shape (1, V) that models in Transformers always have and a run may lack: for each,
-    /// the name of the parameter in a run and the name of the tensor. If the run lacks it, an
-    /// export writes zeros.
+    /// the name of the parameter in a run and the name of the tensor. If the run lacks the
+    /// parameter, an export writes zeros.
     pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of the names of further tensors that files may contain and that a run does not use.
     pub(super) unused: &'static [&'static str],

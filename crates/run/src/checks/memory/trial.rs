@@ -162,8 +162,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.between_passes()) + self.state_bytes)
     }
 
-    /// Measures the memory of a GPU like [`Trial::run`] that of the process. If the GPU's driver
-    /// reports no count, the estimate is returned. Exhausted memory is an error.
+    /// Measures the memory of a GPU in the same way as [`Trial::run`] measures that of the process.
+    /// If the GPU's driver reports no count, the estimate is returned. Exhausted memory is an
+    /// error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)
@@ -192,10 +193,10 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // The next budget is predicted from the bytes per token of the last step. The first
-                // steps predict budgets that are too large: the process already had memory for the
-                // first tokens. The very first step predicts nothing, because nearly all of its
-                // memory is needed without any batch.
+                // The next budget is predicted from the bytes per token between the last two
+                // budgets. The first predictions are too large, because the process already had
+                // memory for the first tokens. After the first budget, nothing is predicted,
+                // because nearly all of its memory is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)

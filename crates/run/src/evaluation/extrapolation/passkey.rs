@@ -68,7 +68,7 @@ pub struct PasskeyRecall {
     pub depth: f64,
     /// Number of keys that were asked for.
     pub keys: usize,
-    /// Number of keys with which the model's answer, decoded greedily, begins.
+    /// Number of keys that the model found: its answer, decoded greedily, begins with the key.
     pub found: usize,
 }
 

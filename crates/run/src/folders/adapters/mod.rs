@@ -25,9 +25,9 @@ use crate::config::RunConfig;
 pub use export::export_adapters;
 pub use import::import_adapters;
 
-/// File of the settings.
+/// Name of the file with the settings of the adapters.
 const SETTINGS: &str = "adapter_config.json";
-/// File of the adapters.
+/// Name of the file with the factors of the adapters.
 const ADAPTERS: &str = "adapter_model.safetensors";
 /// Prefix of the names of all tensors.
 const PREFIX: &str = "base_model.model.";
@@ -39,7 +39,7 @@ pub(super) fn are_in(folder: &Path) -> bool {
 
 /// Part of a linear layer of a run: a matrix with its own adapters.
 struct Part {
-    /// Name of the layer.
+    /// Name of the layer in the run.
     layer: String,
     /// Index of the part in its layer, from 0.
     number: usize,

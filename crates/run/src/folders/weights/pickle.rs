@@ -210,8 +210,9 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     }
 }
 
-/// Adds the number of `object` and all objects inside it to `looked`. Refuses objects that are too
-/// many, or nested too deeply; `deeper` is the number of levels that are still allowed.
+/// Counts `object` and all objects inside it, and adds the number to `looked`. Refuses too many
+/// objects, and objects that are nested too deeply; `deeper` is the number of levels that are still
+/// allowed.
 fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
     *looked += 1;
     if deeper == 0 || *looked > MOST_OBJECTS {
