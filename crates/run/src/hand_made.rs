@@ -10,11 +10,12 @@ use crate::folder::RunFolder;
 use crate::folders::without_data;
 use crate::tasks::TaskModel;
 
-/// Makes a run in `folder` from `model`, whose weights become the checkpoint of update 0. Its
-/// vocabulary is `words`, in the order of their ids.
+/// Makes a run in `folder` from `model`, whose weights become the checkpoint after 0 updates. The
+/// vocabulary of the run is `words`, in the order of their ids. Returns the configuration of the
+/// run.
 ///
 /// # Errors
-/// When `folder` exists already, the words do not make a vocabulary, or a file cannot be written.
+/// If `folder` exists already, `words` is not a valid vocabulary, or a file cannot be written.
 /// After an error, no part of the new run remains.
 pub fn save_by_hand<M: TaskModel>(
     folder: &RunFolder,

@@ -1,26 +1,26 @@
-//! Items that are answered together, although some of them may be invalid.
+//! Items that are processed together, although some of them can be invalid.
 
 use anyhow::{Context, Result};
 
-/// Error of one of several items, which names the item and the reason. The other items can still be
-/// answered.
+/// Error that concerns one of several items. Its text names the item and the reason. The other
+/// items are still processed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadItem(String);
 
 impl BadItem {
-    /// Converts `error` to the error of one item.
+    /// Converts `error` to a `BadItem` with the same text.
     #[must_use]
     pub fn from_error(error: &anyhow::Error) -> anyhow::Error {
         Self(crate::one_line(error)).into()
     }
 }
 
-/// Returns an answer for each item, in order. An item that could not be read has its own error as
-/// answer. `answer` receives all other items together, and returns their answers.
+/// Returns an answer for each item, in order. The answer to an item that is an error is this error.
+/// `answer` receives all other items at once, and returns their answers.
 ///
 /// # Errors
-/// When `answer` fails.
+/// If `answer` fails.
 pub fn answer_each<T, A>(
     items: impl IntoIterator<Item = Result<T>>,
     answer: impl FnOnce(Vec<T>) -> Result<Vec<A>>,

@@ -36,10 +36,11 @@
 //! # }
 //! ```
 //!
-//! [`RunConfig`] is the content of a recipe. [`training::start`] makes a run on disk from it, which
-//! [`training::resume`] continues; [`LoadedRun`] opens a run for translation and scoring. A
-//! [`RunObserver`] receives [`RunEvent`]s: nothing in this crate prints, reads arguments, handles
-//! signals or ends the process. Training ends early, with a checkpoint, when its stop flag is set.
+//! [`RunConfig`] is the content of a recipe. [`training::start`] makes a folder on disk, called a
+//! run, and trains a model in it; [`training::resume`] continues this training. [`LoadedRun`] opens
+//! a run for translation and scoring. A [`RunObserver`] receives [`RunEvent`]s: nothing in this
+//! crate prints, reads arguments, handles signals or ends the process. Training ends early, with a
+//! checkpoint, when its stop flag is set.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! A trained run, ready to use: configuration, tokenizers, model with weights.
+//! A trained run in memory: configuration, tokenizers, and model with weights.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,17 @@ use crate::config::RunConfig;
 
 /// Type of the weights in matrix products when a model is used.
 ///
-/// All matrix products are computed in this type; embeddings, norms, attention and softmax are in
-/// f32.
+/// All products with weight matrices are computed in this type. Embeddings, norms, attention and
+/// softmax are computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
-    /// Weights as they were trained.
+    /// Weights in f32.
     F32,
     /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights rounded to int8 with a scale for each output, including token embeddings, and
-    /// activations with a scale for each row. Only the CPU supports it.
+    /// Weights, including token embeddings, rounded to int8 with a scale for each output dimension,
+    /// and activations rounded to int8 with a scale for each token. Only the CPU supports this
+    /// type.
     Int8,
 }
 
@@ -40,49 +41,49 @@ impl WeightType {
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a
-    /// checkpoint folder. `None` for the average if it exists and is not older than the last one,
-    /// or else for the best, or else for the last.
+    /// checkpoint folder. `None` for the average of checkpoints if it exists and is not older than
+    /// the last checkpoint; otherwise for the best one, or else the last.
     pub checkpoint: Option<String>,
-    /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the run's device.
+    /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the device in the recipe.
     pub device: Option<String>,
     /// Type of the weights in matrix products; `None` for int8 if the weights were saved in int8,
-    /// and otherwise for the run's dtype.
+    /// and otherwise for the `dtype` of the recipe.
     pub weights: Option<WeightType>,
     /// Changed keys of the recipe, as `key=value`.
     pub overrides: Vec<String>,
-    /// Source language, for a run of several directions; `None` for the first language from which
-    /// the run translates into `to`.
+    /// Source language, for a run that translates in several directions (pairs of languages);
+    /// `None` for the first language from which the run translates into `to`.
     pub from: Option<String>,
     /// Target language, for a run of several directions; `None` if the run has only one.
     pub to: Option<String>,
-    /// True if a run of several directions may be loaded without a choice of direction. The
-    /// tokenizers then add no token of a language, and a direction must be chosen for each use.
+    /// Whether a run of several directions is loaded without a choice of direction. Its tokenizers
+    /// then add no token of a language, and a direction has to be chosen for each use.
     pub every_direction: bool,
 }
 
 /// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// Configuration of the run without adapters, which were added to the weights when these were
-    /// loaded.
+    /// Configuration of the run. It has no adapters, because they were added to the weights on
+    /// loading.
     pub config: RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: TokenizerPair,
     /// Model with the chosen weights.
     pub model: M,
-    /// Checkpoint of the weights.
+    /// Path of the checkpoint from which the weights were loaded.
     pub checkpoint: PathBuf,
-    /// State that the checkpoint records.
+    /// State of the training that is stored in the checkpoint.
     pub state: State,
-    /// True if decoding multiplies in int8.
+    /// Whether products with weights are computed in int8.
     pub is_int8: bool,
 }
 
 impl<M> LoadedRun<M> {
-    /// Refuses a run of several directions for which no direction has been chosen.
+    /// Returns an error if the run translates in several directions and none has been chosen.
     ///
     /// # Errors
-    /// When rows would not have the token of a language.
+    /// If no direction has been chosen, so that sentences would not have the token of a language.
     pub fn require_direction(&self) -> Result<()> {
         if self.config.data.is_multilingual() && !self.tokenizers.names_language() {
             self.config.data.choose_direction(None, None)?;
@@ -91,10 +92,11 @@ impl<M> LoadedRun<M> {
         Ok(())
     }
 
-    /// Refuses to export a model of several directions for other programs.
+    /// Returns an error if the run translates in several directions, and so cannot be exported for
+    /// other programs.
     ///
     /// # Errors
-    /// When rows have the token of a language, which other programs would not add.
+    /// If sentences have the token of a language, which other programs would not add.
     pub(crate) fn require_one_direction(&self) -> Result<()> {
         ensure!(
             !self.config.data.is_multilingual() && !self.tokenizers.names_language(),
@@ -108,12 +110,12 @@ impl<M> LoadedRun<M> {
     /// Recipe and tokenizers of one of the run's directions.
     ///
     /// # Errors
-    /// When the vocabulary lacks the token of the target language.
+    /// If the vocabulary lacks the token of the target language.
     pub fn in_direction(&self, direction: &Direction) -> Result<(RunConfig, TokenizerPair)> {
         in_direction(&self.config, &self.tokenizers, direction)
     }
 
-    /// Name of the type of the weights in matrix products.
+    /// Name of the type in which products with weights are computed.
     #[must_use]
     pub fn weights(&self) -> &str {
         if self.is_int8 { WeightType::Int8.name() } else { &self.config.dtype }
@@ -122,10 +124,10 @@ impl<M> LoadedRun<M> {
 
 /// Recipe and tokenizers of a run for one of its directions. The recipe has the direction's
 /// languages, and the usual tokenizer of BLEU for the target language. The tokenizers add the token
-/// of the target language to rows.
+/// of the target language to sentences.
 ///
 /// # Errors
-/// When the vocabulary lacks the token of the target language.
+/// If the vocabulary lacks the token of the target language.
 pub(crate) fn in_direction(
     config: &RunConfig,
     tokenizers: &TokenizerPair,

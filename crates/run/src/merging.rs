@@ -11,12 +11,13 @@ use crate::folder::{RunFolder, derived};
 use crate::tasks::without_adapters;
 
 /// Adds the adapters of the run at `root` to the weights that they change, and writes the sum, with
-/// configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
-/// `name`, or of the default one if it is `None`. Returns this checkpoint, and the update after
-/// which it was saved. The new folder appears only when it is complete.
+/// configuration and tokenizer, as the run `target`. The weights and adapters are those of the
+/// checkpoint `name`, or of the default checkpoint if `name` is `None`. Returns the path of this
+/// checkpoint, and the number of updates after which it was saved. The folder `target` appears only
+/// when it is complete.
 ///
 /// # Errors
-/// When `target` exists or cannot be written, or the run has no adapters or cannot be loaded.
+/// If `target` exists or cannot be written, or the run has no adapters or cannot be loaded.
 pub fn merge_adapters(root: &Path, name: Option<&str>, target: &Path) -> Result<(PathBuf, u64)> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;

@@ -1,6 +1,6 @@
-//! `README.md` of an exported folder (a model card): facts about the model, in words, and as
-//! metadata by which hubs find models and list scores. Facts that the run does not know are left
-//! out.
+//! `README.md` of an exported folder (a model card): facts about the model as text, and as metadata
+//! with which hubs of models search and list scores. Facts that are not recorded in the run are
+//! left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,13 +23,13 @@ const CARD: &str = "README.md";
 /// Library that can read a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
-    /// Name on hubs.
+    /// Name of the library on hubs.
     pub(crate) name: &'static str,
-    /// Example program that uses the folder, in Markdown; may be empty.
+    /// Example program that uses the folder, in Markdown; can be empty.
     pub(crate) usage: String,
 }
 
-/// Metrics in `scores.json`: JSON pointer to the score, name on hubs, and name for people.
+/// Metrics in `scores.json`: JSON pointer to the score, identifier on hubs, and name in the card.
 const METRICS: &[(&str, &str, &str)] = &[
     ("/bleu", "bleu", "BLEU"),
     ("/chrf", "chrf", "chrF2"),
@@ -57,7 +57,7 @@ const LEFT_OUT: &[&str] = &["training.log_", "training.validate_", "training.che
 /// Writes the card of `run` into `folder`.
 ///
 /// # Errors
-/// When it cannot be written, or a file of the run cannot be read.
+/// If the card cannot be written, or a file of the run cannot be read.
 pub(crate) fn write<M: TaskModel>(
     run: &LoadedRun<M>,
     folder: &Path,
@@ -147,7 +147,7 @@ fn languages(config: &RunConfig) -> Option<[&str; 2]> {
     is_known.then_some(languages)
 }
 
-/// One sentence on the model.
+/// Sentence about the languages and the task of the model.
 fn about(config: &RunConfig) -> String {
     let task = match languages(config) {
         Some([source, target]) => format!("from `{source}` into `{target}`, of the task "),
@@ -157,7 +157,7 @@ fn about(config: &RunConfig) -> String {
 }
 
 /// Lists corpora and their sizes; empty if the run has no report about its data. An imported run
-/// has none: its recipe names data, but the model was not trained on it.
+/// has no report: its recipe names data, but the model was not trained on them.
 fn described_data(config: &RunConfig, report: &Value) -> String {
     let mut text = String::new();
     if report.is_null() {
@@ -187,7 +187,8 @@ fn described_data(config: &RunConfig, report: &Value) -> String {
     text
 }
 
-/// Scores of the exported weights; empty if the run has no scores, or only those of other weights.
+/// Scores of the weights in `checkpoint`; empty if the run has no scores, or only scores of other
+/// weights.
 fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     let path = home.scores();
     let written = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
@@ -195,7 +196,7 @@ fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
         return Ok(Vec::new());
     };
     // Scores are measured with the default weights. Paths are compared in canonical form, because a
-    // folder can have several names.
+    // folder can have several paths.
     let named = checkpoint.canonicalize();
     let default = home.checkpoint(None).ok().and_then(|path| path.canonicalize().ok());
     let is_default = default.is_some_and(|default| named.is_ok_and(|named| named == default));
@@ -208,7 +209,7 @@ fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     Ok(records.iter().flat_map(scores_of).collect())
 }
 
-/// Scores of a test set.
+/// Scores in the record of one test set.
 fn scores_of(record: &Value) -> Vec<Score> {
     let score = |&(place, metric, name): &(&str, &'static str, &'static str)| {
         let found = record.pointer(place)?;
@@ -236,8 +237,8 @@ fn table(scores: &[Score]) -> String {
     text + "\nMeasured with Taper on the weights of the run, before any quantization.\n"
 }
 
-/// Lists settings of the recipe that differ from their defaults, except paths. For a run that was
-/// not trained here, settings of the training are left out.
+/// Lists settings of the recipe that differ from their defaults, except paths. If not `is_trained`,
+/// because the run was imported, only settings of the model are listed.
 fn recipe(config: &RunConfig, is_trained: bool) -> Result<String> {
     let sections: &[&str] = match is_trained {
         true => &["data.tokenizer.", "data.batching.", "model.", "training."],

@@ -26,18 +26,19 @@ use vocabulary::WithTokens;
 /// Settings of generation.
 #[derive(Debug, Clone)]
 pub struct GenerationSettings {
-    /// Sampling, control of repetition, and number of texts for each prompt (`n_best`).
+    /// Settings of sampling, control of repetition, and the number of texts for each prompt
+    /// (`n_best`).
     pub decoding: DecodingConfig,
     /// Largest number of tokens added to a prompt.
     pub max_tokens: usize,
-    /// Largest number of tokens that a prediction depends on.
+    /// Largest number of preceding tokens from which the model predicts the next token.
     pub context: usize,
     /// Treatment of special tokens that a prompt spells.
     pub special_tokens: SpelledSpecial,
 }
 
 impl GenerationSettings {
-    /// Settings of a recipe; the context is as long as the blocks of training.
+    /// Settings of a recipe. The context has `data.text.block_length` tokens, as in training.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
@@ -46,7 +47,7 @@ impl GenerationSettings {
         Self { decoding, max_tokens, context, special_tokens }
     }
 
-    /// Settings of the search.
+    /// Settings of the search, in which `max_tokens` is the limit of each text.
     fn decoding(&self) -> DecodingConfig {
         DecodingConfig {
             max_length: self.max_tokens,
@@ -61,12 +62,13 @@ impl GenerationSettings {
 /// Text generated after a prompt.
 #[derive(Debug, Clone, Serialize)]
 pub struct GeneratedText {
-    /// Text after the prompt.
+    /// Generated text, without the prompt.
     pub text: String,
-    /// Number of tokens of the text.
+    /// Number of generated tokens.
     pub tokens: usize,
-    /// Natural logarithm of the probability of the text after the prompt. It includes the end token
-    /// if the model ended the text; a text that was cut or stopped has none.
+    /// Natural logarithm of the probability of the text after the prompt. It includes the
+    /// probability of the end token if the model ended the text; a text that was cut has no end
+    /// token.
     pub log_probability: f64,
     /// True if the text ends because it reached the maximum number of tokens.
     pub truncated: bool,
@@ -75,19 +77,20 @@ pub struct GeneratedText {
     /// Stop text at which the text was cut; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Natural logarithm of the probability of each token, given its predecessors; the last belongs
-    /// to the end token if the model ended the text.
+    /// Natural logarithm of the probability of each token, given its predecessors; the last value
+    /// is that of the end token if the model ended the text.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Ids of the tokens.
     #[serde(skip)]
     pub ids: Vec<u32>,
-    /// Byte of `text` at which each token's part of the text ends.
+    /// For each token, the byte offset in `text` at which the text of the token ends.
     #[serde(skip)]
     pub token_ends: Vec<usize>,
 }
 
-/// Reason why a text ends, with the names that other servers of language models use.
+/// Reason why a text ends. The serialised names are `stop` and `length`, as in other servers of
+/// language models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
@@ -98,8 +101,8 @@ pub enum FinishReason {
 }
 
 impl GeneratedText {
-    /// Cuts the text before `stop`, which begins at byte `at`. Tokens that begin before this byte
-    /// remain, and the probability becomes that of these tokens.
+    /// Cuts the text before the stop text `stop`, which begins at byte `at`. Tokens that begin
+    /// before this byte remain, and the log-probability becomes the sum over these tokens.
     pub fn stop_at(&mut self, at: usize, stop: &str) {
         self.text.truncate(at);
         let ends = &self.token_ends;
@@ -114,14 +117,14 @@ impl GeneratedText {
     }
 }
 
-/// Piece of text that has just been added.
+/// Part of a text that has just been generated.
 #[derive(Debug, Clone, Copy)]
 pub struct NewPiece<'a> {
     /// Index of the prompt.
     pub prompt: usize,
     /// Index of the text among the texts for this prompt.
     pub sample: usize,
-    /// Text of the piece.
+    /// The new part of the text.
     pub text: &'a str,
 }
 
@@ -130,7 +133,8 @@ pub struct NewPiece<'a> {
 pub struct Prompt<'a> {
     /// Content of the prompt.
     pub content: PromptContent<'a>,
-    /// Number that gives this prompt other random draws than prompts with other numbers.
+    /// Number that determines the random draws of this prompt, together with the seed. Prompts with
+    /// different numbers have different draws.
     pub number: u64,
 }
 
@@ -139,11 +143,12 @@ pub struct Prompt<'a> {
 pub enum PromptContent<'a> {
     /// Beginning of a document or of a line.
     Beginning,
-    /// Text; special tokens that it spells remain text.
+    /// Text. The names of special tokens in it are treated as the settings of the generator say.
     Text(&'a str),
-    /// Text in which spelled special tokens count as special tokens: the result of a chat template.
+    /// Text with markup, such as the result of a chat template: names of special tokens in it are
+    /// read as special tokens.
     Marked(&'a str),
-    /// Token ids of the vocabulary.
+    /// Ids of tokens in the vocabulary.
     Tokens(&'a [u32]),
 }
 
@@ -154,7 +159,7 @@ pub struct Generator<'a> {
     model: Arc<WithTokens>,
     context: usize,
     tokenizer: &'a Tokenizer,
-    /// The same tokenizer with the chosen treatment of special tokens, for prompts.
+    /// `tokenizer` with the chosen treatment of names of special tokens, for prompts.
     of_prompts: Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
@@ -165,7 +170,7 @@ impl<'a> Generator<'a> {
     /// Generator with the model of a run.
     ///
     /// # Errors
-    /// If the settings cannot work.
+    /// If the settings are not valid.
     pub fn new(run: &'a LoadedRun<LanguageModel>, settings: &GenerationSettings) -> Result<Self> {
         let decoding = checked(settings)?;
         let tokenizer = run.tokenizers.target();
@@ -181,12 +186,12 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generator with other settings and the same model. `control` can interrupt or cancel
-    /// generation; it addresses prompts by their indices in a call. A cancelled prompt has no
-    /// texts.
+    /// Generator with other settings and the same model. `control` can interrupt generation, or
+    /// cancel single prompts, which it names by their indices in the call. The result has no texts
+    /// for a cancelled prompt.
     ///
     /// # Errors
-    /// If the settings cannot work.
+    /// If the settings are not valid.
     pub fn under<'s>(
         &'s self,
         settings: &GenerationSettings,
@@ -204,8 +209,9 @@ impl<'a> Generator<'a> {
         Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
-    /// Generates text after each prompt, and passes each piece of text to `on_piece` at once. If
-    /// there are no prompts, generates one text from the beginning of a document or of a line.
+    /// Generates text after each prompt, and passes each new part of a text to `on_piece` as soon
+    /// as it is generated. If there are no prompts, generates one text from the beginning of a
+    /// document or of a line.
     ///
     /// # Errors
     /// If a prompt cannot be [read](Self::read), or the model or the tokenizer fails.
@@ -227,8 +233,8 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generates text in the same way as [`Self::generate`], for prompts that have their own
-    /// numbers. If `on_piece` breaks, the text ends with this piece. No piece is empty.
+    /// Generates text in the same way as [`Self::generate`], for prompts whose numbers and contents
+    /// the caller chooses. If `on_piece` breaks, the text ends with this part. No part is empty.
     ///
     /// # Errors
     /// See [`Self::generate`].
@@ -302,8 +308,8 @@ impl<'a> Generator<'a> {
     /// Tokens of a prompt, as the model reads them.
     ///
     /// # Errors
-    /// If the prompt is empty, has characters that the vocabulary cannot spell, has special tokens
-    /// although they are refused, or has ids beyond the vocabulary.
+    /// If the prompt is empty, has characters that the vocabulary cannot spell, names special
+    /// tokens although the settings refuse them, or has ids beyond the vocabulary.
     pub fn read(&self, prompt: PromptContent<'_>) -> Result<Vec<u32>> {
         match prompt {
             PromptContent::Beginning => beginning(self.tokenizer, self.documents),
@@ -333,7 +339,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Checks the settings and converts them for the search.
+/// Checks the settings, and returns those of the search.
 fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     if settings.context == 0 || settings.max_tokens == 0 {
         bail!("the context and the number of tokens to add must be at least 1");
@@ -371,9 +377,10 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
     special.start.filter(|_| special.starts_prompts).into_iter().collect()
 }
 
-/// Tokens that stand before a text at the beginning of a document: the start token of the model's
-/// folder, or else the end token of a document. If the training text is a single document, the
-/// model has never seen this end token, and a line end stands there.
+/// Tokens from which the model predicts the first token of a document: the start token of an
+/// imported model, or else the end token of the document before. If each training file is one
+/// document, the model has hardly seen this end token before a text; with a vocabulary of our own,
+/// a line end stands in its place.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

@@ -1,4 +1,4 @@
-//! Conversion of tokens to text, piece by piece, during generation.
+//! Conversion of tokens to text, part by part, during generation.
 
 use taper_data::{Result, Tokenizer};
 
@@ -9,9 +9,10 @@ pub(super) const INCOMPLETE: char = '\u{fffd}';
 /// character, and the spelling of a token may depend on the token before it.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
-    /// Tokens that determine the next piece: those of the last piece, and all tokens after them.
+    /// Tokens that determine the next piece of text: the tokens of the last returned piece, and all
+    /// tokens after them.
     tokens: Vec<u32>,
-    /// Number of these tokens that belong to the last piece, whose text has been returned.
+    /// Number of tokens at the beginning of `tokens` whose text has been returned.
     written: usize,
 }
 
@@ -22,8 +23,8 @@ impl Pieces {
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and returns the text that it completes; empty if it completes no character. If
-    /// `is_last`, returns the rest, even if it is incomplete.
+    /// Adds a token, and returns the text that it completes, which is empty if the token completes
+    /// no character. If `is_last`, returns all text that is left, even an incomplete character.
     pub(super) fn push(
         &mut self,
         token: u32,
@@ -44,11 +45,11 @@ impl Pieces {
     }
 }
 
-/// Text of each token; joined, these are the whole text. A character that several tokens spell
-/// together belongs to the last one.
+/// Text of each token of `ids`. The texts joined in order are the whole text. A character that
+/// several tokens spell together is in the text of the last of them.
 ///
 /// # Errors
-/// When the tokenizer fails.
+/// If the tokenizer fails.
 pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
     let mut pieces = Pieces::after(&[]);
     ids.iter().map(|&id| pieces.push(id, false, tokenizer)).collect()

@@ -13,33 +13,34 @@ use crate::items::{BadItem, answer_each};
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// Error for a text without characters.
+/// Message of the error for an empty text.
 const EMPTY: &str = "is empty: there is nothing to score";
 
-/// Score of a text by a model.
+/// Score that a model gives to a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TextScore {
     /// Sum over the tokens of the natural logarithms of their probabilities.
     pub log_probability: f64,
     /// Perplexity: `exp` of the mean negative log-probability of a token.
     pub perplexity: f64,
-    /// Tokens, as the tokenizer spells them.
+    /// Entries of the vocabulary for the tokens of the text.
     pub tokens: Vec<String>,
     /// Natural logarithm of the probability of each token, given its predecessors.
     pub token_log_probabilities: Vec<f64>,
 }
 
-/// Scores of several continuations of a text, and the choice of the model.
+/// Scores of several continuations of a prompt, and the continuation that the model prefers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChoiceScore {
     /// Log-probability of each continuation, in nats.
     pub log_probabilities: Vec<f64>,
-    /// Number of tokens of each continuation.
+    /// Number of scored tokens of each continuation.
     pub tokens: Vec<usize>,
-    /// Continuation with the highest log-probability, counted from 0; the first among equals.
+    /// Index of the continuation with the highest log-probability; the first one among equals.
     pub best: usize,
-    /// Continuation with the highest log-probability per byte (Gao et al. 2021, "A framework for
-    /// few-shot language model evaluation"), which does not favour short ones.
+    /// Index of the continuation with the highest log-probability per byte (Gao et al. 2021, "A
+    /// framework for few-shot language model evaluation"), a measure that does not favour short
+    /// continuations.
     pub best_per_byte: usize,
 }
 
@@ -62,7 +63,7 @@ impl<'a> TextScorer<'a> {
     /// Scorer with the model of a run.
     ///
     /// # Errors
-    /// When the tokenizer cannot spell the token before a text.
+    /// If the tokenizer cannot spell the token that stands before a text.
     pub fn new(run: &'a LoadedRun<LanguageModel>) -> Result<Self> {
         let tokenizer = run.tokenizers.target();
         let documents: Documents = run.config.data.text.documents;
@@ -70,10 +71,11 @@ impl<'a> TextScorer<'a> {
         Ok(Self { model: &run.model, tokenizer, before })
     }
 
-    /// Ids that the model reads for a text at the beginning of a document.
+    /// Ids of the tokens of `text` as the beginning of a document, after the token that stands
+    /// before it.
     ///
     /// # Errors
-    /// If the text is empty, or longer than the model's positions.
+    /// If the text is empty, or has more tokens than the model has positions.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.scored("", &[], text).context("the text")?.ids)
     }
@@ -87,8 +89,8 @@ impl<'a> TextScorer<'a> {
         self.after_beginning(ids).context("the text")
     }
 
-    /// Returns the tokens before a text and then the tokens `text`, if they fit the model's
-    /// positions.
+    /// Returns the tokens that stand before every text, followed by the tokens `text`, if the model
+    /// has positions for all of them.
     fn after_beginning(&self, text: &[u32]) -> Result<Vec<u32>> {
         let ids = [self.before.as_slice(), text].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
@@ -102,9 +104,9 @@ impl<'a> TextScorer<'a> {
         Ok(ids)
     }
 
-    /// Scores each text as the beginning of a document, and reports the number of scored texts to
-    /// `done`. For an empty text, or one longer than the model's positions, the result is an error
-    /// that names the line, counted from 1.
+    /// Scores each text as the beginning of a document, and calls `done` with the number of texts
+    /// that are scored so far. The result for an empty text, or for a text with more tokens than
+    /// the model has positions, is an error with the number of its line, counted from 1.
     ///
     /// # Errors
     /// When the model fails.
@@ -141,8 +143,8 @@ impl<'a> TextScorer<'a> {
     /// continuation together are tokenised differently from the prompt alone.
     ///
     /// # Errors
-    /// [`BadItem`] if there is no continuation, one is empty, or one is longer than the model's
-    /// positions. Other errors if the model fails.
+    /// [`BadItem`] if there are no choices, or if a choice is empty or has, with the prompt, more
+    /// tokens than the model has positions. Other errors if the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             ensure!(!choices.is_empty(), "there is nothing to choose from");
@@ -165,7 +167,7 @@ impl<'a> TextScorer<'a> {
         })
     }
 
-    /// Tokenises `text` together with `prompt`, whose tokens without a text are `alone`.
+    /// Tokenises `prompt` and `text` as one string. `alone`: tokens of the prompt without the text.
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;

@@ -1,7 +1,7 @@
 //! Log-probabilities of each token of a text, and of the likeliest alternatives.
 //!
-//! The model reads a finished text once more, token by token as it was generated. So the search
-//! needs no change, and scores cost nothing unless they are requested.
+//! After a text is generated, the model reads it once more, token by token. So the search itself
+//! does not record scores, and generation without scores is not slower.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -16,17 +16,19 @@ use super::{Generator, WithTokens, before_prompts};
 pub struct TokenScore {
     /// Id of the token.
     pub id: u32,
-    /// Text of the token; its entry in the vocabulary if it is no text, or only a part of a
+    /// Text of the token, or its entry in the vocabulary if it is not text or only a part of a
     /// character.
     pub text: String,
-    /// Natural logarithm of the token's probability, given its predecessors; `None` for a first
-    /// token, which is not predicted.
+    /// Natural logarithm of the token's probability, given its predecessors; `None` for a token
+    /// before which there is no other, so that it is not predicted.
     pub log_probability: Option<f64>,
-    /// Likeliest tokens at this place with their log-probabilities, in descending order.
+    /// Likeliest tokens after the same predecessors with their log-probabilities, the likeliest
+    /// first.
     pub likeliest: Vec<(String, f64)>,
 }
 
-/// Scores at one place of a row: of the token there, and of the likeliest tokens.
+/// Scores at one position of a token sequence: the log-probability of its token, and the likeliest
+/// tokens with their log-probabilities.
 struct Place {
     log_probability: f64,
     likeliest: Vec<(u32, f64)>,
@@ -34,10 +36,11 @@ struct Place {
 
 impl Generator<'_> {
     /// Scores the tokens of each of `texts`, which are pairs of a prompt and the text after it. If
-    /// `whole`, the prompt's tokens are scored, too. Each score has the `most` likeliest tokens.
+    /// `whole`, the tokens of the prompt are scored, too. `most`: number of likeliest tokens in
+    /// each score.
     ///
     /// # Errors
-    /// When the model or the tokenizer fails.
+    /// If the model or the tokenizer fails.
     pub fn token_scores(
         &self,
         texts: &[(&[u32], &[u32])],
@@ -97,7 +100,8 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     })
 }
 
-/// Scores each token of each row; a row has the tokens that are only read, and then those to score.
+/// Scores tokens. Each pair in `rows` is a token sequence: tokens that are only read, and the
+/// tokens after them, which are scored.
 fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
     let mut places: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
@@ -135,7 +139,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
     Ok(places)
 }
 
-/// Scores a token, and finds the `most` likeliest tokens, from the logits at one place.
+/// Scores `token`, and finds the `most` likeliest tokens, from the logits at one position.
 fn place(logits: &[f32], token: u32, most: usize) -> Place {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&logit| f64::from(logit - highest).exp()).sum();

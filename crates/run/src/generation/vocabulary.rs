@@ -4,9 +4,9 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// Language model with the end tokens of its tokenizer. Some ids are never sampled: rows of the
-/// embedding without a token, and tokens that the imported folder excludes. They still count in the
-/// sum of probabilities, as they do when a text is scored.
+/// Language model with the end tokens of its tokenizer. Some ids are never generated: ids without a
+/// token in the vocabulary, and tokens that the folder of an imported model excludes. The softmax
+/// still includes them, as it does when a text is scored.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,

@@ -16,8 +16,9 @@ use crate::translation::{Translation, as_text, for_the_best};
 /// Number of images in one batch.
 const TOGETHER: usize = 64;
 
-/// Settings of a recipe's search, for captions. Their limit is `data.captions.max_tokens`, because
-/// an image has no length from which a limit could follow.
+/// Settings of the search for captions, from a recipe. The length of a caption is limited by
+/// `data.captions.max_tokens`, because an image has no length to which the limit could be
+/// proportional.
 pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     DecodingConfig {
         max_length_ratio: 0.0,
@@ -26,11 +27,11 @@ pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     }
 }
 
-/// Best caption of each of `count` images; `read` returns the values of the images with these
-/// indices. `progress` is called with the number of images that are done so far.
+/// Best caption of each of `count` images. `read` returns the pixel values of the images with the
+/// given indices. `progress` receives the number of images that have captions so far.
 ///
 /// # Errors
-/// When an image cannot be read, or the search or the tokenizer fails.
+/// If an image cannot be read, or the search or the tokenizer fails.
 pub(crate) fn describe(
     model: &ImageCaptioner,
     tokenizers: &TokenizerPair,
@@ -40,7 +41,8 @@ pub(crate) fn describe(
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
     let read = |numbers: &[usize]| {
-        // The search keeps only errors of its own type, so the chain of causes becomes a text.
+        // The search returns only errors of its own type, so the error and its causes become one
+        // text.
         read(numbers).map_err(|error| DecodingError::model("read images", format!("{error:#}")))
     };
     let numbered = NumberedSources::new(&inference, read);
@@ -54,9 +56,9 @@ pub(crate) fn describe(
     captions.into_iter().map(best).collect()
 }
 
-/// Best caption of each PNG or JPEG file. Images are scaled to the size of those in training. Any
-/// other file has an error in its place. `progress` is called with the number of images that are
-/// done so far.
+/// Best caption of each PNG or JPEG file. Images are scaled to the size of those in training. The
+/// result for any other file is an error. `progress` receives the number of files that are done so
+/// far.
 ///
 /// # Errors
 /// When the model fails.
@@ -80,7 +82,7 @@ pub fn describe_images(
     Ok(captions)
 }
 
-/// Best caption of each image.
+/// Best caption of each image, whose pixels are already scaled to the size of those in training.
 ///
 /// # Errors
 /// When the model fails.

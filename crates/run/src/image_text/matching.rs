@@ -17,15 +17,16 @@ use crate::prediction::{Prediction, normalised};
 
 /// Number of images or texts in one batch.
 const TOGETHER: usize = 128;
-/// Number of rows whose similarities with all candidates are in memory at a time.
+/// Number of embeddings whose similarities with all candidates are in memory at a time.
 const ROWS: usize = 512;
 
-/// Embeddings of images or texts: rows of length 1.
+/// Embeddings of images or texts: a matrix whose rows have the Euclidean norm 1.
 #[derive(Debug)]
 pub(crate) struct Placed(Tensor);
 
 impl Placed {
-    /// Embeds `count` images; `read` returns the values of the images with these indices.
+    /// Embeds `count` images. `read` returns the pixel values of the images with the given indices.
+    /// `progress` receives the number of images that are embedded so far.
     ///
     /// # Errors
     /// When an image cannot be read, or the model fails.
@@ -45,11 +46,11 @@ impl Placed {
         Self::join(&rows)
     }
 
-    /// Joins rows of embeddings.
+    /// Joins embeddings of several batches.
     fn join(rows: &[Tensor]) -> Result<Self> {
         let all = Tensor::cat(rows, 0)?;
-        // Rows with only finite values have length 1, so the sum is finite if and only if all
-        // values are.
+        // Rows with only finite values have norm 1, so the sum over all rows is finite if and only
+        // if all values are.
         require_finite(
             "where the model puts images and texts",
             [all.sum_all()?.to_scalar::<f32>()?],
@@ -69,7 +70,8 @@ impl Placed {
         Self::encoded(model, texts, &tokenizer.encode_batch(texts)?)
     }
 
-    /// Embeds texts that are already tokenised; `ids` has the tokens of each text.
+    /// Embeds texts that are already tokenised: `ids` has the token ids of each text. The texts
+    /// themselves are only for messages.
     ///
     /// # Errors
     /// If a text has too many tokens, or the model fails.
@@ -91,14 +93,16 @@ impl Placed {
         Self::join(&rows)
     }
 
-    /// Similarities of [`ROWS`] rows, from the row `first` on, with all rows of `others`.
+    /// Similarities (dot products) of at most [`ROWS`] rows, from row `first` on, with all rows of
+    /// `others`.
     fn similarities(&self, first: usize, others: &Self) -> Result<Tensor> {
         let count = ROWS.min(self.0.dim(0)? - first);
         let rows = self.0.narrow(0, first, count)?;
         Ok(taper_ops::threads::in_pool(rows.device(), || rows.times(&others.0.t()?))?)
     }
 
-    /// For each row, the probability of each row of `others`: `softmax(scale · similarity)`.
+    /// For each row, the probabilities of the rows of `others`: the softmax of `scale` · similarity
+    /// over `others`.
     ///
     /// # Errors
     /// When the device fails.
@@ -111,7 +115,7 @@ impl Placed {
     }
 }
 
-/// Embeddings of labels.
+/// Embeddings of the texts of labels.
 #[derive(Debug)]
 pub(crate) struct PlacedLabels {
     texts: Placed,
@@ -121,8 +125,9 @@ pub(crate) struct PlacedLabels {
 }
 
 impl PlacedLabels {
-    /// Embeds each label as the mean of its prompts, scaled to length 1 (Radford et al. 2021,
-    /// section 3.1.4). Captions are not averaged, because each says more than the label.
+    /// Embeds each label as the mean of the embeddings of its prompts, scaled to norm 1 (Radford et
+    /// al. 2021, section 3.1.4). If the recipe has no prompts, a label has captions; these are
+    /// embedded one by one, because each says more than the label.
     ///
     /// # Errors
     /// When the model fails.
@@ -148,7 +153,7 @@ impl PlacedLabels {
         Ok(Self { texts: Placed(Tensor::cat(&rows, 0)?), of_texts, labels: sentences.len() })
     }
 
-    /// Labels for which a single text stands, such as the prompts of a user.
+    /// Labels with a single text each, such as the prompts of a user.
     fn named(texts: Placed) -> Result<Self> {
         let labels = texts.0.dim(0)?;
         Ok(Self { texts, of_texts: (0..labels).collect(), labels })
@@ -171,9 +176,9 @@ impl PlacedLabels {
     }
 }
 
-/// Recall at each of `ranks`: the share of rows for which one of the matches, whose indices
-/// `texts_of` has, is among that many nearest rows of `others`. Among equally near rows, matches
-/// are ranked last. Rows without matches do not count.
+/// Recall at each of `ranks`: for a rank k, the share of `rows` for which a match is among the k
+/// nearest rows of `others`. `texts_of`: for each row, the indices of its matches in `others`.
+/// Among equally near rows, matches are ranked last. Rows without matches do not count.
 ///
 /// # Errors
 /// When the device fails.
@@ -204,9 +209,9 @@ pub(crate) fn recalls<const N: usize>(
     Ok(recalled.map(|recalled| recalled as f64 / counted.max(1) as f64))
 }
 
-/// Finds the best of `prompts` for each PNG or JPEG file; without prompts, the best of the recipe's
-/// labels. Any other file has an error in its place. `progress` is called with the number of images
-/// that are done so far.
+/// Finds the best of `prompts` for each PNG or JPEG file, or, if there are no prompts, the best of
+/// the recipe's labels. The result for any other file is an error. `progress` receives the number
+/// of files that are done so far.
 ///
 /// # Errors
 /// When there are no prompts and the recipe has no labels, or the model fails.
@@ -227,8 +232,8 @@ pub fn match_images(
     Ok(predictions)
 }
 
-/// Finds the best of `prompts`, whose tokens are `ids`, for each image; without prompts, the best
-/// of the recipe's labels.
+/// Finds the best of `prompts` for each image, or, if there are no prompts, the best of the
+/// recipe's labels. `ids`: token ids of each prompt.
 ///
 /// # Errors
 /// When there are no prompts and the recipe has no labels, or the model fails.
@@ -242,7 +247,7 @@ pub fn match_pixels(
     Choice::new(run, prompts, ids)?.among(&images)
 }
 
-/// Candidates with which images are compared.
+/// Texts or labels with which images are compared.
 struct Choice<'a> {
     model: &'a ContrastiveModel,
     names: &'a [String],
@@ -251,8 +256,8 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Makes candidates of `prompts`, whose tokens are `ids`, or without prompts of the recipe's
-    /// labels.
+    /// Makes candidates of `prompts`, or, if there are none, of the recipe's labels. `ids`: token
+    /// ids of each prompt.
     fn new(
         run: &'a LoadedRun<ContrastiveModel>,
         prompts: &'a [String],

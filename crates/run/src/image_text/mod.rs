@@ -15,12 +15,12 @@ pub use figures::{Matches, matches_figure};
 pub(crate) use matching::{Placed, PlacedLabels, recalls};
 pub use matching::{match_images, match_pixels};
 
-/// Values of a PNG or JPEG file for models of images.
+/// Pixel values of a PNG or JPEG file, as a model reads them.
 fn values_of(file: &Path, settings: &ImagesConfig) -> Result<Vec<u32>> {
     Ok(values(Pixels::of_file(file, settings)?))
 }
 
-/// Values of an image for models of images.
+/// Pixel values of an image, as a model reads them.
 fn values(pixels: Pixels) -> Vec<u32> {
     pixels.0.into_iter().map(u32::from).collect()
 }

@@ -1,4 +1,4 @@
-//! The text for a new recipe, in files that a user names.
+//! Training text of a new recipe, in files that a user names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,35 +24,37 @@ pub enum Corpus {
     Table {
         /// Path of the file.
         file: PathBuf,
-        /// Format, by the file's name.
+        /// Format, determined by the file's name.
         format: Format,
         /// Columns or fields of the two sides.
         columns: FieldsConfig,
     },
 }
 
-/// Facts about a corpus, counted over all of it.
+/// Counts over all pairs of a corpus.
 #[derive(Debug, Clone, Default)]
 pub struct CorpusFacts {
     /// Number of pairs.
     pub pairs: u64,
-    /// Number of pairs with a blank side.
+    /// Number of pairs with an empty source or target; spaces do not count.
     pub blank: u64,
     /// Number of characters of all sources.
     pub source_characters: u64,
     /// Number of characters of all targets.
     pub target_characters: u64,
-    /// Number of different characters.
+    /// Number of different characters in all sources and targets.
     pub alphabet: usize,
     /// Hash of each distinct source, in ascending order.
     pub(super) sources: Vec<u64>,
 }
 
 impl Corpus {
-    /// Corpus in `files`: two files of text, or one table, in whose `columns` the two sides are.
+    /// Corpus in `files`: two files of text, or one table. `columns`: columns of the table with
+    /// source and target.
     ///
     /// # Errors
-    /// When the files are neither of these two.
+    /// If `files` are not two files of text or one table, or if columns are named for files of
+    /// text.
     pub fn from_files(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
         match files {
             [source, target] if columns == FieldsConfig::default() => {
@@ -74,8 +76,8 @@ impl Corpus {
         }
     }
 
-    /// Languages of the two files, if their codes are the extensions, as in `train.en` and
-    /// `train.de`.
+    /// Languages of two files of text, if the extensions of the files are language codes, as in
+    /// `train.en` and `train.de`; otherwise `None`.
     #[must_use]
     pub fn languages(&self) -> Option<[String; 2]> {
         let Self::Files { source, target } = self else { return None };
@@ -88,8 +90,8 @@ impl Corpus {
         (languages.iter().all(is_code) && languages[0] != languages[1]).then_some(languages)
     }
 
-    /// Part of a recipe that reads these files where they are, and uses validation and test sets
-    /// next to them; `None` if a recipe cannot express the names of the files.
+    /// Part of a recipe that reads these files where they are, with the validation and test sets
+    /// that lie next to them. Returns `None` if a recipe cannot express the names of the files.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {
@@ -131,7 +133,7 @@ impl Corpus {
     /// Pairs in the order of the files.
     ///
     /// # Errors
-    /// When a file cannot be opened; a pair that cannot be read is an error in its place.
+    /// If a file cannot be opened. A pair that cannot be read becomes an error of the iterator.
     pub fn pairs(
         &self,
         languages: &[String; 2],
@@ -158,10 +160,10 @@ impl Corpus {
         }
     }
 
-    /// Reads the whole corpus and counts it.
+    /// Reads the whole corpus, and counts pairs and characters.
     ///
     /// # Errors
-    /// When a pair cannot be read; the error has the file and line of the first.
+    /// If a pair cannot be read. The error has the file and line of the first such pair.
     pub fn look(&self, languages: &[String; 2]) -> Result<CorpusFacts> {
         let mut facts = CorpusFacts::default();
         let (mut sources, mut alphabet) = (BTreeSet::new(), BTreeSet::new());
@@ -179,7 +181,8 @@ impl Corpus {
         Ok(facts)
     }
 
-    /// Name for a recipe: the name of the corpus's file or folder, and the languages.
+    /// Name for a recipe: the name of the corpus's file or folder, and the languages, as in
+    /// `news-en-de`.
     #[must_use]
     pub fn name(&self, languages: &[String; 2]) -> String {
         let file = match self {
@@ -226,14 +229,14 @@ fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Opti
     }
 }
 
-/// First 64 bits of the hash of a sentence.
+/// First 64 bits of the SHA-256 of a sentence without surrounding spaces.
 pub(super) fn number_of(sentence: &str) -> u64 {
     let digest = Sha256::digest(sentence.trim().as_bytes());
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Format of a file with both sides, by its name; `None` also for a name that a recipe could not
-/// express.
+/// Format of a file with both sides, determined by its name. Returns `None` for other files, and
+/// for a name that a recipe could not express.
 fn table_format(file: &Path) -> Option<Format> {
     Format::by_name(file).filter(|format| format.ending() == ending(file))
 }

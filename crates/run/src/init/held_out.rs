@@ -9,15 +9,18 @@ use taper_data::DataConfig;
 
 use super::corpus::{Corpus, CorpusFacts, number_of};
 
-/// Largest number of sentences in the validation set, and in the test set.
+/// Largest number of distinct sources in the validation set, and in the test set.
 const MOST: usize = 1000;
-/// Number of sentences in the corpus for each sentence in such a set.
+/// Number of distinct sources in the corpus for each source in the validation set, and in the test
+/// set.
 const SHARE: usize = 20;
 
-/// Names of the splits: sources with the lowest hashes belong to the first, and so on.
+/// Names of the splits. The sources with the lowest hashes belong to `val`, those with the next
+/// higher hashes to `test`, and all others to `train`.
 pub(super) const SPLITS: [&str; 3] = ["val", "test", "train"];
 
-/// Number of different sources in the validation set, and in the test set.
+/// Number of distinct sources in the validation set, and in the test set, for a corpus with
+/// `sources` distinct sources.
 fn size(sources: usize) -> usize {
     (sources / SHARE).min(MOST)
 }
@@ -25,11 +28,12 @@ fn size(sources: usize) -> usize {
 /// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns the part
 /// of a recipe that reads them.
 ///
-/// A pair belongs to the split of its source, so that no source of validation or test occurs in the
-/// training text.
+/// All pairs with the same source are in the same split, so no source of validation or test occurs
+/// in the training text.
 ///
 /// # Errors
-/// When the corpus is too small or has changed, or the folder exists or cannot be written to.
+/// If the corpus is too small or cannot be read, or the folder exists already or cannot be written
+/// to.
 pub(super) fn divide(
     corpus: &Corpus,
     facts: &CorpusFacts,
@@ -39,7 +43,8 @@ pub(super) fn divide(
     let limits = limits(&facts.sources, facts.pairs, folder)?;
     let written = write(corpus, languages, folder, limits);
     if written.is_err() {
-        // The error is returned; an incomplete division is useless.
+        // The first error is returned. The folder is removed, because incomplete splits are
+        // useless.
         let _ = fs::remove_dir_all(folder);
     }
     written?;
@@ -54,11 +59,11 @@ pub(super) fn divide(
     })
 }
 
-/// Divides lines into `train`, `val` and `test` in the new folder `folder`. Each line comes with
-/// the hash of its source. The names of the files end in `ending`.
+/// Divides lines into `train`, `val` and `test` in the new folder `folder`. Each line is paired
+/// with the hash of its source, which determines the split. The names of the files end in `ending`.
 ///
 /// # Errors
-/// Errors of [`divide`].
+/// See [`divide`].
 pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str) -> Result<()> {
     let mut hashes: Vec<u64> = lines.iter().map(|(hash, _)| *hash).collect();
     hashes.sort_unstable();
@@ -81,11 +86,11 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
     written
 }
 
-/// Largest hash in the validation set, and in the test set. `hashes` has the different hashes of
-/// `count` examples, in ascending order.
+/// Largest hash in the validation set, and largest hash in the test set. `hashes`: distinct hashes
+/// of all examples, in ascending order. `count`: number of examples, for the message.
 ///
 /// # Errors
-/// When there are too few examples, or the folder exists.
+/// If there are too few examples, or `folder` exists already.
 fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
     let held_out = size(hashes.len());
     ensure!(
@@ -98,7 +103,8 @@ fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
         "{} exists already and is left as it is: name another folder for the divided text",
         folder.display()
     );
-    // The sources with the smallest hashes are a random sample.
+    // Hashes are independent of content, so the sources with the smallest hashes are a random
+    // sample.
     Ok([hashes[held_out - 1], hashes[2 * held_out - 1]])
 }
 
@@ -107,7 +113,8 @@ fn split_of(hash: u64, limits: [u64; 2]) -> usize {
     limits.iter().position(|&limit| hash <= limit).unwrap_or(limits.len())
 }
 
-/// Writes the files of the splits; `limits` has the largest hash in each of the first two.
+/// Writes the files of the splits. `limits`: largest hash in the validation set, and in the test
+/// set.
 fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 2]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut files = Vec::new();
@@ -124,7 +131,7 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
         let sides = pair?;
         let split = split_of(number_of(&sides[0]), limits);
         for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
-            // A field of a table may contain line breaks, but a line of a file may not.
+            // A field of a table can contain line breaks; in the files, each sentence is one line.
             let text = text.replace(['\n', '\r'], " ");
             writeln!(file, "{text}").with_context(failed)?;
         }

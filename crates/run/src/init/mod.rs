@@ -20,8 +20,8 @@ pub use corpus::{Corpus, CorpusFacts};
 pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
 
-/// File with the schema of recipes, which lies next to the recipe. The recipe's first line names
-/// it, so that editors use it to complete and check keys.
+/// JSON Schema of recipes, which is written next to the recipe. The recipe's first line names this
+/// file, so that editors complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
 /// Function that returns lines on how to use the recipe at `recipe`. `from` is the run with whose
@@ -37,8 +37,8 @@ pub struct InitSettings {
     pub languages: [String; 2],
     /// File of the recipe, which must not exist; `None` for a file named after the corpus.
     pub recipe: Option<PathBuf>,
-    /// Folder for the divided text, if a validation set has to be split off; `None` for a folder
-    /// under `data` with the recipe's name.
+    /// Folder for the training, validation and test sets, if the text has to be divided; `None` for
+    /// a folder in `data` with the recipe's name.
     pub divided: Option<PathBuf>,
     /// Function that returns lines on how to use the recipe, for a comment at its beginning.
     pub usage: Usage,
@@ -51,7 +51,7 @@ pub struct WrittenRecipe {
     pub recipe: PathBuf,
     /// Configuration of the recipe.
     pub config: RunConfig,
-    /// Facts about the text.
+    /// Numbers of pairs and characters of the text.
     pub facts: CorpusFacts,
     /// Description of the machine for which the recipe was written.
     pub machine: String,
@@ -59,14 +59,14 @@ pub struct WrittenRecipe {
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the text, and writes a recipe for it, with comments and ready for `machine`. The schema of
+/// Reads the text, and writes a recipe with comments for training on it on `machine`. The schema of
 /// recipes is written into the same folder.
 ///
 /// If there is no validation set next to the text, a validation and a test set are split off; the
 /// files named by the user stay unchanged.
 ///
 /// # Errors
-/// When the text cannot be read or is too short, or a file exists already.
+/// If the text cannot be read or is too short, or a file to be written exists already.
 pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe> {
     let InitSettings { corpus, languages, .. } = settings;
     let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use taper_data::{DataConfig, FieldsConfig, Format};
 
-    /// Checks that the written recipe equals the proposal, to the last key.
+    /// Checks that the written recipe has the same value as the proposal for each key.
     #[test]
     fn the_text_says_what_was_proposed() {
         let folder = tempfile::tempdir().expect("folder");

@@ -12,16 +12,17 @@ use crate::checks::cost::Cost;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 
-/// Speed of a core in training, in operations per second, that is assumed in the choice of a size:
-/// about half of the speed of the fused operations with AVX-512. It is only used for this choice; a
-/// dry run measures the cost of a training.
+/// Speed of a core in training, in floating-point operations per second, that is assumed in the
+/// choice of a size: about half of the measured speed of our operations with AVX-512. A dry run
+/// measures the real duration of a training.
 const FLOPS_OF_A_CORE: f64 = 40e9;
-/// Longest training without a GPU that is still proposed, in seconds.
+/// Longest proposed training without a GPU, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
-/// Value of `decoding.shortfall_penalty`. Of 1, 2, 4, 8 and 16, 4 was the best on four test and
-/// validation sets of two language pairs, with models of few updates.
+/// Value of `decoding.shortfall_penalty`. 4 gave the highest scores of 1, 2, 4, 8 and 16 on four
+/// test and validation sets of two language pairs, with models after few updates.
 const SHORTFALL_PENALTY: f64 = 4.0;
-/// Share of the available memory that a training may take at its peak, by estimate.
+/// Share of the available memory to which the estimated peak memory of a proposed training is
+/// limited.
 pub(super) const MEMORY_SHARE: f64 = 0.7;
 
 /// Machine for training.
@@ -54,7 +55,7 @@ pub(super) struct Size {
     pub(super) name: &'static str,
     /// Smallest number of pairs for which this size is proposed.
     fewest_pairs: u64,
-    /// Where these settings come from, for a comment.
+    /// Origin of these settings, for a comment in the recipe.
     pub(super) origin: &'static str,
     layers: usize,
     width: usize,
@@ -161,8 +162,8 @@ pub(super) struct Proposal {
     pub(super) config: RunConfig,
     /// Size of the model.
     pub(super) size: Size,
-    /// Largest size that the amount of text alone suggests, and what the machine lacks for it;
-    /// `None` if the machine suffices.
+    /// Size that suits the amount of text but is too large for the machine, and what the machine
+    /// lacks for it; `None` if the machine can train the size that suits the text.
     pub(super) too_large: Option<(Size, String)>,
 }
 
@@ -215,8 +216,8 @@ impl Size {
         config
     }
 
-    /// Size of the vocabulary. It is smaller for little text, but at least twice the number of
-    /// different characters, up to a limit.
+    /// Number of tokens in the vocabulary. It is smaller for little text, but at least twice the
+    /// number of different characters, and at most 32,000.
     fn vocabulary(&self, facts: &CorpusFacts) -> usize {
         let by_text = match facts.pairs {
             0..5_000 => 2000,
@@ -227,7 +228,8 @@ impl Size {
     }
 }
 
-/// Estimated seconds of a training with `config` on `cores` cores, and its estimated bytes.
+/// Estimated duration, in seconds, of a training with `config` on `cores` cores, and its estimated
+/// peak memory, in bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
     let cost = Cost::count(config, (vocabulary, vocabulary), &Device::Cpu);

@@ -9,7 +9,7 @@ use super::proposal::Proposal;
 use super::{CorpusFacts, Machine, Usage};
 use crate::numbers::{bytes, grouped};
 
-/// Text of the recipe. It leaves out keys that have their defaults.
+/// Text of the recipe. It omits keys with default values.
 pub(super) fn text(
     proposal: &Proposal,
     facts: &CorpusFacts,
@@ -82,8 +82,8 @@ pub(super) fn describe(machine: &Machine) -> String {
     text
 }
 
-/// Comment about the size that the amount of text alone suggests; empty if that is the proposed
-/// one.
+/// Comment in the recipe if the text suffices for a larger size than the machine can train;
+/// otherwise empty.
 fn too_large(proposal: &Proposal) -> String {
     proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
         format!(

@@ -14,7 +14,7 @@ use super::pairs::{MadePairs, PairWriter, identity};
 use crate::LoadedRun;
 use crate::translation::{TranslationSettings, for_the_best};
 
-/// Method by which sources are made.
+/// Method by which the source of a pair is made from a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// The best translation of a beam search.
@@ -28,7 +28,8 @@ pub enum Method {
 /// Settings of a back-translation.
 #[derive(Debug)]
 pub struct BackTranslation<'a> {
-    /// Text in the language from which the run translates, one sentence on each line.
+    /// File with text in the language from which the run translates, one sentence on each line. Its
+    /// sentences become targets.
     pub text: &'a Path,
     /// Settings of the run's search.
     pub settings: TranslationSettings,
@@ -40,12 +41,12 @@ pub struct BackTranslation<'a> {
 
 /// Translates a text with `run`. The lines of the text become the targets of pairs, and their
 /// translations the sources (Sennrich et al. 2016, "Improving Neural Machine Translation Models
-/// with Monolingual Data"). Repeated lines are used once. The pairs are for training a model of the
-/// opposite direction. A recipe can distinguish them from other pairs by the `tag` of their corpus
-/// (Caswell et al. 2019, "Tagged Back-Translation").
+/// with Monolingual Data"). Repeated lines are used once. The pairs are for training a model that
+/// translates in the opposite direction of `run`. A recipe can distinguish them from other pairs by
+/// the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
 ///
 /// # Errors
-/// When the text cannot be read or translated, the folder has other pairs, or writing fails.
+/// If the text cannot be read or translated, the output folder has other pairs, or writing fails.
 pub fn back_translate(
     run: &LoadedRun,
     job: &BackTranslation<'_>,

@@ -1,4 +1,4 @@
-//! Cache of translations on disk. An entry is identified by weights, settings and text.
+//! Cache of translations on disk. The key of an entry is a hash of weights, settings and text.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -14,9 +14,9 @@ use crate::translation::order::hex;
 use crate::translation::{LineTranslator, Order, Translation, TranslationSettings, score_pairs};
 use crate::{BadItem, LoadedRun};
 
-/// Number of lines in the first window, and largest number of lines in a window. A window is
-/// translated as a whole; each is twice as long as the one before. An interruption loses at most
-/// one window.
+/// Number of lines in the first window, and largest number of lines in a window. A window is a
+/// range of lines that are translated and stored together. Each is twice as long as the one before,
+/// up to the largest. An interruption loses the work on at most one window.
 const WINDOW: (usize, usize) = (128, 1024);
 
 /// Lines of a text.
@@ -35,17 +35,17 @@ pub(super) struct Text<'a> {
 pub struct CacheProgress<'a> {
     /// Name of the text.
     pub text: &'a str,
-    /// Number of lines that are done.
+    /// Number of lines that are translated so far.
     pub done: usize,
-    /// Number of all lines.
+    /// Number of lines of the text.
     pub lines: usize,
 }
 
-/// Folder with the entries.
+/// Cache of translations in a folder.
 #[derive(Debug, Clone)]
 pub struct TranslationCache(pub PathBuf);
 
-/// One of the translations of a line.
+/// One of the translations of a line, or its given translation with a score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The text.
@@ -54,8 +54,9 @@ pub struct Choice {
     pub score: f64,
 }
 
-/// Function that returns the choices for each of some consecutive lines. The second argument is the
-/// number of the first line, counted from 1; the third receives the number of lines that are done.
+/// Function that returns the choices for each line of a window. Arguments: the lines, the number of
+/// the first line in the text, counted from 1, and a function that receives the number of
+/// translated sentences of the window.
 type Answers<'a> =
     Box<dyn FnMut(&[String], usize, &mut dyn FnMut(usize)) -> Result<Vec<Vec<Choice>>> + 'a>;
 
@@ -63,11 +64,11 @@ type Answers<'a> =
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     line: usize,
-    /// Translations, best first; empty for a line that cannot be translated.
+    /// Translations, the best first; empty for a line that cannot be translated.
     translations: Vec<Choice>,
 }
 
-/// Facts about a complete entry.
+/// Description of a complete entry, stored next to it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     order: Order,
@@ -75,7 +76,7 @@ struct Record {
     sha256: String,
 }
 
-/// Complete entry: the translation of a text.
+/// Complete entry: translations or scores of the lines of a text.
 #[derive(Debug)]
 pub(super) struct Entry {
     path: PathBuf,
@@ -88,8 +89,8 @@ impl TranslationCache {
     /// the cache already has.
     ///
     /// # Errors
-    /// When the text cannot be read or translated, an entry is damaged or is being written by
-    /// another process, or writing fails.
+    /// If the text cannot be read or translated, an entry is damaged or is being written by another
+    /// process, or writing fails.
     pub(super) fn translated(
         &self,
         run: &LoadedRun,
@@ -115,11 +116,11 @@ impl TranslationCache {
     }
 
     /// Scores each line of `targets` as the translation of the same line of `sources`, by the mean
-    /// log-probability of a token, or returns the scores that the cache already has. A line that
-    /// cannot be scored, for example because it is too long, has no choice.
+    /// log-probability of a token, or returns the scores that the cache already has. For a line
+    /// that cannot be scored, for example because it is too long, the entry has an empty list.
     ///
     /// # Errors
-    /// Errors of [`TranslationCache::translated`].
+    /// See [`TranslationCache::translated`].
     pub(super) fn scored(
         &self,
         run: &LoadedRun,
@@ -154,8 +155,8 @@ impl TranslationCache {
         self.entry(order, sources, lines, &begin, observe)
     }
 
-    /// Returns the entry for `order`. If the cache does not have it, the function that `begin`
-    /// returns makes the choices for the lines of `text`.
+    /// Returns the entry for `order`. If the cache does not have the entry, it is made with the
+    /// function that `begin` returns, from the `lines` lines of `text`.
     fn entry<'a>(
         &self,
         order: Order,
@@ -191,7 +192,7 @@ impl Entry {
     /// Translations of each line, best first.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// If the file cannot be opened.
     pub(super) fn translations(&self) -> Result<impl Iterator<Item = Result<Vec<Choice>>>> {
         let shown = self.path.display().to_string();
         let file = File::open(&self.path).with_context(|| shown.clone())?;
@@ -231,7 +232,7 @@ fn opened(partial: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Number of complete lines in the incomplete file of an entry; cuts off what follows them.
+/// Counts the complete lines in the incomplete file of an entry, and removes what follows them.
 fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     let mut measure = || -> Result<usize> {
         file.seek(SeekFrom::Start(0))?;
@@ -254,7 +255,7 @@ fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     measure().with_context(|| format!("cannot read {}", partial.display()))
 }
 
-/// Makes the choices for the lines of `text` after the first `done` ones, and appends them to
+/// Makes the choices for the lines of `text` after the first `done` lines, and appends them to
 /// `file`.
 fn write(
     answers: &mut Answers<'_>,
@@ -273,7 +274,7 @@ fn write(
             break;
         }
         let count = window.len();
-        // Long lines are divided, so there may be more parts than lines.
+        // Long lines are divided for translation, so `part` can exceed the number of lines.
         let mut progress = |part: usize| {
             observe(CacheProgress { text: name, done: done + part.min(count), lines });
         };
@@ -294,7 +295,7 @@ fn write(
     Ok(())
 }
 
-/// Refuses an entry of another order, and an entry that was changed after it was written.
+/// Returns an error if the entry belongs to another order, or was changed after it was written.
 fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     let text = taper_data::read_regular(record, 1 << 20)?;
     let known: Record =

@@ -17,21 +17,22 @@ use crate::translation::{TranslationDetail, TranslationSettings};
 pub struct Distillation<'a> {
     /// Corpus whose sources are translated.
     pub corpus: &'a ParallelCorpus,
-    /// Settings of the search, by a teacher or an ensemble of teachers; one of its `n_best`
-    /// translations is used.
+    /// Settings of the search by the teacher. One of the `n_best` translations of each source is
+    /// used.
     pub settings: TranslationSettings,
-    /// True to use the translation that is nearest to the reference, instead of the best one.
+    /// Whether to use the translation with the highest BLEU against the corpus's target, instead of
+    /// the translation that the search ranks first.
     pub interpolates: bool,
     /// Folder for the pairs.
     pub output: &'a Path,
 }
 
 /// Translates the sources of a corpus with `run` (Kim and Rush 2016, "Sequence-Level Knowledge
-/// Distillation", section 3.2). If the job interpolates, the translation in the n-best list with
-/// the highest BLEU against the reference is used (section 3.3).
+/// Distillation", section 3.2). With [`Distillation::interpolates`], the translation in the n-best
+/// list with the highest BLEU against the reference is used (section 3.3).
 ///
 /// # Errors
-/// When the corpus cannot be read or translated, the folder has other pairs, or writing fails.
+/// If the corpus cannot be read or translated, the output folder has other pairs, or writing fails.
 pub fn distill(
     run: &LoadedRun,
     job: &Distillation<'_>,
@@ -75,7 +76,8 @@ pub fn distill(
     pairs.finish()
 }
 
-/// Translation with the highest BLEU against the reference; the first among equals.
+/// Translation with the highest BLEU against the reference, the first one among equals; `None` if
+/// there are no translations.
 fn nearest<'a>(
     translations: &'a [Choice],
     reference: &str,

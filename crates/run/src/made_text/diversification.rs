@@ -22,26 +22,26 @@ pub struct Diversification<'a> {
     pub corpus: &'a ParallelCorpus,
     /// Choice of weights, and overrides, for each run.
     pub load: LoadSettings,
-    /// Beam size of the searches; `None` for that of each run.
+    /// Beam size of all searches; `None` for the beam size in each run's recipe.
     pub beam_size: Option<usize>,
     /// Folder for the pairs.
     pub output: &'a Path,
 }
 
-/// Translations by one run; `side` is the side that it has translated.
+/// Translations by one run. `side`: side of the corpus that the run has translated.
 struct Translated {
     name: String,
     side: Side,
     entry: Entry,
 }
 
-/// Adds pairs to a corpus of pairs `(x, y)`: `(x, F(x))` for each forward model F, and `(B(y), y)`
-/// for each backward model B. Pairs that exist already are omitted (Nguyen et al. 2020, "Data
+/// Writes the pairs `(x, y)` of a corpus, and further pairs: `(x, F(x))` for each forward model F,
+/// and `(B(y), y)` for each backward model B. Repeated pairs are omitted (Nguyen et al. 2020, "Data
 /// Diversification: A Simple Strategy For Neural Machine Translation", section 3.1).
 ///
 /// # Errors
-/// When a run cannot be loaded or translates between other languages, the corpus cannot be read,
-/// the folder has other pairs, or writing fails.
+/// If a run cannot be loaded or translates between other languages, the corpus cannot be read, the
+/// output folder has other pairs, or writing fails.
 pub fn diversify(
     job: &Diversification<'_>,
     cache: &dyn Fn(&Path) -> TranslationCache,
@@ -101,7 +101,8 @@ pub fn diversify(
     pairs.finish()
 }
 
-/// Refuses a run that does not translate from the language of `side` into the other language.
+/// Returns an error if the run does not translate from the language of `side` into the other one of
+/// the two languages.
 pub(super) fn require_languages(
     run: &LoadedRun,
     path: &Path,

@@ -17,9 +17,9 @@ const EXAMPLES: usize = 10;
 /// Criterion that decides which pairs are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// The likeliest pairs, up to this share of all pairs, from 0 to 1.
+    /// Pairs with the highest scores: this share of all pairs, from 0 to 1.
     Share(f64),
-    /// Pairs with at least this score; scores lie between 0 and 1.
+    /// Pairs whose score is at least this number, from 0 to 1.
     Least(f64),
 }
 
@@ -43,9 +43,10 @@ pub struct Filtering<'a> {
 /// Pair that was left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dropped {
-    /// Line of the corpus, counted from 1.
+    /// Number of the pair's line in the corpus, counted from 1.
     pub line: usize,
-    /// Score; `None` if a model cannot read the pair, for example because it is too long.
+    /// Score of the pair; `None` if a model cannot read the pair, for example because it is too
+    /// long.
     pub score: Option<f64>,
     /// Source and target.
     pub texts: [String; 2],
@@ -58,9 +59,9 @@ pub struct Filtered {
     pub made: MadePairs,
     /// Number of pairs that were left out.
     pub dropped: usize,
-    /// The unlikeliest of these pairs, in the order of their lines.
+    /// Pairs with the lowest scores among those that were left out, in the order of their lines.
     pub examples: Vec<Dropped>,
-    /// Score of the unlikeliest pair that was kept; `None` if none was.
+    /// Smallest score with which a pair is kept; `None` if no pair was kept.
     pub least: Option<f64>,
 }
 
@@ -71,8 +72,8 @@ pub struct Filtered {
 /// Parallel Corpora", section 2). Pairs that cannot be scored are omitted.
 ///
 /// # Errors
-/// When a run cannot be loaded or translates between other languages, the corpus cannot be read,
-/// the folder has other pairs, or writing fails.
+/// If a run cannot be loaded or translates between other languages, the corpus cannot be read, the
+/// output folder has other pairs, or writing fails.
 pub fn filter(
     job: &Filtering<'_>,
     cache: &dyn Fn(&Path) -> TranslationCache,
@@ -109,7 +110,7 @@ pub fn filter(
 }
 
 impl Keep {
-    /// Refuses a share or score that is not between 0 and 1.
+    /// Returns an error for a share or score that is not between 0 and 1.
     fn validate(self) -> Result<()> {
         let (Self::Share(value) | Self::Least(value)) = self;
         if !(0.0..=1.0).contains(&value) {
@@ -132,8 +133,8 @@ impl Keep {
     }
 }
 
-/// Scores of the pairs of the corpus by the run at `path`, which translates from the language of
-/// `side` into the other language.
+/// Mean log-probabilities of tokens of each pair of the corpus, according to the run at `path`,
+/// which translates from the language of `side` into the other language.
 fn scored(
     job: &Filtering<'_>,
     path: &Path,
@@ -149,7 +150,8 @@ fn scored(
     cache(path).scored(&run, [&texts[0], &texts[1]], observe)
 }
 
-/// Score of each pair, from the mean log-probabilities of its tokens by both models.
+/// Score of each pair, from the mean log-probabilities of its tokens according to both models;
+/// `None` for a pair that a model cannot score.
 fn scores_of(forward: &Entry, backward: &Entry) -> Result<Vec<Option<f64>>> {
     let both = forward.translations()?.zip(backward.translations()?);
     both.map(|(there, back)| {
@@ -160,12 +162,13 @@ fn scores_of(forward: &Entry, backward: &Entry) -> Result<Vec<Option<f64>>> {
     .collect()
 }
 
-/// Score of a pair, from the mean negative log-probabilities of a token in both directions.
+/// Score of a pair, from the mean negative log-probability of a target token (`there`) and of a
+/// source token (`back`).
 fn dual_score(there: f64, back: f64) -> f64 {
     (-((there - back).abs() + f64::midpoint(there, back))).exp()
 }
 
-/// The unlikeliest of the pairs whose indices `dropped` has.
+/// Pairs with the lowest scores among those with the indices `dropped`.
 fn examples(
     corpus: &ParallelCorpus,
     scores: &[Option<f64>],

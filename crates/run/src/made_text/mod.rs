@@ -1,11 +1,11 @@
 //! Training text that models make: back-translations, distilled translations, and new translations
 //! of both sides of a corpus. Also the filtering of pairs that models find unlikely.
 //!
-//! All of them work in the same way: a text is streamed through the
-//! [translator](crate::translation) into a [cache](TranslationCache), whose entries are identified
-//! by weights, settings and text, and pairs are written from these entries. Work that is
-//! interrupted, even by a kill, continues after the last complete line, and the resulting files are
-//! the same. Existing entries are not made again.
+//! All of these methods work in the same way. A [translator](crate::translation) translates or
+//! scores a text, and the results are stored in a [cache](TranslationCache), under a key that
+//! depends on weights, settings and text. Pairs are then written from the cache. If the process is
+//! interrupted or killed, the next call continues after the last complete line in the cache, and
+//! the resulting files are the same. What is in the cache is not computed again.
 
 mod backtranslation;
 mod cache;

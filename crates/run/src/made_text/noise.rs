@@ -2,23 +2,24 @@
 
 use taper_ops::rng::{Counter, mix};
 
-/// Share of words that are removed; the next constant is the share of words that are blanked.
+/// Probability with which a word is removed; the next constant is the probability with which a
+/// remaining word is blanked.
 const LEFT_OUT: f32 = 0.1;
 const BLANKED: f32 = 0.1;
-/// Largest number of places by which a word moves.
+/// Largest number of positions by which a word moves.
 const FARTHEST: f32 = 3.0;
 /// Text in place of a blanked word.
 const BLANK: &str = "_";
 
-/// Numbers that give each purpose its own random draws.
+/// Numbers that give each of the three kinds of noise its own random draws.
 const OF_LEAVING: u64 = 1;
 const OF_BLANKING: u64 = 2;
 const OF_MOVING: u64 = 3;
 
-/// Removes a tenth of the words, blanks a tenth of the remaining words, and moves words by at most
-/// three places (Edunov et al. 2018, "Understanding Back-Translation at Scale", section 3). Words
-/// are divided by spaces; in a text without spaces, each character is a word. The noise depends
-/// only on the seed and the line.
+/// Removes each word with probability 0.1, replaces each remaining word by a blank with probability
+/// 0.1, and moves words by at most three positions (Edunov et al. 2018, "Understanding
+/// Back-Translation at Scale", section 3). Words are divided by spaces; in a text without spaces,
+/// each character is a word. The random draws depend only on the seed and the number of the line.
 pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
     let has_spaces = text.trim().contains(char::is_whitespace);
     let words: Vec<String> = match has_spaces {
@@ -39,7 +40,7 @@ pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
         .map(|(place, &index)| {
             let is_blank = blanking.f32_at(index as u64) < BLANKED;
             let word = if is_blank { BLANK } else { words[index].as_str() };
-            // Two words can change their order only if they are at most three places apart.
+            // Two words can change their order only if they are at most three positions apart.
             (place as f32 + (FARTHEST + 1.0) * moving.f32_at(index as u64), word)
         })
         .collect();
@@ -64,7 +65,8 @@ mod tests {
         assert!((share - 0.9).abs() < 0.01, "{share}");
         let blanks = noisy_words.iter().filter(|word| **word == BLANK).count() as f64;
         assert!((blanks / noisy_words.len() as f64 - 0.1).abs() < 0.01, "{blanks}");
-        // Places refer to the words that were kept; blanks can be at any place.
+        // Positions are those among the words that are not blanks, because blanks cannot be told
+        // apart.
         let kept: Vec<usize> = noisy_words.iter().filter_map(|word| word.parse().ok()).collect();
         let mut sorted = kept.clone();
         sorted.sort_unstable();

@@ -14,9 +14,10 @@ use crate::folder::files::{put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
 use crate::translation::single_line;
 
-/// File that describes the pairs; it is written last.
+/// File with the description of the pairs ([`MadePairs`]). It is written last, so it shows that the
+/// pairs are complete.
 const RECORD: &str = "made.json";
-/// File with the origin of each pair.
+/// File with the origin, line and score of each pair.
 const ORIGINS: &str = "train.origins.tsv";
 
 /// Numbers of pairs with one origin.
@@ -26,9 +27,9 @@ pub struct OriginCount {
     pub origin: String,
     /// Number of pairs that were written.
     pub pairs: u64,
-    /// Number of pairs that were omitted because they exist already.
+    /// Number of pairs that were omitted as repetitions.
     pub duplicates: u64,
-    /// Number of lines that were omitted because one side is empty.
+    /// Number of pairs that were omitted because the source or the target is empty.
     pub empty: u64,
 }
 
@@ -37,19 +38,20 @@ pub struct OriginCount {
 pub struct MadePairs {
     /// Hash of the command, texts, weights and settings with which the pairs were made.
     pub identity: String,
-    /// Source file and target file, in the folder.
+    /// Names of the source file and of the target file in the folder.
     pub files: [String; 2],
-    /// SHA-256 of the two files, and of the file of origins.
+    /// SHA-256 of the source file, of the target file, and of the file of origins.
     pub sha256: Vec<String>,
-    /// Numbers of pairs by origin.
+    /// Numbers of pairs for each origin.
     pub origins: Vec<OriginCount>,
 }
 
 impl MadePairs {
-    /// Reads the pairs in `folder`; `None` if there are no complete ones.
+    /// Description of the pairs in `folder`, whose files are checked; `None` if the folder has no
+    /// complete pairs.
     ///
     /// # Errors
-    /// When the folder has pairs with another identity, or damaged ones.
+    /// If the folder has pairs with another identity, or damaged files.
     pub(super) fn find(folder: &Path, identity: &str) -> Result<Option<Self>> {
         let path = folder.join(RECORD);
         if !path.exists() {
@@ -80,7 +82,7 @@ impl MadePairs {
     }
 }
 
-/// Hash of `parts`, which must be everything that determines the pairs.
+/// Hash of `parts`, which must have everything on which the pairs depend.
 pub(super) fn identity(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -90,7 +92,7 @@ pub(super) fn identity(parts: &[&str]) -> String {
     hex(&hash.finalize())
 }
 
-/// Writer of pairs.
+/// Writer of the files of pairs in a folder.
 pub(super) struct PairWriter {
     folder: PathBuf,
     identity: String,
@@ -98,7 +100,7 @@ pub(super) struct PairWriter {
     /// Writers of sources, targets and origins.
     writers: Vec<BufWriter<File>>,
     origins: Vec<OriginCount>,
-    /// Hashes of the pairs so far; `None` if repeated pairs are written, too.
+    /// Hashes of the pairs written so far; `None` if repeated pairs are written, too.
     seen: Option<HashSet<[u8; 16]>>,
 }
 
@@ -107,7 +109,7 @@ impl PairWriter {
     /// are omitted.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub(super) fn begin(
         folder: &Path,
         identity: String,
@@ -128,16 +130,16 @@ impl PairWriter {
         Ok(Self { folder: folder.to_owned(), identity, files, writers, origins, seen })
     }
 
-    /// Begins pairs with another origin.
+    /// Sets the origin of the pairs that are added next.
     pub(super) fn origin(&mut self, origin: String) {
         self.origins.push(OriginCount { origin, pairs: 0, duplicates: 0, empty: 0 });
     }
 
-    /// Adds a pair that was made from line `line`, counted from 1; `score` is that of its
-    /// translation.
+    /// Adds a pair, or counts it if it is omitted. `line`: number of the line from which it was
+    /// made, counted from 1. `score`: score of the translation, if there is one.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub(super) fn push(
         &mut self,
         [source, target]: [&str; 2],
@@ -145,7 +147,8 @@ impl PairWriter {
         score: Option<f64>,
     ) -> Result<()> {
         let Some(count) = self.origins.last_mut() else { bail!("pairs without an origin") };
-        // A text from a table, such as CSV, may contain line ends; here each text must be one line.
+        // A text from a table, such as CSV, can contain line ends; in these files, each text is one
+        // line.
         let [source, target] = [source, target].map(|text| single_line(text.to_owned()));
         if source.trim().is_empty() || target.trim().is_empty() {
             count.empty += 1;
@@ -169,7 +172,7 @@ impl PairWriter {
         Ok(())
     }
 
-    /// Counts a line that is omitted because its pair exists already.
+    /// Counts a pair that the caller omits as a repetition.
     pub(super) fn duplicate(&mut self) {
         if let Some(count) = self.origins.last_mut() {
             count.duplicates += 1;
@@ -179,7 +182,7 @@ impl PairWriter {
     /// Gives the files their final names, and writes their description.
     ///
     /// # Errors
-    /// When writing fails.
+    /// If writing fails.
     pub(super) fn finish(self) -> Result<MadePairs> {
         let Self { folder, identity, files, writers, origins, .. } = self;
         let mut record = MadePairs { identity, files, sha256: Vec::new(), origins };

@@ -1,4 +1,4 @@
-//! Corpora of pairs whose sides are to be translated again.
+//! Corpora of sentence pairs whose sources or targets are to be translated.
 
 use anyhow::{Result, ensure};
 use taper_data::{Corpora, DataConfig, PairReader, RawPair};
@@ -13,7 +13,7 @@ pub(super) enum Side {
     Target,
 }
 
-/// Pairs of a split.
+/// Sentence pairs of a split (training, validation or test set) of a recipe.
 #[derive(Debug, Clone)]
 pub struct ParallelCorpus {
     data: DataConfig,
@@ -26,7 +26,7 @@ impl ParallelCorpus {
     /// Split `name` of the recipe `config`, such as `train`.
     ///
     /// # Errors
-    /// When the recipe has no pairs, or a corpus of the split has a tag.
+    /// If a corpus of the split has a tag.
     pub fn for_split(config: &RunConfig, name: &str) -> Result<Self> {
         let split: Corpora = match name == config.data.train.name() || name == "train" {
             true => config.data.train.clone(),
@@ -49,14 +49,14 @@ impl ParallelCorpus {
     /// Pairs of the split, in order.
     ///
     /// # Errors
-    /// When the files cannot be opened.
+    /// If the files cannot be opened.
     pub(super) fn pairs(&self) -> Result<impl Iterator<Item = Result<[String; 2]>> + use<>> {
         let pairs = PairReader::open(&self.data, self.split.clone())?;
         let both = |RawPair { source, target, .. }| [source, target];
         Ok(pairs.map(move |pair| Ok(both(pair?))))
     }
 
-    /// Function that opens the lines of a side.
+    /// Function that reads the lines of a side from the first one on.
     pub(super) fn opener(&self, side: Side) -> impl Fn() -> Result<Lines> + '_ {
         move || {
             let pick = move |[source, target]: [String; 2]| match side {
@@ -70,13 +70,13 @@ impl ParallelCorpus {
     /// SHA-256 of the lines of a side.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the lines cannot be read.
     pub(super) fn hash(&self, side: Side) -> Result<String> {
         let open = self.opener(side);
         Ok(measured(&self.text(side, &open))?.1)
     }
 
-    /// A side of the split as a text that can be opened repeatedly by `open`.
+    /// A side of the split as a text that `open` reads, repeatedly if needed.
     pub(super) fn text<'a>(&self, side: Side, open: &'a dyn Fn() -> Result<Lines>) -> Text<'a> {
         let [source, target] = self.languages();
         let language = if side == Side::Source { source } else { target };

@@ -16,14 +16,14 @@ use crate::config::paths::seen_from;
 use crate::init::corpus::{Corpus, number_of};
 use crate::init::held_out;
 
-/// Number of sentences that are tokenised to estimate the number of tokens of all sentences.
+/// Number of examples that are tokenised to estimate the number of tokens of all examples.
 const SAMPLE: usize = 1000;
-/// Approximate number of bytes of a token of running text.
+/// Approximate number of bytes per token of running text.
 const BYTES_OF_A_TOKEN: u64 = 4;
-/// Share of running text that is held out.
+/// Share of running text that is held out for validation.
 const HELD_OUT: f64 = 0.05;
 
-/// Numbers of examples and of their tokens.
+/// Number of examples, and number of their tokens.
 #[derive(Debug, Clone, Default)]
 pub struct ExampleCounts {
     /// Number of sentences or texts to learn from; 0 for running text.
@@ -31,16 +31,18 @@ pub struct ExampleCounts {
     /// Approximate number of tokens to learn from in one epoch; for pairs, those of the longer
     /// side.
     pub tokens: u64,
-    /// Number of examples per epoch from the parent's own text, in addition to the new examples.
+    /// Number of examples per epoch from text like the parent's training text, in addition to
+    /// `examples`.
     pub home: u64,
 }
 
-/// Examples that were read.
+/// Facts about examples that were read.
 pub(super) struct ReadExamples {
     /// Part of a recipe that reads the examples.
     pub(super) data: DataConfig,
     pub(super) counts: ExampleCounts,
-    /// Folder with the divided examples; `None` if they did not have to be divided.
+    /// Folder with the examples after their division into training, validation and test sets;
+    /// `None` if a validation set exists already.
     pub(super) divided: Option<PathBuf>,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn name(files: &[PathBuf]) -> String {
     name.or(folder).unwrap_or_else(|| "examples".to_owned())
 }
 
-/// Part of the parent's recipe about data that also applies to other corpora.
+/// Settings of the parent's `[data]` section that also apply to the new examples.
 fn of_parent(parent: &Parent, task: Task) -> DataConfig {
     let theirs = &parent.config.data;
     let tokenizer = TokenizerConfig { path: None, target_path: None, ..theirs.tokenizer.clone() };
@@ -72,7 +74,7 @@ fn of_parent(parent: &Parent, task: Task) -> DataConfig {
         data.masked = theirs.masked.clone();
         data.labelled = theirs.labelled.clone();
     } else {
-        // A model has learned positions only up to the length of the parent's texts.
+        // The model has learned only the positions up to `max_positions`, so texts are cut there.
         let most = parent.config.model.max_positions;
         data.labelled.max_tokens = data.labelled.max_tokens.min(most);
         data.labelled.pairs = Pairs::Auto;
@@ -81,7 +83,7 @@ fn of_parent(parent: &Parent, task: Task) -> DataConfig {
     data
 }
 
-/// Folder into which examples are divided.
+/// Folder for the files of training, validation and test sets.
 fn divided(settings: &FineTuneSettings, recipe: &Path) -> PathBuf {
     let stem = recipe.file_stem().unwrap_or_default();
     settings.divided.clone().unwrap_or_else(|| Path::new("data").join(stem))
@@ -97,11 +99,11 @@ fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
     files.iter().map(|file| seen_from(folder_of(recipe), file)).collect()
 }
 
-/// Checks the number of columns that a user names: none, or from `fewest` up to all in `wanted`,
-/// which has their meanings.
+/// Checks the number of columns that a user names: none, or at least `fewest` and at most as many
+/// as `wanted`, which has the meaning of each column. Returns `given`.
 ///
 /// # Errors
-/// When there is another number of columns; the message has their meanings.
+/// If there is another number of columns. The message has the meanings of the columns.
 fn columns<'a>(given: &'a [String], wanted: &[&str], fewest: usize) -> Result<&'a [String]> {
     if given.is_empty() || (fewest..=wanted.len()).contains(&given.len()) {
         return Ok(given);
@@ -163,8 +165,8 @@ pub(super) fn pairs(
     Ok(ReadExamples { data, counts, divided })
 }
 
-/// Corpus of the parent's own text, with its number of pairs. It is weighted so that an epoch has
-/// as many of its pairs as there are `examples`.
+/// Corpus of text like the parent's training text, and its number of pairs. Its weight is chosen
+/// such that an epoch has as many of its pairs as there are `examples`, or all if it has fewer.
 fn home(
     settings: &FineTuneSettings,
     languages: &[String; 2],
@@ -190,7 +192,7 @@ fn home(
     Ok((mixed, pairs))
 }
 
-/// Adds up the sizes of files of running text.
+/// Estimates the number of tokens in files of running text from their sizes.
 pub(super) fn texts(
     settings: &FineTuneSettings,
     parent: &Parent,
@@ -223,7 +225,7 @@ pub(super) fn texts(
     })
 }
 
-/// Corpora whose paths, which are relative to `folder`, become relative to the current folder.
+/// Copy of `corpora` in which paths relative to `folder` are made relative to the current folder.
 fn absolute(corpora: &Corpora, folder: &Path) -> Corpora {
     let mut corpora = corpora.clone();
     corpora.paths_mut().for_each(|path| *path = folder.join(&path));
@@ -269,7 +271,8 @@ pub(super) fn labelled_texts(
         _ => Pairs::Auto,
     };
     let folder = divided(settings, recipe);
-    // A record may contain characters that separate columns or lines in the files to be written.
+    // The texts of a record can contain characters that separate columns or lines in the files to
+    // be written.
     let ends: &[char] = if is_single { &['\n', '\r', '\t'] } else { &['\n', '\r'] };
     let line = |[label, text]: &[String; 2]| {
         format!("{}\t{}\n", label.replace(['\n', '\r', '\t'], " "), text.replace(ends, " "))

@@ -27,20 +27,22 @@ pub struct FineTuneSettings {
     pub parent: PathBuf,
     /// Task of the new run; `None` for the task of the parent.
     pub task: Option<Task>,
-    /// Files of examples: for pairs, two files of text or one table; otherwise one or several
-    /// files.
+    /// Files of examples: for sentence pairs, two files of text or one table; otherwise one or
+    /// several files.
     pub files: Vec<PathBuf>,
-    /// Columns or fields of tables, in this order: source and target; or label, text and perhaps a
-    /// second text; or text. Empty for the usual ones.
+    /// Columns or fields of tables. For pairs: source, target. For labelled texts: label, text and,
+    /// if there is one, a second text. For running text: text. If empty, the usual names apply.
     pub columns: Vec<String>,
-    /// Files of text like the parent's training text, to be mixed in; empty for none.
+    /// Files of text like the parent's training text, which are mixed with the examples so that the
+    /// model forgets less; can be empty.
     pub home: Vec<PathBuf>,
-    /// File of the recipe, which must not exist; `None` for a file named after parent and examples.
+    /// File of the recipe, which must not exist; `None` for a file with the names of parent and
+    /// examples.
     pub recipe: Option<PathBuf>,
-    /// Folder into which examples are divided; `None` for a folder under `data` with the recipe's
-    /// name.
+    /// Folder for the training, validation and test sets into which the examples are divided;
+    /// `None` for a folder in `data` with the recipe's name.
     pub divided: Option<PathBuf>,
-    /// Bytes of memory that training may take; `None` for as many as the machine has free.
+    /// Limit of the memory for training, in bytes; `None` for the free memory of the machine.
     pub memory: Option<u64>,
     /// Function that returns lines on how to use the recipe, for a comment at its beginning.
     pub usage: Usage,
@@ -53,7 +55,7 @@ pub struct FineTuning {
     pub recipe: PathBuf,
     /// Configuration of the recipe, with the model of the parent.
     pub config: RunConfig,
-    /// Numbers of examples and of their tokens.
+    /// Number of examples, and number of their tokens.
     pub counts: ExampleCounts,
     /// Description of the machine for which the recipe was written.
     pub machine: String,
@@ -61,17 +63,17 @@ pub struct FineTuning {
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the examples, and writes a recipe for the further training of the parent, with comments
-/// and ready for `machine`. Rates and numbers of updates follow from the sizes of the model and the
-/// text. The memory decides whether all weights are trained, or adapters.
+/// Reads the examples, and writes a recipe with comments for the further training of the parent on
+/// `machine`. The learning rate follows from the width of the model, and the number of updates from
+/// the size of the text. Whether all weights are trained, or only adapters, depends on the memory.
 ///
-/// If no validation set lies next to the examples, some of them become the validation set. They are
-/// the same ones each time.
+/// If no validation set lies next to the examples, the examples are divided into training,
+/// validation and test sets, in the same way each time.
 ///
 /// # Errors
-/// When the parent or an example cannot be read, there are too few examples, the task cannot be
-/// fine-tuned (see [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from)), or a file
-/// exists already.
+/// If the parent or an example cannot be read, there are too few examples, the task cannot be
+/// fine-tuned (see [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from)), or a file to
+/// be written exists already.
 pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineTuning> {
     let parent = parent::Parent::read(&settings.parent)?;
     let task = settings.task.unwrap_or(parent.config.task);

@@ -12,14 +12,14 @@ use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::folders::{self, ImportSettings};
 
-/// File by which a folder of the library Transformers is recognised.
+/// File by which a model folder of the library Transformers is recognised.
 const SHAPE: &str = "config.json";
 
 /// Model whose training continues.
 pub(super) struct Parent {
     /// Run or checkpoint folder, as the user named it.
     pub(super) path: PathBuf,
-    /// Recipe with which its weights were trained.
+    /// Recipe with which the model's weights were trained.
     pub(super) config: RunConfig,
     pub(super) tokenizers: TokenizerPair,
 }
@@ -40,12 +40,13 @@ impl Parent {
     }
 }
 
-/// Returns a run with the weights at `path`. If `path` is a run or a checkpoint, it is returned. If
-/// it is a folder of the library Transformers, the run at `target` is returned, into which the
-/// folder is imported unless it has been imported before.
+/// Path of a run or checkpoint with the weights at `path`. If `path` is a run or a checkpoint,
+/// `path` is returned. If it is a model folder of the library Transformers, it is imported as the
+/// run `target`, unless this was done before, and `target` is returned.
 ///
 /// # Errors
-/// When `path` is none of these, it cannot be imported, or `target` is another run.
+/// If `path` is neither a run, a checkpoint nor a model folder, if it cannot be imported, or if
+/// `target` exists and is not an import of `path` with these settings.
 pub fn run_of(
     path: &Path,
     target: &Path,
@@ -56,7 +57,7 @@ pub fn run_of(
         return Ok(path.to_owned());
     }
     if !path.join(SHAPE).is_file() {
-        // This error says why the folder is no run.
+        // The first error says why the folder is not a run.
         RunFolder::of_weights(path).with_context(|| {
             format!("{}: neither a run nor a folder with {SHAPE}", path.display())
         })?;

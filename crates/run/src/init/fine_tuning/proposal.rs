@@ -1,9 +1,9 @@
-//! Settings that suit the model, the examples and the machine.
+//! Proposal of settings for fine-tuning that suit the model, the examples and the machine.
 //!
-//! Learning rates: fine-tuning takes a small part of the rate of training. A model of width 1024
-//! takes 5e-5, the default of the library Transformers; the rate is inversely proportional to the
-//! width (Yang et al. 2022, "Tensor Programs V", table 3). Adapters take about ten times that rate
-//! (Hu et al. 2021, table 11).
+//! Learning rates: that of fine-tuning is much lower than that of the first training. It is 5e-5,
+//! the default of the library Transformers, for a model of width 1024, and inversely proportional
+//! to the width (Yang et al. 2022, "Tensor Programs V", table 3). For adapters, it is ten times as
+//! high (Hu et al. 2021, table 11).
 
 use candle_core::Device;
 use taper_data::Task;
@@ -18,23 +18,25 @@ use crate::config::RunConfig;
 use crate::init::{Machine, proposal::MEMORY_SHARE};
 use crate::tasks::{Examples, vocabularies};
 
-/// Learning rate, and the width of the model for which it is meant.
+/// Learning rate, and the width (`d_model`) of the model for which it is meant.
 const RATE: (f64, f64) = (5e-5, 1024.0);
-/// Factor by which the learning rate is higher if adapters are trained.
+/// Factor of the learning rate if adapters are trained.
 const OF_ADAPTERS: f64 = 10.0;
 /// Rank of adapters.
 const RANK: usize = 16;
 /// Smallest and largest number of tokens of an update.
 const TOKENS: (usize, usize) = (512, 4096);
-/// Number of tokens to which batches may shrink before weights in fewer bits are preferred.
+/// If a batch of at most this many tokens still needs too much memory, the proposal changes from
+/// training all weights to adapters, or to base weights in fewer bits.
 const FEW_TOKENS: usize = 1024;
-/// Desired number of updates in an epoch; it is not reached if updates would be too small.
+/// Desired number of updates in an epoch. With little text there are fewer, because an update has
+/// at least `TOKENS.0` tokens.
 const UPDATES_OF_AN_EPOCH: u64 = 50;
-/// Number of tokens to learn from that limits the number of epochs; there is always one.
+/// Largest number of tokens in all epochs together; there is always at least one epoch.
 const MOST_TOKENS: u64 = 40_000_000;
 /// Largest number of epochs.
 const MOST_EPOCHS: u64 = 10;
-/// Number of validations of a training.
+/// Number of validations in a training.
 const VALIDATIONS: u64 = 12;
 /// Number of sentences that a validation translates.
 const TRANSLATED: usize = 200;
@@ -42,11 +44,12 @@ const TRANSLATED: usize = 200;
 /// Recipe, with the facts by which the choices are explained.
 pub(super) struct Proposal {
     pub(super) config: RunConfig,
-    /// Number of epochs in all updates.
+    /// Number of epochs.
     pub(super) epochs: u64,
-    /// Bytes that a training of all weights would take; `None` if all weights are trained.
+    /// Estimated memory, in bytes, of a training of all weights, for which the machine has too
+    /// little; `None` if the proposal trains all weights.
     pub(super) too_large: Option<u64>,
-    /// Estimated bytes of the proposed training.
+    /// Estimated memory of the proposed training, in bytes.
     pub(super) bytes: u64,
 }
 
@@ -69,7 +72,8 @@ pub(super) fn propose(
     };
     // The parent's expected length was measured on other text.
     config.decoding.expected_length = ExpectedLength::default();
-    // Both sections only concern initial weights, which here come from the parent.
+    // Adapters of the parent are already part of its weights, and initial embeddings come from the
+    // parent.
     config.model.lora = LoraConfig::default();
     config.model.embeddings = EmbeddingsConfig::default();
     let tokens = tokens_of_update(&read.counts);
@@ -102,11 +106,11 @@ pub(super) fn propose(
             batch /= 2;
         }
     }
-    // By the estimate, nothing fits: the trial before training decides.
+    // By the estimate, no choice fits into the memory. The trial before training will decide.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
 }
 
-/// Settings for training `updates` updates on examples of this kind.
+/// Settings for a training of `updates` updates on examples of this kind.
 fn training(kind: Examples, updates: u64) -> TrainingConfig {
     TrainingConfig {
         max_updates: updates,
@@ -131,7 +135,7 @@ fn training(kind: Examples, updates: u64) -> TrainingConfig {
     }
 }
 
-/// Number of tokens of an update, which is lower if there is little to learn from.
+/// Number of tokens of an update, which is lower if there are few tokens to learn from.
 fn tokens_of_update(counts: &ExampleCounts) -> usize {
     let (fewest, most) = TOKENS;
     let wished = usize::try_from(counts.tokens / UPDATES_OF_AN_EPOCH).unwrap_or(most);
@@ -139,8 +143,8 @@ fn tokens_of_update(counts: &ExampleCounts) -> usize {
     (wished.clamp(fewest, most) + 1).next_power_of_two() / 2
 }
 
-/// Recipe whose updates have `tokens` tokens, in batches of `batch` tokens. `lora` is the type of
-/// the frozen weights to which adapters are added; `None` for no adapters.
+/// Recipe whose updates have `tokens` tokens, in batches of `batch` tokens. `lora`: type of the
+/// frozen weights if adapters are trained, or `None` if all weights are trained.
 fn with(
     config: &RunConfig,
     parent: &Parent,
@@ -155,7 +159,8 @@ fn with(
         let (rank, alpha) = (RANK, 2.0 * RANK as f64);
         config.model.lora = LoraConfig { rank, alpha, base_dtype, ..LoraConfig::default() };
         if config.task != parent.config.task {
-            // The head is new, so it is trained as a whole.
+            // The output layer for the new task has no weights in the parent, so it is trained as a
+            // whole.
             config.model.lora.train = vec!["classes.*".to_owned()];
         }
     }

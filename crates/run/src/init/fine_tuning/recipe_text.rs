@@ -15,11 +15,11 @@ use crate::init::Usage;
 use crate::init::recipe_text::usage_comment;
 use crate::numbers::{bytes, grouped};
 
-/// Text of the recipe. It leaves out keys with their defaults, and keys of [model] with the
-/// parent's values.
+/// Text of the recipe. It omits keys with default values, and keys of `[model]` with the parent's
+/// values.
 ///
 /// # Errors
-/// When a value cannot be written as TOML.
+/// If a value cannot be written as TOML.
 pub(super) fn text(
     proposal: &Proposal,
     parent: &Parent,
@@ -49,7 +49,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// Words on how many examples or tokens there are.
+/// End of the recipe's first line: number of examples or tokens.
 fn counted(read: &ReadExamples) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);
@@ -62,7 +62,7 @@ fn counted(read: &ReadExamples) -> String {
     }
 }
 
-/// Keys that are written even if they have their defaults, with their values.
+/// Keys that are written even if they have default values, with their values.
 fn shown(config: &RunConfig) -> Vec<(&'static str, Value)> {
     let training = &config.training;
     let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
@@ -90,7 +90,7 @@ fn set(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-/// Keys of `table` whose values differ from those of `usual`.
+/// Keys of `table`, with their values, that are missing in `usual` or have other values there.
 fn different(table: Table, usual: &Table) -> Table {
     let is_other = |(key, value): (String, Value)| match (value, usual.get(&key)) {
         (Value::Table(section), Some(Value::Table(usual))) => {
@@ -102,7 +102,7 @@ fn different(table: Table, usual: &Table) -> Table {
     table.into_iter().filter_map(is_other).collect()
 }
 
-/// Comments on keys.
+/// Keys and the comments above them.
 fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, String)> {
     let config = &proposal.config;
     let mut all = vec![
