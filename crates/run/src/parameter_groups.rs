@@ -1,5 +1,5 @@
-//! Groups of parameters that are chosen by name: frozen ones, ones that are copied from another
-//! run, and ones with a share of the learning rate.
+//! Groups of parameters that are chosen by name: parameters that are frozen, that are copied from
+//! another run, or that are trained with only a share of the learning rate.
 
 use anyhow::{Result, bail};
 use taper_model::LoraConfig;
@@ -9,10 +9,10 @@ use taper_trainer::TrainingConfig;
 
 use crate::config::nearest;
 
-/// Number of names suggested if a pattern matches none.
+/// Number of similar names in the message about a pattern that matches no parameter.
 const NEAR: usize = 3;
 
-/// Parts of a model, each with patterns of the names of its parameters.
+/// Names of parts of a model, each with patterns of the names of the part's parameters.
 const PARTS: [(&str, &[&str]); 3] = [
     (
         "embeddings",
@@ -29,10 +29,10 @@ const PARTS: [(&str, &[&str]); 3] = [
     ("decoder", &["decoder.*"]),
 ];
 
-/// Refuses a pattern if `is` returns false for all of `names`.
+/// Returns an error if `pattern` matches none of `names`. `is`: whether the pattern matches a name.
 ///
 /// # Errors
-/// When it matches no name; the message has `key`, the pattern, and the nearest names.
+/// If the pattern matches no name. The message has `key`, the pattern, and the most similar names.
 fn require_match(
     key: &str,
     pattern: &str,
@@ -61,8 +61,8 @@ fn names(store: &ParameterStore) -> Vec<&str> {
     store.parameters().iter().map(Parameter::name).collect()
 }
 
-/// Freezes the parameters that a recipe names, and gives each parameter its share of the learning
-/// rate.
+/// Freezes the parameters that `training.freeze` names, and sets each parameter's share of the
+/// learning rate according to `training.layer_decay`.
 ///
 /// # Errors
 /// If a pattern matches no parameter, or no parameter is left to train.
@@ -85,12 +85,12 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Refuses a model without any adapters although the recipe asks for them, and patterns that match
-/// no layer.
+/// Checks that a model for which the recipe wants adapters has some, and that each pattern of the
+/// recipe matches a layer.
 ///
 /// # Errors
-/// If no layer has adapters, or a pattern matches no layer. The error has the pattern and the
-/// nearest names.
+/// If no layer has adapters, or a pattern matches no layer. The error has the pattern and the most
+/// similar names.
 pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Result<()> {
     if !lora.is_on() {
         return Ok(());
@@ -125,17 +125,18 @@ pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Res
     Ok(())
 }
 
-/// Stack of a parameter's layer, and the layer's index in it; `None` for a parameter outside all
-/// layers.
+/// Name of the stack (such as `encoder`) to which a parameter's layer belongs, and index of the
+/// layer in the stack; `None` for a parameter outside all layers.
 fn layer_of(name: &str) -> Option<(&str, usize)> {
     let (stack, rest) = name.split_once(".layers.")?;
     let number = rest.split('.').next()?.parse().ok()?;
     Some((stack, number))
 }
 
-/// Distance of a parameter from the head of the model: 0 for parameters after the layers, 1 in the
-/// last layer of a stack, and so on; parameters before the layers have one more than the first
-/// layer.
+/// Number of layers between a parameter and the output of the model, with the parameter's own
+/// layer: 0 for parameters after the layers, 1 in the last layer of a stack, 2 in the layer before
+/// it, and so on. For parameters before the layers, such as embeddings, it is the number of layers
+/// plus 1.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack =
@@ -154,7 +155,8 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // A parameter whose name begins with no stack counts as before the first layer.
+            // A parameter whose name does not begin with that of a stack counts as before the first
+            // layer of the first stack.
             let first =
                 names.iter().find_map(|name| layer_of(name)).map_or(0, |place| layers(place.0));
             1 + if own_layers > 0 { own_layers } else { first }
@@ -162,7 +164,8 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
     }
 }
 
-/// Choice of parameters that are copied from another run: all, or those of some parts or patterns.
+/// Choice of parameters that are copied from another run: all of them, or those of the named parts
+/// and modules or with matching names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection(Vec<String>);
 
@@ -172,7 +175,7 @@ impl Selection {
         Self(only.to_vec())
     }
 
-    /// True if everything is selected.
+    /// Whether all parameters are selected.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
@@ -182,10 +185,10 @@ impl Selection {
         self.is_all() || self.0.iter().any(|word| is_of(word, name))
     }
 
-    /// Refuses a word that matches no parameter of the model.
+    /// Checks that each word of `--only` matches a parameter of the model.
     ///
     /// # Errors
-    /// If a word matches no parameter. The error has the word and the nearest names.
+    /// If a word matches no parameter. The error has the word and the most similar names.
     pub(crate) fn require(&self, store: &ParameterStore) -> Result<()> {
         let names = names(store);
         self.0
@@ -194,8 +197,8 @@ impl Selection {
     }
 }
 
-/// True if the parameter `name` belongs to the part or module called `word`, or matches the pattern
-/// `word`.
+/// Whether the parameter `name` belongs to the part or to the module called `word`, or matches the
+/// pattern `word`.
 fn is_of(word: &str, name: &str) -> bool {
     let is_module = name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'));
     let part = PARTS.iter().find(|(part, _)| *part == word);

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct Message(pub(crate) Vec<u8>);
 
 impl Message {
-    /// Adds a number of variable length: seven bits in each byte, the lowest first.
+    /// Adds a number with a variable number of bytes: seven bits in each byte, the lowest bits
+    /// first.
     fn variable(&mut self, mut number: u64) {
         while number > 0x7f {
             self.0.push(number as u8 | 0x80);
@@ -23,7 +24,7 @@ impl Message {
         self.variable(number);
     }
 
-    /// Adds a field with a number of 32 bits.
+    /// Adds a field with a 32-bit floating-point number.
     pub(crate) fn float(&mut self, field: u64, number: f32) {
         self.variable(field << 3 | 5);
         self.0.extend(number.to_le_bytes());
@@ -36,7 +37,7 @@ impl Message {
         self.0.extend(bytes);
     }
 
-    /// Adds the beginning of a field of `length` bytes; the caller writes these bytes after the
+    /// Adds the header of a field with `length` bytes; the caller writes these bytes after the
     /// message.
     pub(crate) fn announce(&mut self, field: u64, length: u64) {
         self.variable(field << 3 | 2);
@@ -51,10 +52,11 @@ pub(crate) enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Calls `each` with the number and the value of every field of a message.
+/// Calls `each` with the number and the value of each field of a message, in order. Fields with a
+/// 64-bit value of fixed length are skipped.
 ///
 /// # Errors
-/// When the bytes are not a message, or `each` fails.
+/// If `bytes` is not a message, or `each` fails.
 pub(crate) fn each_field(
     mut bytes: &[u8],
     mut each: impl FnMut(u64, Value<'_>) -> Result<()>,
@@ -82,14 +84,15 @@ pub(crate) fn each_field(
     Ok(())
 }
 
-/// Splits off the first `count` bytes.
+/// Removes the first `count` bytes from `bytes`, and returns them.
 fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count).context("cut short")?;
     *bytes = rest;
     Ok(first)
 }
 
-/// Splits off a number of variable length: seven bits in each byte, the lowest first.
+/// Removes a number with a variable number of bytes from the beginning of `bytes`, and returns it.
+/// Each byte has seven bits of it, the lowest bits first.
 fn number(bytes: &mut &[u8]) -> Result<u64> {
     let mut number = 0;
     for place in 0..10 {

@@ -1,4 +1,5 @@
-//! Rounding of a run's weights to int8, as a new run that can translate, but not be trained.
+//! Rounding of a run's weights to int8. The result is a new run that can translate, but cannot be
+//! trained.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,24 +16,24 @@ use crate::tasks::require_decoding;
 pub struct Quantized {
     /// Folder of the new run.
     pub folder: PathBuf,
-    /// Checkpoint that was rounded.
+    /// Path of the checkpoint whose weights were rounded.
     pub checkpoint: PathBuf,
-    /// Update after which this checkpoint was saved.
+    /// Number of updates after which this checkpoint was saved.
     pub step: u64,
-    /// Bytes of the weights before.
+    /// Size of the file of weights before rounding, in bytes.
     pub before: u64,
-    /// Bytes of the weights after.
+    /// Size of the file of weights after rounding, in bytes.
     pub after: u64,
 }
 
 /// Rounds the weights of the run at `root` to int8, and writes them, with configuration and
-/// tokenizer, to the folder `to`; if it is `None`, to a folder next to the run with the suffix
-/// `-int8`. The weights are those of the checkpoint `name`, or of the default one if it is `None`.
-/// The folder appears only when it is complete.
+/// tokenizer, to the folder `to` or, if `to` is `None`, to a folder next to the run whose name has
+/// the suffix `-int8`. The weights are those of the checkpoint `name`, or of the default checkpoint
+/// if `name` is `None`. The new folder appears only when it is complete.
 ///
 /// # Errors
-/// When the model does not decode or has adapters, the folder exists or cannot be written, or the
-/// weights cannot be loaded or are already int8.
+/// If the model does not decode or has adapters, the new folder exists already or cannot be
+/// written, or the weights cannot be loaded or are already int8.
 pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;

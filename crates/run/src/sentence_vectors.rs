@@ -1,7 +1,8 @@
-//! Vectors of texts: the mean of the last states of their tokens.
+//! Vectors of texts: the mean of the outputs of the last layer over the tokens of a text.
 //!
-//! This is the simplest pooling, and a strong one (Reimers and Gurevych 2019, "Sentence-BERT",
-//! section 6). Tokens around a text (`</s>`, `[CLS]`, `[SEP]`) count, too.
+//! This mean is the simplest way of pooling, and a good one (Reimers and Gurevych 2019,
+//! "Sentence-BERT", section 6). Special tokens around a text (`</s>`, `[CLS]`, `[SEP]`) are
+//! included in the mean.
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Tensor};
@@ -17,14 +18,13 @@ use crate::translation::encode_sources;
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// Vectors of texts by a translation model, which reads them as sources: from the last layer of its
-/// encoder.
+/// Vectors of texts from the last layer of the encoder of a translation model.
 ///
 /// # Shapes
 /// N texts → N rows of the encoder's width.
 ///
 /// # Errors
-/// When a text is empty or longer than the model's positions, or the model fails.
+/// If a text is empty or has more tokens than the model has positions, or the model fails.
 pub fn of_sources(run: &LoadedRun, texts: &[String]) -> Result<Vec<Vec<f32>>> {
     require_text(texts)?;
     let rows = encode_sources(&run.tokenizers, texts)?;
@@ -33,7 +33,7 @@ pub fn of_sources(run: &LoadedRun, texts: &[String]) -> Result<Vec<Vec<f32>>> {
     })
 }
 
-/// Vectors of texts by a language model, from its last layer.
+/// Vectors of texts from the last layer of a language model.
 ///
 /// # Shapes
 /// N texts → N rows of the model's width.
@@ -50,7 +50,7 @@ pub fn of_texts(run: &LoadedRun<LanguageModel>, texts: &[String]) -> Result<Vec<
     means(&run.model, &rows, |batch| run.model.hidden(batch, &Pass::evaluate()))
 }
 
-/// Vectors of texts by a masked language model, from its last layer.
+/// Vectors of texts from the last layer of a masked language model.
 ///
 /// # Shapes
 /// N texts → N rows of the model's width.
@@ -76,8 +76,8 @@ fn require_text(texts: &[String]) -> Result<()> {
     }
 }
 
-/// Mean of the states of each row's tokens; `states` computes the states of a batch, packed `(M,
-/// D)`.
+/// Mean over the tokens of each row (token sequence) of their states (outputs of the last layer).
+/// `states` computes the states of a batch: `(M, D)` for M tokens of all its rows and the width D.
 fn means<M: Model>(
     model: &M,
     rows: &[Vec<u32>],

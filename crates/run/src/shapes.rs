@@ -1,7 +1,7 @@
 //! Shapes of published models, for inspection and counting.
 //!
-//! A shape is only a recipe's task and `[model]` with the size of a vocabulary: the cost of the
-//! model follows from the formulas of its parts.
+//! A shape is the task and `[model]` of a recipe, with the size of the vocabulary. It has no
+//! weights: numbers of parameters and operations are computed from it.
 
 use taper_data::{ImageFormat, ImagesConfig};
 use taper_model::{
@@ -15,9 +15,9 @@ use crate::tasks::TaskModel;
 /// Published model.
 #[derive(Debug, Clone)]
 pub struct PublishedShape {
-    /// Name in this program.
+    /// Name of the shape in this program.
     pub name: &'static str,
-    /// Publication.
+    /// Publication of the model.
     pub source: &'static str,
     /// Task and architecture.
     pub config: RunConfig,
@@ -25,13 +25,13 @@ pub struct PublishedShape {
     pub vocabulary: usize,
 }
 
-/// All known shapes.
+/// Shapes of all published models that this program knows.
 #[must_use]
 pub fn published_shapes() -> Vec<PublishedShape> {
     let gpt1 = "Radford et al. 2018, section 4.1";
     let gpt2 = "Radford et al. 2019, table 2";
     vec![
-        // Norms after each sublayer, and none at the end.
+        // GPT-1 has norms after each sublayer, and no final norm.
         gpt("gpt1", gpt1, (12, 768, 12), (512, 40_478), NormPlacement::Post),
         gpt("gpt2", gpt2, (12, 768, 12), (1024, 50_257), NormPlacement::Pre),
         gpt("gpt2-medium", gpt2, (24, 1024, 16), (1024, 50_257), NormPlacement::Pre),
@@ -51,7 +51,8 @@ pub fn published_shapes() -> Vec<PublishedShape> {
     ]
 }
 
-/// Encoder with these layers, width and heads, and with the heads of its pretraining.
+/// BERT with these numbers of layers, width and attention heads, and with the output layers of its
+/// pretraining.
 fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
     let model = ModelConfig {
         d_model: width,
@@ -74,7 +75,8 @@ fn bert(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pu
     PublishedShape { name, source, config, vocabulary: 30_522 }
 }
 
-/// Classifier of images with these layers, width and heads, and the 1,000 classes of ImageNet.
+/// Vision transformer with these numbers of layers, width and attention heads, and the 1,000
+/// classes of ImageNet.
 fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> PublishedShape {
     let model = ModelConfig {
         d_model: width,
@@ -102,7 +104,8 @@ fn vit(name: &'static str, (layers, width, heads): (usize, usize, usize)) -> Pub
     PublishedShape { name, source: "Dosovitskiy et al. 2021, table 1", config, vocabulary: 0 }
 }
 
-/// Decoder with these layers, width and heads, for these numbers of positions and tokens.
+/// Decoder with these numbers of layers, width and attention heads, and with these numbers of
+/// positions and of tokens in the vocabulary.
 fn gpt(
     name: &'static str,
     source: &'static str,

@@ -1,4 +1,4 @@
-//! Steps of a pipeline as commands of the program.
+//! Command-line arguments of the program for the steps of a pipeline.
 
 use std::path::Path;
 
@@ -27,7 +27,8 @@ impl Line {
 }
 
 impl Graph<'_> {
-    /// Folder of the step called `name`, or else of the run at this path.
+    /// Path of the folder of the step called `name`, or, if there is no such step, of the run at
+    /// the path `name`.
     fn folder_of(&self, name: &str) -> Result<String> {
         match self.steps.contains_key(name) {
             true => Ok(self.folder.join(name).display().to_string()),
@@ -35,7 +36,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Arguments of the program for a step whose folder of results, or page, is `output`.
+    /// Arguments of the program for a step. `output`: folder of its results, or file of its page.
     pub(super) fn arguments(&self, verb: &Verb, output: &Path) -> Result<Vec<String>> {
         let mut line = Line::default();
         let file = |path: &Path| -> Result<String> {
@@ -89,7 +90,8 @@ impl Graph<'_> {
             }
             Verb::Page(step) => {
                 line.words(["page", &self.folder_of(&step.run)?, &output.display().to_string()]);
-                // A page that a killed pipeline has left is not marked as finished.
+                // If a pipeline was killed, a page can exist although its step is not marked as
+                // finished.
                 line.words(["--replace"]);
                 line.option("--module", step.module.as_deref().map(file).transpose()?);
                 line.option("--language", &step.language);
@@ -102,8 +104,8 @@ impl Graph<'_> {
         Ok(line.0)
     }
 
-    /// Overrides of `[data]` by which a recipe reads the text that other steps make, and keeps its
-    /// own validation and test sets.
+    /// Overrides of keys in `[data]`, with which a recipe reads the text that other steps make, and
+    /// its own validation and test sets.
     fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
         let data = &config.data;
@@ -134,8 +136,8 @@ impl Graph<'_> {
                 [&data.source_language, &data.target_language].map(|one| file(one));
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
-        // The sets must be named, because usual file names are not looked for if files of text are
-        // named.
+        // Validation and test sets must be named, because a recipe that names files of text does
+        // not look for sets with the usual file names.
         let mut sets = vec![format!("data.train=[{}]", corpora.join(", "))];
         for (key, split) in [("validation", &data.validation), ("test", &data.test)] {
             let split = written(split)?;

@@ -1,4 +1,4 @@
-//! File of a pipeline: it is read and checked, and its steps are put in order.
+//! Reading and checking of a pipeline's file, and the order of its steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ struct Mark {
     seconds: f64,
 }
 
-/// Steps, in an order in which each step comes after those that it needs.
+/// Steps, in an order in which each step comes after the steps whose results it reads.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Folder of the results.
@@ -41,13 +41,13 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Reads and checks the file at `path`. Results go to `folder` or, if it is `None`, to the
-    /// folder that the file names, or else to a folder under `pipelines/` with the name of the
-    /// file.
+    /// Reads and checks the file at `path`. The folder of the results is `folder` or, if it is
+    /// `None`, the folder that the file names, or else a folder in `pipelines/` with the name of
+    /// the file.
     ///
     /// # Errors
-    /// When the file cannot be parsed, or has unknown steps, steps that need each other in a
-    /// circle, missing files or invalid recipes; the message has file, line and key.
+    /// If the file cannot be parsed, or names unknown steps, steps that need each other in a
+    /// circle, missing files or invalid recipes. The message has file, line and key.
     pub fn load(path: &Path, folder: Option<&Path>) -> Result<Self> {
         let shown = path.display();
         let text = taper_data::read_regular(path, 1 << 20)?;
@@ -81,7 +81,7 @@ impl Pipeline {
     /// Makes the folder of the results.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the folder cannot be made.
     pub fn make_folder(&self) -> Result<()> {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot make {}", self.folder.display()))
@@ -90,7 +90,7 @@ impl Pipeline {
     /// State of a step.
     ///
     /// # Errors
-    /// When the step was finished with another definition.
+    /// If the step was finished with another definition, or its mark cannot be read.
     pub fn status(&self, step: &Step) -> Result<Status> {
         let path = self.mark(step);
         if !path.exists() {
@@ -114,7 +114,7 @@ impl Pipeline {
     /// Marks a step that took `seconds` seconds as finished.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the mark cannot be written.
     pub fn finish(&self, step: &Step, seconds: f64) -> Result<()> {
         let mark = Mark { identity: step.identity.clone(), seconds };
         write_atomically(&self.mark(step), &serde_json::to_vec_pretty(&mark)?)
@@ -125,7 +125,7 @@ impl Pipeline {
     }
 }
 
-/// Steps as the file has them, which may depend on each other.
+/// Steps as they stand in the file, not yet in order.
 pub(super) struct Graph<'a> {
     text: &'a str,
     path: &'a Path,
@@ -137,7 +137,7 @@ pub(super) struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Place of a step's key, for messages: file, line and key.
+    /// Position of a step's key, for messages: file, line and key.
     fn place(&self, step: &str, key: &str) -> String {
         let header = format!("[steps.{step}.");
         let lines = || self.text.lines().enumerate();
@@ -189,7 +189,8 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Checks that `needed` is a step, or a run, that gives what is needed: `need`.
+    /// Checks that `needed`, which the key `key` of the step `name` names, is a step or a run with
+    /// a result of the kind `need`.
     fn check_need(&self, name: &str, key: &str, needed: &str, need: Need) -> Result<()> {
         let requirement = match need {
             Need::Model => "trains a model",
@@ -214,8 +215,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Names of the steps in an order in which each step comes after those that it needs;
-    /// alphabetical where that leaves a choice.
+    /// Names of the steps in an order in which each step comes after the steps that it needs. Steps
+    /// that do not depend on each other are in alphabetical order.
     fn in_order(&self) -> Result<Vec<String>> {
         let mut order: Vec<String> = Vec::new();
         while order.len() < self.steps.len() {
@@ -248,7 +249,7 @@ impl Graph<'_> {
         Ok(order)
     }
 
-    /// Makes the step `name` ready to run; `before` has the steps that come before it.
+    /// Output, arguments and identity of the step `name`. `before`: all steps that come before it.
     fn step(&self, name: &str, before: &[Step]) -> Result<Step> {
         let verb = &self.steps[name];
         let mut hash = Sha256::new();

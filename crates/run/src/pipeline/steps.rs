@@ -1,26 +1,26 @@
-//! Verbs of a pipeline's steps.
+//! Kinds of steps of a pipeline (verbs), and their settings.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Verb of a step; it is the key of the step's table.
+/// Verb of a step with its settings. In the file, the table `[steps.NAME.VERB]` has these settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Verb {
     /// Trains a model.
     Train(Train),
-    /// Makes sources for a text.
+    /// Translates a text into the source language, for pairs with this text as targets.
     Backtranslate(Backtranslate),
     /// Translates the training text of a run.
     Distill(Distill),
-    /// Adds pairs to a corpus, which models make from it.
+    /// Adds pairs to a corpus that models make by translating its sources and targets.
     Diversify(Diversify),
     /// Removes from a corpus the pairs that models find unlikely.
     Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
-    /// Writes a page that translates in a browser.
+    /// Writes an HTML page that translates in a browser.
     Page(Page),
 }
 
@@ -38,7 +38,8 @@ pub(super) struct Train {
     /// Steps whose text replaces the recipe's training text.
     #[serde(default)]
     pub(super) text: Vec<String>,
-    /// True if the training text of the recipe is kept, and put before the text of these steps.
+    /// Whether the recipe's own training text is used, too, in addition to that of the steps in
+    /// `text`.
     #[serde(default)]
     pub(super) own_text: bool,
 }
@@ -86,7 +87,7 @@ pub(super) struct Filter {
     pub(super) forward: String,
     /// Step or run that translates in the opposite direction.
     pub(super) backward: String,
-    /// Share of the pairs to keep.
+    /// Share of the pairs to keep, from 0 to 1.
     #[serde(default)]
     pub(super) keep: Option<f64>,
 }
@@ -115,7 +116,7 @@ pub(super) struct Page {
     pub(super) language: Option<String>,
 }
 
-/// What a step needs from another step.
+/// Kind of result that a step needs from another step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A trained model.
@@ -125,7 +126,7 @@ pub(super) enum Need {
 }
 
 impl Verb {
-    /// What the step gives to other steps; `None` if it gives only scores or a page.
+    /// Result of the step that other steps can need; `None` if the result is only scores or a page.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),
@@ -136,7 +137,8 @@ impl Verb {
         }
     }
 
-    /// Steps and runs that the step needs: key, name, and what is needed.
+    /// Steps and runs that the step needs: key in the file, name of the step or run, and kind of
+    /// result that is needed.
     pub(super) fn needs(&self) -> Vec<(&'static str, &str, Need)> {
         let needed = |key: &'static str, need: Need| move |name| (key, name, need);
         match self {
@@ -180,9 +182,9 @@ impl Verb {
 /// Step of a pipeline, ready to run.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Name.
+    /// Name of the step.
     pub name: String,
-    /// Folder of its results, or its page.
+    /// Folder of the step's results, or file of its page.
     pub output: PathBuf,
     /// Arguments with which the program runs the step.
     pub arguments: Vec<String>,

@@ -1,4 +1,4 @@
-//! Answers to questions, as spans of texts.
+//! Answers to questions. An answer is a span (a part) of a given text.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,10 +14,11 @@ use super::{packed, together};
 use crate::LoadedRun;
 use crate::finite::require_finite;
 
-/// Number of questions whose windows (rows with a part of a long text) are in memory at a time.
+/// Number of questions that are answered at a time. A question about a long text is read several
+/// times, each time with another part of the text (a window).
 const CHUNK: usize = 256;
 
-/// Required form of a line with a question, for errors.
+/// Required content of a line with a question, for error messages.
 const EXPECTED: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
 
 /// Question about a text.
@@ -28,7 +29,7 @@ pub struct QuestionInContext {
     pub question: String,
     /// Text that contains the answer.
     pub context: String,
-    /// Id of the question, which its answer repeats.
+    /// Id of the question, which the answer repeats.
     #[serde(default)]
     pub id: Option<String>,
 }
@@ -37,8 +38,8 @@ impl QuestionInContext {
     /// Reads a question from `line`, a JSON object, which is line `number` of a file.
     ///
     /// # Errors
-    /// When the line is not a question, has an empty text, or spells out a special token that
-    /// `tokenizer` refuses.
+    /// If the line is not such an object, the question or its context is empty, or one of them has
+    /// the name of a special token that `tokenizer` refuses.
     pub(crate) fn from_line(number: usize, line: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let wrong = || format!("line {number}: expected {EXPECTED}");
         let question: Self = serde_json::from_str(line).with_context(wrong)?;
@@ -57,21 +58,21 @@ pub struct SpanAnswer {
     /// Id of the question, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Answer: a part of the text; empty if the text has no answer.
+    /// Answer: a part of the context; empty if the context has no answer.
     pub answer: String,
-    /// Index in the text of its first character; `None` without an answer.
+    /// Index in the context of the answer's first character; `None` if there is no answer.
     pub start: Option<usize>,
-    /// Index in the text of the character after it; `None` without an answer.
+    /// Index in the context of the first character after the answer; `None` if there is no answer.
     pub end: Option<usize>,
-    /// Probability of the answer, among all possible parts of the text and, if it is allowed, no
-    /// answer.
+    /// Probability of the answer. All parts of the context that are not too long compete with it,
+    /// and "no answer", if the recipe allows it.
     pub probability: f64,
 }
 
-/// Answers questions, and reports the number of those that are done to `done`.
+/// Answers questions. `done` receives the number of questions that are answered so far.
 ///
 /// # Errors
-/// When the tokenizer refuses a text, or the model fails.
+/// If the tokenizer refuses a text, or the model fails.
 pub fn predict_answers(
     run: &LoadedRun<SpanExtractor>,
     questions: &[QuestionInContext],
@@ -85,11 +86,11 @@ pub fn predict_answers(
     Ok(answers)
 }
 
-/// Tokens of a question, and its context.
+/// Tokens of a question and of its context.
 #[derive(Debug, Clone)]
 pub struct EncodedQuestion {
     question: Vec<u32>,
-    /// Tokenised text, which all questions about it share.
+    /// Tokenised context. Questions about the same text share it.
     context: Arc<Context>,
 }
 
@@ -103,12 +104,12 @@ impl EncodedQuestion {
     /// Tokenises questions.
     ///
     /// # Errors
-    /// When the tokenizer refuses a text.
+    /// If the tokenizer refuses a text.
     pub fn encode(questions: &[QuestionInContext], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
         Self::each(&texts_of(questions), tokenizer)
     }
 
-    /// Tokenises questions; each comes after its context.
+    /// Tokenises questions. Each pair in `asked` is a context and a question about it.
     fn each(asked: &[(&str, &str)], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
         let mut texts: Vec<&str> = asked.iter().map(|&(text, _)| text).collect();
         texts.dedup();
@@ -128,10 +129,10 @@ fn texts_of(questions: &[QuestionInContext]) -> Vec<(&str, &str)> {
     questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect()
 }
 
-/// Answers tokenised questions, and reports the number of those that are done to `done`.
+/// Answers tokenised questions. `done` receives the number of questions that are answered so far.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn answer_encoded(
     run: &LoadedRun<SpanExtractor>,
     questions: &[(&QuestionInContext, &EncodedQuestion)],
@@ -148,10 +149,11 @@ pub fn answer_encoded(
     Ok(answers)
 }
 
-/// Answers questions; each comes after its context.
+/// Answers questions. Each pair in `asked` is a context and a question about it. `done` receives
+/// the number of questions that are answered so far.
 ///
 /// # Errors
-/// When the tokenizer refuses a text, or the model fails.
+/// If the tokenizer refuses a text, or the model fails.
 pub(crate) fn answers_of(
     model: &SpanExtractor,
     tokenizer: &Tokenizer,
@@ -186,7 +188,8 @@ fn answers_of_chunk(
     Ok(chunk.iter().zip(&read).map(answer).collect())
 }
 
-/// Logits of start and end of the answer, for each token of each window; windows are in order.
+/// For each token of each window, the logits with which it is the start and the end of the answer.
+/// The windows of all questions follow each other.
 fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
     let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
     let mut logits_of_windows = Vec::with_capacity(rows.len());
@@ -203,7 +206,8 @@ fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<
     Ok(logits_of_windows)
 }
 
-/// Best span of tokens of a context and its probability; `None` if there is no answer.
+/// Best answer as a span of tokens (first and last) of a context, with its probability; the span is
+/// `None` if there is no answer.
 #[derive(Debug, Clone, PartialEq)]
 struct BestSpan {
     tokens: Option<(usize, usize)>,
@@ -226,9 +230,10 @@ impl BestSpan {
 }
 
 /// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
-/// all that are not too long. Each span is scored in the window in which its start has most
-/// context. If "no answer" is allowed, its score is the sum of both logits of `<cls>`, in the
-/// window where this sum is lowest (section 4.3).
+/// all spans of at most `max_answer_tokens` tokens. Each span is scored in the window in which its
+/// first token has most other tokens on both sides. If "no answer" is allowed, its score is the sum
+/// of both logits of the first token (`<cls>`), in the window where this sum is lowest (section
+/// 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -251,7 +256,7 @@ fn best_span(
             }
         }
     }
-    // It is certain that a text without tokens has no answer.
+    // A text without tokens has no answer, with probability 1.
     let sum: f64 = scores.iter().map(|score| (score - best.0).exp()).sum();
     BestSpan { tokens: best.1, probability: if scores.is_empty() { 1.0 } else { 1.0 / sum } }
 }
@@ -261,7 +266,7 @@ mod tests {
     use super::*;
     use taper_data::Row;
 
-    /// Window of these tokens of a context, after a question of one token.
+    /// Window with these tokens of a context, after a question of one token.
     fn window(tokens: Range<usize>) -> QuestionWindow {
         let (ids, asked) = (vec![0; 4 + tokens.len()], vec![0, 0]);
         let (words, count) = (Vec::new(), 1 + tokens.len());

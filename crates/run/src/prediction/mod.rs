@@ -29,23 +29,24 @@ const TOKENS: usize = 4096;
 /// Tag of a word outside all entities.
 const OUTSIDE: &str = "O";
 
-/// Label of a text or an image.
+/// Predicted label of a text or an image.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Likeliest label.
     pub label: String,
     /// Probability of this label.
     pub probability: f64,
-    /// Probability of each label, in the order of the recipe.
+    /// Probability of each label, in the order of the labels in the recipe.
     pub probabilities: Vec<f64>,
 }
 
-/// Labels texts, or pairs of texts with a tab between them, and reports the number of those that
-/// are done to `done`. A text longer than `data.labelled.max_tokens` is cut there. An empty text,
-/// or a line that is not a pair, has an error in its place, which names the line, counted from 1.
+/// Labels texts, or pairs of texts with a tab between them. `done` receives the number of texts
+/// that are labelled so far. A text with more than `data.labelled.max_tokens` tokens is cut. The
+/// result for an empty text, or for a line that is not a pair although the model reads pairs, is an
+/// error with the number of the line, counted from 1.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn predict(
     run: &LoadedRun<TextClassifier>,
     texts: &[String],
@@ -54,7 +55,8 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts in the same way as [`predict`]; messages number them from `before + 1`.
+/// Labels texts in the same way as [`predict`]. In messages, the first text has the number `before
+/// + 1`.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,
@@ -68,10 +70,11 @@ pub(crate) fn predict_after(
     })
 }
 
-/// Labels the rows of texts, and reports the number of those that are done to `done`.
+/// Labels texts that are already tokenised: each row has the tokens of one text. `done` receives
+/// the number of texts that are labelled so far.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn predict_rows(
     run: &LoadedRun<TextClassifier>,
     rows: &[&Row],
@@ -93,20 +96,20 @@ pub fn predict_rows(
 /// Words of a text, with a tag for each.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaggedText {
-    /// Words, divided by spaces and tabs.
+    /// Words of the text, which is divided at spaces and tabs.
     pub words: Vec<String>,
     /// Likeliest tag of each word; `O` for words that the model does not read, because the text is
     /// too long.
     pub tags: Vec<String>,
-    /// Entities according to the tags: type, first word and last word, counted from 0.
+    /// Entities according to the tags: type, index of the first word, and index of the last word.
     pub entities: Vec<(String, usize, usize)>,
 }
 
-/// Tags the words of texts, which are divided by spaces and tabs as in training. Reports the number
-/// of texts that are done to `done`.
+/// Tags the words of texts, which are divided at spaces and tabs, as in training. `done` receives
+/// the number of texts that are tagged so far.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn predict_tags(
     run: &LoadedRun<TokenTagger>,
     texts: &[String],
@@ -116,7 +119,7 @@ pub fn predict_tags(
     tag_encoded(run, &encoded.iter().collect::<Vec<_>>(), done)
 }
 
-/// Words of a text, and the row of their tokens.
+/// Words of a text, and their tokens as one sequence (row).
 #[derive(Debug, Clone)]
 pub struct EncodedWords {
     words: Vec<String>,
@@ -127,7 +130,7 @@ impl EncodedWords {
     /// Divides texts into words, and tokenises them.
     ///
     /// # Errors
-    /// When the tokenizer refuses a word.
+    /// If the tokenizer refuses a word.
     pub fn encode(run: &LoadedRun<TokenTagger>, texts: &[String]) -> Result<Vec<Self>> {
         let words = |text: &String| words(text).map(str::to_owned).collect();
         let words: Vec<Vec<String>> = texts.iter().map(words).collect();
@@ -135,7 +138,7 @@ impl EncodedWords {
         Ok(words.into_iter().zip(rows).map(|(words, row)| Self { words, row }).collect())
     }
 
-    /// Words, and the row of their tokens.
+    /// Words, and the sequence of their tokens.
     pub(crate) fn parts(&self) -> (&[String], &Row) {
         (&self.words, &self.row)
     }
@@ -147,10 +150,11 @@ impl EncodedWords {
     }
 }
 
-/// Tags words that are already tokenised, and reports the number of texts that are done to `done`.
+/// Tags the words of texts that are already tokenised. `done` receives the number of texts that are
+/// tagged so far.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn tag_encoded(
     run: &LoadedRun<TokenTagger>,
     texts: &[&EncodedWords],
@@ -169,7 +173,7 @@ pub fn tag_encoded(
 /// Likeliest tag of each word of each sentence; `O` for words that the model does not read.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub(crate) fn tags_of(
     model: &TokenTagger,
     tokenizer: &Tokenizer,
@@ -182,7 +186,8 @@ pub(crate) fn tags_of(
     tags_of_rows(model, &settings.labels, &rows, done)
 }
 
-/// Likeliest tag of each word of each row; a row comes with its number of words.
+/// Likeliest tag of each word of each text. `rows`: for each text, the number of its words, and its
+/// tokens.
 fn tags_of_rows(
     model: &TokenTagger,
     labels: &[String],
@@ -215,7 +220,7 @@ fn tags_of_rows(
     Ok(tags_of_texts)
 }
 
-/// Takes as many rows from the beginning as fit into one batch, but at least one.
+/// Takes as many rows from the beginning of `rows` as fit into one batch, but at least one.
 fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut tokens = 0;
     let fits = |row: &&Row| {
@@ -226,7 +231,7 @@ fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     rows.into_iter().take_while(fits).collect()
 }
 
-/// Segments and tokens of rows, each packed into one batch.
+/// Two batches: the segment (first or second text) of each token, and the tokens.
 fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
     let text = Sequences::pack(&rows.iter().map(|row| &row.ids).collect::<Vec<_>>());
     let segments = rows.iter().flat_map(|row| row.segments()).collect();
@@ -243,15 +248,15 @@ impl Prediction {
         }
     }
 
-    /// Label and probability, separated by a tab.
+    /// Text with label and probability, separated by a tab.
     pub(crate) fn to_text(&self) -> String {
         format!("{}\t{:.4}", self.label, self.probability)
     }
 }
 
-/// Labels PNG and JPEG files, and reports the number of those that are done to `done`. Images are
-/// scaled to the size of those in training, and converted to their channels. Any other file has an
-/// error in its place.
+/// Labels PNG and JPEG files. `done` receives the number of files that are labelled so far. Images
+/// are converted to the size and the channels of those in training. The result for any other file
+/// is an error.
 ///
 /// # Errors
 /// When the model fails.
@@ -273,7 +278,7 @@ pub fn predict_images(
 /// Labels images in one batch.
 ///
 /// # Errors
-/// When an image has another shape than the model's, or the model fails.
+/// If an image has another shape than the images of the model, or the model fails.
 pub fn predict_pixels(
     run: &LoadedRun<ImageClassifier>,
     images: Vec<Pixels>,
@@ -308,7 +313,7 @@ pub(crate) fn image_probabilities(
     normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(images))?)
 }
 
-/// Softmax of each row, `exp(x) / Σ exp(x)`.
+/// Softmax of each row of a matrix: `exp(x) / Σ exp(x)`.
 ///
 /// # Errors
 /// [`NotFinite`](crate::NotFinite) if a logit is not finite.

@@ -1,10 +1,10 @@
-//! Words that decide a label, found by occlusion: the text is labelled again without each of its
-//! words.
+//! Words on which a label depends, found by occlusion: for each word, the text is labelled again
+//! without this word.
 //!
 //! The evidence of a word is the log-odds of the label with the word minus the log-odds without the
 //! word (Robnik-Šikonja and Kononenko 2008, "Explaining Classifications For Individual Instances":
-//! the weight of evidence). The tokens of the word are removed from the row that the model reads,
-//! and all other tokens stay.
+//! the weight of evidence). The tokens of the word are removed from the token sequence (row) that
+//! the model reads, and all other tokens stay.
 
 use std::ops::Range;
 
@@ -19,11 +19,12 @@ use crate::LoadedRun;
 /// Word of a text, with its evidence for the label of the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WordEvidence {
-    /// Word, with the blanks before it. All words together are the text that the model reads.
+    /// Word, with the spaces before it. The words joined in order are the text that the model
+    /// reads.
     pub text: String,
-    /// Probability of the label without the word.
+    /// Probability of the label if the word is removed.
     pub without: f64,
-    /// Weight of evidence in nats: positive if the word speaks for the label.
+    /// Weight of evidence in nats: positive if the word makes the label more probable.
     pub evidence: f64,
 }
 
@@ -37,7 +38,7 @@ pub struct Occlusion {
     pub words: Vec<WordEvidence>,
 }
 
-/// Row of tokens of a text or a pair of texts, divided into words.
+/// Tokens of a text or of a pair of texts, divided into words.
 #[derive(Debug, Clone)]
 pub struct DividedText {
     row: Row,
@@ -48,8 +49,8 @@ impl DividedText {
     /// Tokenises a text, or a pair of texts with a tab between them, and divides it into words.
     ///
     /// # Errors
-    /// When the text is empty, is not a pair although the model reads pairs, or the tokenizer
-    /// refuses it.
+    /// If the text is empty, is not a pair although the model reads pairs, or is refused by the
+    /// tokenizer.
     pub fn new(tokenizer: &Tokenizer, text: &str, settings: &LabelledConfig) -> Result<Self> {
         let row = rows_of(tokenizer, &[text.to_owned()], settings)?.remove(0);
         let is_pair = row.second < row.ids.len();
@@ -61,15 +62,15 @@ impl DividedText {
         let parts = [(Some(first), 1), (second, row.second)];
         for (text, start) in parts.into_iter().filter_map(|(text, at)| Some((text?, at))) {
             let encoded = tokenizer.encode_text(text)?;
-            // Tokens beyond the largest length are not in the row.
+            // Tokens beyond the largest length are cut off, so they are not in the row.
             let read = encoded.ids().iter().zip(&row.ids[start..]).take_while(|(a, b)| a == b);
             words.extend(words_of(&encoded, start, read.count()));
         }
         Ok(Self { row, words })
     }
 
-    /// Number of tokens in all rows: that of the text, and those of the text without each of its
-    /// words.
+    /// Upper bound of the number of tokens that [`DividedText::occlude`] reads: those of the text,
+    /// and once more for each of its words.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.ids.len() * (1 + self.words.len())
@@ -78,7 +79,7 @@ impl DividedText {
     /// Labels the text, and measures the evidence of each word.
     ///
     /// # Errors
-    /// When the model fails.
+    /// If the model fails.
     pub fn occlude(&self, run: &LoadedRun<TextClassifier>) -> Result<Occlusion> {
         let shorter: Vec<Row> =
             self.words.iter().map(|(_, tokens)| without(&self.row, tokens)).collect();
@@ -98,8 +99,8 @@ impl DividedText {
     }
 }
 
-/// `ln(p / (1 - p))` for the probability p of a label. `1 - p` is computed as the sum of the other
-/// probabilities, which does not round to 0.
+/// `ln(p / (1 - p))` for the probability p of the label with the index `label`. `1 - p` is computed
+/// as the sum of the probabilities of the other labels, because the difference could round to 0.
 fn log_odds(probabilities: &[f64], label: usize) -> f64 {
     let others = probabilities.iter().enumerate().filter(|(other, _)| *other != label);
     let others: f64 = others.map(|(_, probability)| probability).sum();
@@ -107,7 +108,7 @@ fn log_odds(probabilities: &[f64], label: usize) -> f64 {
     log(probabilities[label]) - log(others)
 }
 
-/// Copy of a row without some of its tokens.
+/// Copy of `row` without the tokens in the range `tokens`.
 fn without(row: &Row, tokens: &Range<usize>) -> Row {
     let mut shorter = row.clone();
     shorter.ids.drain(tokens.clone());
@@ -117,9 +118,9 @@ fn without(row: &Row, tokens: &Range<usize>) -> Row {
     shorter
 }
 
-/// Divides the first `read` tokens of a text into words. Each word comes with the range of its
-/// tokens in a row in which the text begins at `start`. Punctuation marks count as words, and so do
-/// the characters of scripts without spaces.
+/// Divides the first `read` tokens of a text into words. Returns each word with the range of its
+/// tokens in the row. `start`: index in the row of the text's first token. Each punctuation mark is
+/// a word, and so is each character of scripts without spaces.
 fn words_of(
     encoded: &EncodedText,
     start: usize,
@@ -131,7 +132,7 @@ fn words_of(
     let continues = |at: usize| {
         let (before, word) = (&text[bytes[at - 1].clone()], &text[bytes[at].clone()]);
         let letters = before.chars().next_back().zip(word.chars().next());
-        // A token may be a part of a character, with the same bytes as the token before it.
+        // A token can be a part of a character; then it has the same bytes as the token before it.
         numbers[at] == NO_WORD
             || bytes[at - 1] == bytes[at]
             || numbers[at - 1] == numbers[at]
@@ -193,7 +194,7 @@ mod tests {
             let words: Vec<_> = words_of(&encoded, 1, encoded.len()).collect();
             let texts: Vec<&str> = words.iter().map(|(text, _)| text.as_str()).collect();
             assert_eq!(texts.concat(), TEXT, "{kind:?}");
-            // Pieces of bytes may be longer than a word.
+            // Tokens of bytes can span several words.
             if kind == TokenizerKind::Char {
                 assert_eq!(texts, ["the", " cat's", " tail", ",", " 我", "爱", " c", "."]);
             }

@@ -1,23 +1,23 @@
 //! Division of a machine's cores among its processes.
 //!
-//! A process gets cores that belong together: all threads of a core, and cores that are next to the
-//! same memory.
+//! Hardware threads of one core are given to the same process, and so are cores near the same
+//! memory (NUMA node).
 
 use std::num::NonZero;
 
-/// Number of cores that this process may use.
+/// Number of cores that the system allows this process to use.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Binds process `local_rank` of the `local_size` processes on this machine to its share of the
-/// cores, and returns its number of threads. `wanted` is the number of threads of all these
-/// processes together; 0 means one for each core.
+/// cores, and returns its number of threads. `wanted`: number of threads of all these processes
+/// together, or 0 for one thread on each core.
 ///
-/// If there are fewer cores than processes, or cores have already been chosen for this process, its
-/// binding does not change. This must be called before other threads start, because only threads
-/// that start later inherit the binding.
+/// If there are fewer cores than processes, or the process is already bound to some of the
+/// machine's cores, the binding does not change. This must be called before other threads start,
+/// because only threads that start later inherit the binding.
 #[must_use]
 pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize {
     if local_size <= 1 {
@@ -28,12 +28,12 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         wanted => (wanted / local_size).max(1),
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
-        // Either the cores are unknown, or the process may run on more cores than it may use at a
-        // time, so none can be chosen.
+        // Either the cores are unknown, or the process can run on any core but only has computing
+        // time for some of them, as in a container. Then no cores are chosen.
         return threads(cores());
     };
     if allowed.len() < online().unwrap_or(allowed.len()) {
-        // The process is bound already, so the cores that it may use belong to it alone.
+        // The process is bound already, so its cores are not divided further.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
     let own_cores = share(&allowed, local_rank, local_size);
@@ -41,7 +41,8 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
     if pinned && wanted == 0 { own_cores.len() } else { threads(allowed.len()) }
 }
 
-/// Part of `cores` for process `rank` of `size`; empty if some process would get none.
+/// Part of `cores` for the process `rank` of `size` processes; empty if there are fewer cores than
+/// processes.
 fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     if cores.len() < size {
         return &[];
@@ -49,7 +50,8 @@ fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     &cores[rank * cores.len() / size..(rank + 1) * cores.len() / size]
 }
 
-/// Cores that this thread may use, ordered so that cores that belong together are adjacent.
+/// Indices of the cores on which this thread is allowed to run. Threads of one core, and cores near
+/// the same memory, are adjacent.
 #[cfg(target_os = "linux")]
 fn allowed() -> Option<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;
@@ -66,7 +68,7 @@ fn allowed() -> Option<Vec<usize>> {
     Some(cores)
 }
 
-/// Number of the memory nearest to a core.
+/// Index of the memory (NUMA node) nearest to a core.
 #[cfg(target_os = "linux")]
 fn memory_of(core: usize) -> usize {
     let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else {
@@ -88,7 +90,8 @@ fn online() -> Option<usize> {
     text.trim().split(',').map(count).sum()
 }
 
-/// Binds this thread, and threads that it starts, to `cores`; returns whether the system did so.
+/// Binds this thread, and threads that it starts later, to `cores`. Returns whether the system has
+/// done so.
 #[cfg(target_os = "linux")]
 fn stay_on(cores: &[usize]) -> bool {
     let mut set = rustix::thread::CpuSet::new();

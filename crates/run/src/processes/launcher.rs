@@ -1,11 +1,12 @@
-//! Environment variables by which launchers give each process its number (rank).
+//! Environment variables with which launchers tell each process its rank (index among all
+//! processes).
 
 use anyhow::{Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
-/// Variables of one launcher: number of this process and number of all processes, and the same
-/// among the processes on this machine.
+/// Names of the variables of one launcher: rank of this process and number of processes, first
+/// among all processes, then among those on this machine.
 struct Names {
     rank: &'static str,
     size: &'static str,
@@ -40,8 +41,8 @@ const LAUNCHERS: [Names; 4] = [
         local_size: "MPI_LOCALNRANKS",
         by_mpi: true,
     },
-    // Variables of srun. Only a job step has the variable of the size: a script that sbatch starts
-    // is a single process, even if its job has several tasks.
+    // Variables of srun. The variable with the number of tasks is only set in a job step. So a
+    // script that sbatch starts counts as a single process, even if its job has several tasks.
     Names {
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
@@ -69,7 +70,7 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             name => number(get, name)?,
         };
         let local_size = local_size.or(of_slurm.as_ref().and_then(|step| step.tasks_here));
-        // Without the variable, each process counts as the only one on its machine.
+        // If the number is unknown, each process counts as the only one on its machine.
         let local_size = local_size.unwrap_or(1).max(1);
         let local_rank = number(get, names.local_rank)?.unwrap_or(0);
         if local_rank >= local_size && local_size > 1 {
@@ -78,10 +79,11 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
                 names.local_rank
             );
         }
-        // torchrun itself uses this port, so processes meet at the next one.
+        // With an agent of torchrun, torchrun itself uses this port, so the processes connect at
+        // the next port.
         let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        // If one torchrun or one job step has started all processes on this machine, no host name
-        // is needed, and it would only let other machines connect.
+        // If one torchrun or one job step has started all processes on this machine, its host name
+        // is not used, because with this name other machines could connect.
         let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
         let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {
@@ -137,11 +139,12 @@ mod tests {
         let rendezvous = place.rendezvous(String::new()).expect("known");
         assert_eq!((rendezvous.rank, rendezvous.size, rendezvous.port), (5, 8, 1234));
         assert_eq!((rendezvous.host.as_str(), place.local_rank, place.local_size), ("node1", 1, 4));
-        // torchrun keeps the port for itself.
+        // torchrun uses the port itself, so the next one is chosen.
         let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
         let place = read_one(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
         assert_eq!(place.port, USUAL_PORT + 1);
-        // torchrun names its own machine even if it has started all of the processes.
+        // torchrun sets MASTER_ADDR even if all processes run on its own machine; then the name is
+        // not used.
         for (here, host) in [("2", "127.0.0.1"), ("1", "node1")] {
             let (size, name) = (("WORLD_SIZE", "2"), ("MASTER_ADDR", "node1"));
             let place = read_one(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);

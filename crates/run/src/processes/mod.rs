@@ -1,5 +1,5 @@
-//! Processes that train one model together: the number of this process, its share of the cores, and
-//! how it finds the others.
+//! Processes that train one model together: the rank (index) of this process, its share of the
+//! cores, and how it connects to the other processes.
 
 mod cores;
 mod launcher;
@@ -15,19 +15,22 @@ use taper_trainer::Rendezvous;
 
 pub use cores::{cores, take_share};
 
-/// Environment variable with a secret that the processes of one training share. They need it if
-/// they are on several machines.
+/// Environment variable with a secret that all processes of one training know. It must be set if
+/// the processes are on several machines.
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
-/// Port at which processes meet if `MASTER_PORT` is not set; PyTorch has the same default.
+/// Port of process 0, to which the others connect, if `MASTER_PORT` is not set. PyTorch has the
+/// same default.
 const USUAL_PORT: u16 = 29_500;
-/// How long processes wait for the others to start.
+/// Time for which a process waits for the others to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// File with the machine code of this process, if it is not the program's.
+/// File with the machine code of this process, if it is a library instead of the program's own
+/// file.
 static CODE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the file with the machine code of this process, for a library that an interpreter has
-/// loaded. Processes that train together must have the same code.
+/// Sets the file with the machine code of this process. A library that an interpreter has loaded
+/// calls this with its own file. Processes that train together must run the same code, and compare
+/// these files.
 pub fn set_code(file: &Path) {
     let _ = CODE.set(file.to_owned());
 }
@@ -37,43 +40,45 @@ pub(crate) fn code() -> io::Result<PathBuf> {
     CODE.get().cloned().map_or_else(std::env::current_exe, Ok)
 }
 
-/// Place of this process among several, which its launcher has given it.
+/// Rank of this process among several, and the address at which they connect, as its launcher has
+/// set them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the process, from 0.
+    /// Rank: index of the process among all processes.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
-    /// Number of the process among those on this machine, from 0.
+    /// Index of the process among the processes on this machine.
     pub local_rank: usize,
-    /// Number of processes on this machine; 1 if unknown.
+    /// Number of processes on this machine; 1 if it is unknown.
     pub local_size: usize,
     /// True if a launcher of MPI started the process.
     pub by_mpi: bool,
-    /// Name of the machine of process 0, if known.
+    /// Name of the machine of process 0, if it is known.
     host: Option<String>,
     /// Port at which process 0 listens.
     port: u16,
 }
 
 impl Place {
-    /// Reads the place from the variables of `torchrun`, `mpirun` or `srun`; `None` if none of them
-    /// is set, or this is the only process.
+    /// Reads the place from the environment variables of `torchrun`, `mpirun` or `srun`. Returns
+    /// `None` if none of them is set, or if this is the only process.
     ///
     /// # Errors
-    /// When a variable is not a number, or variables contradict each other.
+    /// If a variable is not a number, or variables contradict each other.
     pub fn of_environment(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         launcher::place(get)
     }
 
-    /// Place of process `rank` of `size` processes on this machine, which meet at `port`.
+    /// Place of the process `rank` of `size` processes on this machine. Process 0 listens at
+    /// `port`.
     #[must_use]
     pub fn local(rank: usize, size: usize, port: u16) -> Self {
         let host = Some("127.0.0.1".to_owned());
         Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
     }
 
-    /// Variables by which a process that this one starts gets this place.
+    /// Environment variables that give this place to a process that is started with them.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -86,10 +91,10 @@ impl Place {
         ]
     }
 
-    /// Settings with which processes find each other; `key` is their secret.
+    /// Settings with which the processes connect to each other. `key`: their common secret.
     ///
     /// # Errors
-    /// When the machine of process 0 is unknown.
+    /// If the machine of process 0 is unknown.
     pub fn rendezvous(&self, key: String) -> Result<Rendezvous> {
         let host = match &self.host {
             Some(host) => host.clone(),

@@ -1,10 +1,10 @@
-//! Variables of a Slurm job step that must be parsed.
+//! Parsing of the environment variables of a Slurm job step.
 
 use anyhow::Result;
 
 use super::number;
 
-/// Smallest port that is derived from the number of a job; the next constant is the number of such
+/// Smallest port that is derived from the id of a job; the next constant is the number of such
 /// ports.
 const FIRST_PORT: usize = 20_000;
 const PORTS: usize = 20_000;
@@ -15,14 +15,15 @@ pub(super) struct Step {
     pub(super) tasks_here: Option<usize>,
     /// Machine of process 0.
     pub(super) first_machine: Option<String>,
-    /// Port at which processes meet; other jobs on the machine rarely have the same.
+    /// Port of process 0, to which the others connect. It depends on the id of the job, so that
+    /// jobs on the same machine usually have different ports.
     pub(super) port: u16,
 }
 
-/// Job step that the variables describe; `None` if they describe none.
+/// Job step that the environment variables describe; `None` if the process is not part of a job.
 ///
 /// # Errors
-/// When a variable is not a number.
+/// If the id of the job or of the machine is not a number.
 pub(super) fn step(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Step>> {
     let Some(job) = number(get, "SLURM_JOB_ID")? else { return Ok(None) };
     let node = number(get, "SLURM_NODEID")?.unwrap_or(0);

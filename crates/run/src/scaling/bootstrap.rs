@@ -1,4 +1,4 @@
-//! Confidence intervals of the numbers of a fitted law, by resampling.
+//! Confidence intervals of the coefficients of a fitted law, by resampling.
 
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
@@ -8,7 +8,7 @@ use super::fit::{follow, logarithms};
 use super::objective::{Objective, law_at};
 use super::{Fit, Law, Observation};
 
-/// Range that contains a value with the requested probability.
+/// Confidence interval of a coefficient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// Lower end.
@@ -17,10 +17,10 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Intervals of a law's numbers.
+/// Confidence intervals of a law's coefficients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intervals<const K: usize> {
-    /// Interval of E.
+    /// Interval of the irreducible loss E.
     pub irreducible: Interval,
     /// Intervals of the factors, A and B.
     pub factors: [Interval; K],
@@ -28,13 +28,14 @@ pub struct Intervals<const K: usize> {
     pub exponents: [Interval; K],
 }
 
-/// Percentile intervals of `fit`, which was fitted to `points` (Efron 1979). The law is fitted
-/// again `resamples` times, each time to points that are drawn from `points` with replacement;
-/// these searches begin at `fit`. A `confidence` of 0.95 leaves out the lowest and the highest 2.5
-/// % of the results.
+/// Percentile confidence intervals of the coefficients of `fit`, which was fitted to `points`
+/// (Efron 1979). The law is fitted again `resamples` times, each time to points that are drawn from
+/// `points` with replacement; each of these fits starts from the coefficients of `fit`. With a
+/// `confidence` of 0.95, an interval excludes the lowest 2.5 % and the highest 2.5 % of a
+/// coefficient's values.
 ///
 /// # Errors
-/// When the confidence is not between 0 and 1, or there is no resample, and errors of
+/// If `confidence` is not between 0 and 1, or `resamples` is 0. For other errors, see
 /// [`super::fit()`].
 pub fn bootstrap<const K: usize>(
     points: &[Observation<K>],

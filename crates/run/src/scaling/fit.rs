@@ -1,4 +1,4 @@
-//! Fit of a law to points: the best result of many searches.
+//! Fit of a scaling law to points: the best of the minima that several searches find.
 
 use anyhow::{Result, bail, ensure};
 use rayon::prelude::*;
@@ -7,21 +7,22 @@ use super::minimize::{Minimum, minimize};
 use super::objective::{LogPoint, Objective, law_at};
 use super::{Law, Observation, Scale};
 
-/// Values from which searches start (Hoffmann et al. 2022, appendix D.3): here ln E, below the
-/// logarithms of the factors, and the exponents.
+/// Values from which searches start (Hoffmann et al. 2022, appendix D.3): first for ln E, then for
+/// the logarithm of each factor, then for each exponent.
 const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-/// Number of starts that are followed by a search: those at which the objective is smallest.
+/// Number of starting points from which a search is made: those with the smallest values of the
+/// objective.
 const FOLLOWED: usize = 24;
 
 /// Fitted law.
 #[derive(Debug, Clone)]
 pub struct Fit<const K: usize> {
-    /// Law with its numbers.
+    /// Law with the fitted coefficients.
     pub law: Law<K>,
-    /// Value of the objective: the negative log-likelihood, up to a constant, or the sum of Huber
-    /// losses.
+    /// Value of the objective at the minimum: with [`Scale::Fitted`], the negative log-likelihood,
+    /// up to a constant; with [`Scale::Fixed`], the sum of Huber losses.
     pub objective: f64,
     pub(super) scale: Scale,
     pub(super) minimum: Minimum,
@@ -30,7 +31,8 @@ pub struct Fit<const K: usize> {
 /// Fits a law to `points`.
 ///
 /// # Errors
-/// When there are too few points, or a number of a point is not positive.
+/// If there are too few points, an input or a loss is not a positive number, or no search finds a
+/// finite minimum.
 pub fn fit<const K: usize>(points: &[Observation<K>], scale: Scale) -> Result<Fit<K>> {
     let points = logarithms(points)?;
     let objective = Objective { points: &points, scale };
@@ -84,7 +86,8 @@ pub(super) fn logarithms<const K: usize>(points: &[Observation<K>]) -> Result<Ve
     Ok(points.iter().map(LogPoint::from).collect())
 }
 
-/// All combinations of the starting values, as `[e, a₁, α₁, …]`.
+/// All combinations of the starting values for `terms` terms, as `[e, a₁, α₁, …]` with e = ln E and
+/// aₖ = ln Aₖ.
 fn grid(terms: usize) -> Vec<Vec<f64>> {
     let mut starts: Vec<Vec<f64>> = IRREDUCIBLE.iter().map(|&e| vec![e]).collect();
     for values in std::iter::repeat_n([&FACTORS[..], &EXPONENTS[..]], terms).flatten() {

@@ -4,30 +4,33 @@
 //! **Decision.** The line search finds a step that satisfies the weak Wolfe conditions by bisection
 //! (Lewis and Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3). The
 //! reason is that a Huber loss with a small δ is nearly a sum of absolute values: a search that
-//! demands a small slope at the new point gets stuck at their kinks, before the minimum.
+//! requires a small derivative along the line at the new point (strong Wolfe conditions) stops at a
+//! kink of this sum before it reaches the minimum.
 
-/// Number of steps that are remembered, each with the change of the gradient along it.
+/// Number of previous steps that are kept, each with the change of the gradient along it.
 const MEMORY: usize = 20;
-/// Largest number of steps.
+/// Largest number of steps of a minimisation.
 const STEPS: usize = 3000;
-/// Largest number of points that a line search tries.
+/// Largest number of points at which one line search evaluates the function.
 const TRIES: usize = 60;
-/// Wolfe conditions: the share of the predicted decrease that a step must reach, and (below) the
-/// largest share of the initial slope that may remain.
+/// Constants of the Wolfe conditions. First: the smallest share of the decrease predicted by the
+/// initial derivative along the line that a step must reach. Second: the largest share of this
+/// derivative that the derivative at the new point is allowed to have.
 const DECREASE: f64 = 1e-4;
 const CURVATURE: f64 = 0.9;
-/// The search ends after this many steps in a row whose relative decrease is below [`TOLERANCE`].
+/// The minimisation ends after this many steps in a row that decrease the value by a share of at
+/// most [`TOLERANCE`].
 const PATIENCE: usize = 6;
 const TOLERANCE: f64 = 1e-14;
 
-/// Result of a search.
+/// Point of a minimum, and value there.
 #[derive(Debug, Clone)]
 pub(super) struct Minimum {
     pub(super) at: Vec<f64>,
     pub(super) value: f64,
 }
 
-/// Step, change of the gradient along the step, and the inverse of their dot product.
+/// Step, change of the gradient along the step, and the reciprocal of the dot product of both.
 struct Pair {
     step: Vec<f64>,
     change: Vec<f64>,
@@ -46,8 +49,9 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let direction = direction(&gradient, &pairs);
         let minimum_on_line = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = minimum_on_line else {
-            // The remembered steps may mislead, so they are forgotten. If that was done already,
-            // not even the direction of the gradient helps, and the search ends.
+            // The direction depends on the previous steps, which can be misleading, so they are
+            // dropped. If there are none, even the direction of the negative gradient fails, and
+            // the minimisation ends.
             if pairs.is_empty() {
                 break;
             }
@@ -72,7 +76,7 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
     Minimum { at, value }
 }
 
-/// Quasi-Newton direction of descent, by algorithm 7.4.
+/// Quasi-Newton direction of descent (algorithm 7.4), from the gradient and the previous steps.
 fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(pairs.len());
@@ -83,7 +87,7 @@ fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
     }
     let scale = match pairs.last() {
         Some(last) => 1.0 / (last.inverse * dot(&last.change, &last.change)),
-        // The first step has length 0.1.
+        // Without previous steps, the step has length 0.1.
         None => 0.1 / dot(gradient, gradient).sqrt().max(f64::MIN_POSITIVE),
     };
     for value in &mut direction {
@@ -98,8 +102,8 @@ fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
 
 type Point = (Vec<f64>, f64, Vec<f64>);
 
-/// Point along `direction` that meets the weak Wolfe conditions, with value and gradient; `None` if
-/// none is found.
+/// Point along `direction` that satisfies the weak Wolfe conditions, with value and gradient there;
+/// `None` if no such point is found.
 fn search(
     function: &impl Fn(&[f64], &mut [f64]) -> f64,
     (at, value, gradient): (&[f64], f64, &[f64]),
@@ -147,7 +151,7 @@ fn difference(left: &[f64], right: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Rosenbrock 1960: a bent valley with its minimum at (1, 1).
+    /// The function of Rosenbrock 1960: a bent valley with the minimum at (1, 1).
     #[test]
     fn a_bent_valley() {
         let valley = |x: &[f64], gradient: &mut [f64]| {
@@ -160,7 +164,7 @@ mod tests {
         assert!(minimum.at.iter().all(|x| (x - 1.0).abs() < 1e-8), "{minimum:?}");
     }
 
-    /// Absolute values have no slope at their minimum.
+    /// Absolute values have no derivative at their minimum.
     #[test]
     fn a_kink() {
         let kink = |x: &[f64], gradient: &mut [f64]| {

@@ -1,14 +1,15 @@
-//! Scaling laws: the loss of a model as a function of its size and its data.
+//! Scaling laws: the loss of a trained model as a function of its size and of the amount of
+//! training data.
 //!
 //! `L(x₁, …) = E + Σ Aₖ / xₖ^αₖ`, where the inputs xₖ are the number of parameters N, the number of
 //! training tokens D, or both (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
 //! Models", section 3.3, "approach 3").
 //!
-//! **Decision.** By default ([`Scale::Fitted`]), residuals are divided by a scale that is fitted
-//! together with the law, as in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A
-//! replication attempt"). The alternative ([`Scale::Fixed`]) is the Huber loss of the residuals
-//! themselves, as in Hoffmann et al. On the points of the replication, the difference is larger
-//! than rounding: A is 482.0 with the fitted scale, and 477.8 without one.
+//! **Decision.** By default ([`Scale::Fitted`]), the residuals of ln L are divided by a scale that
+//! is fitted together with the law, as in the replication of Besiroglu et al. 2024 ("Chinchilla
+//! Scaling: A replication attempt"). The alternative ([`Scale::Fixed`]) is the Huber loss of the
+//! residuals themselves, as in Hoffmann et al. On the points of the replication, both choices give
+//! different laws: A is 482.0 with the fitted scale, and 477.8 without a scale.
 //!
 //! ```
 //! use taper_run::scaling::{Law, Observation, Scale, Term, fit};
@@ -35,7 +36,7 @@ pub use fit::{Fit, fit};
 pub use objective::Scale;
 pub use power::PowerLaw;
 
-/// Loss of a trained model, with the inputs of the law.
+/// Observed loss of a trained model, with its inputs of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation<const K: usize> {
     /// Inputs, such as the numbers of parameters and training tokens.
@@ -47,9 +48,9 @@ pub struct Observation<const K: usize> {
 /// Term of a law, `factor / x^exponent`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Term {
-    /// Factor, A or B.
+    /// Factor Aₖ (for the second input, the literature writes B).
     pub factor: f64,
-    /// Exponent, α or β.
+    /// Exponent αₖ (for the second input, the literature writes β).
     pub exponent: f64,
 }
 
@@ -72,21 +73,21 @@ impl<const K: usize> Law<K> {
     }
 }
 
-/// Sizes of model and data that are best for a certain amount of arithmetic.
+/// Size of the model and amount of data with the smallest loss for a given number of operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Optimum {
     /// Number of parameters N.
     pub parameters: f64,
     /// Number of training tokens D.
     pub tokens: f64,
-    /// Loss that the law predicts for these sizes.
+    /// Loss that the law predicts for this size and amount of data.
     pub loss: f64,
 }
 
 impl Law<2> {
-    /// Sizes with the smallest loss for `flops` floating-point operations C, if training takes 6ND
-    /// of them (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G =
-    /// (αA/βB)^(1/(α+β))`, and `D = C / 6N`.
+    /// Numbers N and D with the smallest loss among those with C = 6ND, where C = `flops` is the
+    /// number of floating-point operations of the training (Hoffmann et al. 2022, equation 4): `N =
+    /// G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`, and `D = C / 6N`.
     #[must_use]
     pub fn compute_optimal(&self, flops: f64) -> Optimum {
         let [size, data] = self.terms;

@@ -1,17 +1,17 @@
-//! Function that a fit minimises, and its gradient.
+//! Function that the fit of a law minimises, and its gradient.
 //!
 //! The law is fitted in logarithms: `ln L = logsumexp(e, a₁ - α₁ ln x₁, …)`, with e = ln E and
 //! aₖ = ln Aₖ, which keeps E and all Aₖ positive (Hoffmann et al. 2022, equation 3).
 
 use super::{Law, Observation, Term};
 
-/// Residual up to which the Huber loss is quadratic; beyond it, the loss is linear (Hoffmann et al.
-/// 2022, section 3.3).
+/// Largest residual for which the Huber loss is quadratic; for larger residuals, it is linear
+/// (Hoffmann et al. 2022, section 3.3).
 pub(super) const DELTA: f64 = 1e-3;
-/// Smallest scale that is fitted; without it, points exactly on a law would have the scale 0.
+/// Lower bound of the fitted scale; without it, the scale would be 0 for points exactly on a law.
 const SMALLEST_SCALE: f64 = 1e-9;
 
-/// Unit of the residuals of the logarithm of the loss.
+/// Choice of the scale by which residuals of the logarithm of the loss are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// A scale σ that is fitted together with the law: maximum likelihood with the density
@@ -22,7 +22,7 @@ pub enum Scale {
     Fixed,
 }
 
-/// Logarithms of a point.
+/// Logarithms of the inputs and of the loss of a point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogPoint<const K: usize> {
     inputs: [f64; K],
@@ -35,7 +35,8 @@ impl<const K: usize> From<&Observation<K>> for LogPoint<K> {
     }
 }
 
-/// Function of `[e, a₁, α₁, …, ln σ]` to minimise; [`Scale::Fixed`] has no `ln σ`.
+/// Function of `[e, a₁, α₁, …, s]` to minimise, where s is the logarithm of the scale σ minus
+/// [`SMALLEST_SCALE`]. With [`Scale::Fixed`], there is no s.
 pub(super) struct Objective<'a, const K: usize> {
     pub(super) points: &'a [LogPoint<K>],
     pub(super) scale: Scale,
@@ -59,8 +60,8 @@ impl<const K: usize> Objective<'_, K> {
                 gradient[2 + 2 * k] -= by_prediction * share * x;
             }
             if self.scale == Scale::Fitted {
-                // The derivative of σ with respect to `ln(σ - SMALLEST_SCALE)` is `σ -
-                // SMALLEST_SCALE`.
+                // The variable is `ln(σ - SMALLEST_SCALE)`; the derivative of σ with respect to it
+                // is `σ - SMALLEST_SCALE`.
                 let by_log = (sigma - SMALLEST_SCALE) / sigma;
                 value += sigma.ln();
                 gradient[2 * K + 1] += (1.0 - slope * residual) * by_log;
@@ -69,8 +70,9 @@ impl<const K: usize> Objective<'_, K> {
         value
     }
 
-    /// Appends a starting value for the scale to `law`. Far from the law, where the Huber loss is
-    /// linear, the likeliest scale is δ times the mean size of the residuals.
+    /// Returns the coefficients `law` with a starting value for the scale, if it is fitted. For
+    /// large residuals, for which the Huber loss is linear, the likeliest scale is [`DELTA`] times
+    /// the mean absolute residual.
     pub(super) fn start(&self, law: &[f64]) -> Vec<f64> {
         let mut at = law.to_vec();
         if self.scale == Scale::Fitted {
@@ -91,7 +93,7 @@ impl<const K: usize> Objective<'_, K> {
 }
 
 /// Logarithm of the loss that the law predicts for a point, and the shares of E and of each term in
-/// this loss.
+/// this loss, which are also its derivatives with respect to e and each aₖ.
 struct Prediction<const K: usize> {
     log_loss: f64,
     irreducible: f64,
@@ -110,7 +112,7 @@ fn predict<const K: usize>(at: &[f64], inputs: &[f64; K]) -> Prediction<K> {
     }
 }
 
-/// The Huber loss and its derivative (Huber 1964).
+/// Huber loss of a residual, and its derivative (Huber 1964).
 fn huber(residual: f64) -> (f64, f64) {
     if residual.abs() <= DELTA {
         (0.5 * residual * residual, residual)
@@ -119,7 +121,7 @@ fn huber(residual: f64) -> (f64, f64) {
     }
 }
 
-/// Law with the numbers `[e, a₁, α₁, …]`.
+/// Law with the coefficients `[e, a₁, α₁, …]`.
 pub(super) fn law_at<const K: usize>(at: &[f64]) -> Law<K> {
     Law {
         irreducible: at[0].exp(),

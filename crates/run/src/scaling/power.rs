@@ -3,20 +3,21 @@
 
 use super::Observation;
 
-/// Law `L(N) = (N_c / N)^α`: a line if the logarithms of loss and size are plotted.
+/// Law `L(N) = (N_c / N)^α` for the loss L of a model with N parameters. On logarithmic axes, it is
+/// a straight line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PowerLaw {
-    /// N_c, the size at which the loss would be 1.
+    /// N_c, the number of parameters at which the loss would be 1.
     pub critical: f64,
     /// Exponent α.
     pub exponent: f64,
 }
 
 impl PowerLaw {
-    /// Fits the law to the lowest loss of each size, by least squares of the logarithms. Only the
-    /// lowest counts, because the law describes models that are limited by nothing but their size,
-    /// and of several trainings the one with the lowest loss comes closest to that. `None` for
-    /// fewer than two sizes.
+    /// Fits the law to the lowest loss for each size, by least squares of the logarithms. The other
+    /// losses are ignored, because the law describes models whose loss is limited only by their
+    /// size, and of several trainings the one with the lowest loss comes closest to this limit.
+    /// Returns `None` if there are fewer than two sizes.
     #[must_use]
     pub fn fit(points: &[Observation<1>]) -> Option<Self> {
         let mut best: Vec<(f64, f64)> = Vec::new();
@@ -50,8 +51,8 @@ impl PowerLaw {
 mod tests {
     use super::*;
 
-    /// The published law (Kaplan et al. 2020, equation 1.1: α = 0.076, N_c = 8.8 · 10¹³), compared
-    /// with points of shorter trainings.
+    /// Points on the published law (Kaplan et al. 2020, equation 1.1: α = 0.076, N_c = 8.8 · 10¹³),
+    /// and points with higher losses, as after shorter trainings.
     #[test]
     fn a_power_law_is_fitted_to_the_lowest_losses() {
         let law = PowerLaw { critical: 8.8e13, exponent: 0.076 };

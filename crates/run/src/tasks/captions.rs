@@ -1,4 +1,5 @@
-//! Captions: a model that writes captions, measured by its captions of images.
+//! Task of captions: a model writes captions of images, and is scored by comparison with
+//! references.
 
 use std::path::Path;
 
@@ -28,8 +29,8 @@ impl TaskModel for ImageCaptioner {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for captions. Images need none, because the model has a position for each of their
-    /// tokens.
+    /// Limit of the length of captions. Images have no limit, because the model has a position for
+    /// each of their tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
@@ -52,7 +53,7 @@ impl TaskModel for ImageCaptioner {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // `<s>` takes one position.
+        // The start token `<s>` needs a position, too.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(1))
     }
 
@@ -80,7 +81,8 @@ impl TaskModel for ImageCaptioner {
     }
 }
 
-/// Batches of a split of images with captions.
+/// Batches of a split of images with captions, for models that write captions or compare them with
+/// images (`usage`).
 pub(super) fn captioned(usage: CaptionUse, split: Split<'_>) -> Result<Batches<'_>> {
     Ok(split.in_order(split.captioned_images(usage)?))
 }

@@ -1,4 +1,5 @@
-//! Classification: an encoder, measured by the labels that it gives texts.
+//! Task of text classification: an encoder predicts a label for each text, and is scored by its
+//! correct labels.
 
 use std::path::Path;
 
@@ -62,7 +63,7 @@ impl TaskModel for TextClassifier {
         let labelled = &mut recipe.data.labelled;
         labelled.labels = labels;
         labelled.max_tokens = recipe.model.max_positions;
-        // No key tells whether the model was trained on pairs.
+        // No key of the folder tells whether the model was trained on pairs of texts.
         labelled.pairs = Pairs::Auto;
         Ok(())
     }

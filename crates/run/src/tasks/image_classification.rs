@@ -1,4 +1,5 @@
-//! Classification of images: an encoder, measured by the labels that it gives images.
+//! Task of image classification: an encoder predicts a label for each image, and is scored by its
+//! correct labels.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_images};
 
 /// Shape of the images of a recipe, as a model expects it. The model always divides pixel values by
-/// 255, so a different factor in the recipe is made part of mean and deviation.
+/// 255, so if the recipe has another factor, mean and deviation are scaled accordingly.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     let factor = 255.0 * images.rescale;
     let scaled = |numbers: &[f64]| numbers.iter().map(|number| number / factor).collect();
@@ -32,7 +33,8 @@ pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     }
 }
 
-/// Descriptions of a recipe's images and, if the model also reads texts, of its vocabulary.
+/// Names and descriptions of the model's inputs: images and, if the model also reads texts,
+/// vocabulary.
 pub(super) fn image_inputs(
     images: &ImagesConfig,
     vocabulary: usize,
@@ -56,7 +58,8 @@ impl TaskModel for ImageClassifier {
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
 
-    /// No limit: the model has a position for each token of an image.
+    /// Returns `None`: there is no limit, because the model has a position for each token of an
+    /// image.
     fn most_positions(_config: &RunConfig) -> Option<(usize, &'static str)> {
         None
     }

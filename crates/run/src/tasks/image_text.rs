@@ -1,4 +1,5 @@
-//! Images and texts in one space: a contrastive model, measured by retrieval.
+//! Task of matching images and texts: a contrastive model maps both to vectors of one space, and is
+//! scored by retrieval.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -26,8 +27,8 @@ impl TaskModel for ContrastiveModel {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for texts. Images need none, because the model has a position for each of their
-    /// tokens.
+    /// Limit of the length of texts. Images have no limit, because the model has a position for
+    /// each of their tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
@@ -46,7 +47,7 @@ impl TaskModel for ContrastiveModel {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // `<s>` and `</s>` take two positions.
+        // The special tokens `<s>` and `</s>` need two positions.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(2))
     }
 

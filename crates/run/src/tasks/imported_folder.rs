@@ -1,34 +1,35 @@
-//! Settings of a task in a folder of the library Transformers, apart from the model's shape.
+//! Settings of a task that are read from a model folder of the library Transformers. The shape of
+//! the model is read elsewhere.
 
 use anyhow::Result;
 use taper_data::ImagesConfig;
 
 use crate::config::RunConfig;
 
-/// Folder of a model from which a task takes its settings, after `[model]` has been set.
+/// Model folder from which a task reads its settings, after `[model]` has been set.
 pub trait ImportedFolder {
     /// True if the folder has weights for a parameter of the model of `recipe`.
     fn has(&self, recipe: &RunConfig, parameter: &str) -> bool;
 
-    /// True if the model in the folder has a head.
+    /// Whether the model in the folder has an output layer.
     fn has_head(&self) -> bool;
 
-    /// Labels of a classifier, in the order of its classes; `head` is the name of the parameter
-    /// that has one row for each class.
+    /// Labels of a classifier, in the order of its classes. `head`: name of the parameter with one
+    /// row for each class.
     ///
     /// # Errors
-    /// When a key of `config.json` is damaged; the message names it.
+    /// If a key of `config.json` is not valid. The message names the key.
     fn labels(&self, recipe: &RunConfig, head: &str) -> Result<Vec<String>>;
 
-    /// Sets `images` to the preparation of images that the folder describes.
+    /// Sets size, channels and scaling of images in `images` as the folder describes them.
     ///
     /// # Errors
-    /// When a file is damaged, or requests something unsupported; the message names it.
+    /// If a file is damaged, or has a setting that is not supported. The message names the file.
     fn describe_images(&self, images: &mut ImagesConfig) -> Result<()>;
 
-    /// Sets the search for translations, or the generation of a language model, to the folder's.
+    /// Sets the keys of the recipe for search or text generation to the values in the folder.
     ///
     /// # Errors
-    /// When a key of the folder requests something unsupported; the message names it.
+    /// If a key in the folder has a value that is not supported. The message names the key.
     fn describe_search(&self, recipe: &mut RunConfig) -> Result<()>;
 }

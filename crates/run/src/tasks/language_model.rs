@@ -1,4 +1,5 @@
-//! Language modelling: a decoder, measured by its predictions of the tokens of a text.
+//! Task of language modelling: a decoder predicts each token of a text from those before it, and is
+//! scored by the probabilities of the tokens.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -85,8 +86,8 @@ impl TaskModel for LanguageModel {
 /// Name of the split that `data.text.hold_out` takes from the training text.
 const HELD_OUT: &str = "held-out";
 
-/// Names of the test splits of running text; without any, the validation split, or else the
-/// held-out part of the training text.
+/// Names of the test splits. If there are none, the name of the validation split, or else that of
+/// the held-out part of the training text.
 pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     let data = &config.data;
     if !data.test.is_empty() {
@@ -100,18 +101,18 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// First split on which a run is measured by default; `None` for the held-out part of the training
-/// text.
+/// Name of the first split on which a run is scored by default; `None` for the held-out part of the
+/// training text.
 ///
 /// # Errors
-/// When the run has no test text.
+/// If the recipe names no test or validation text, and holds out no training text.
 pub(crate) fn first_test_text(config: &RunConfig) -> Result<Option<String>> {
     let sets = text_test_sets(config);
     let first = sets.first().context("the run has no test text (data.test)")?;
     Ok(held_out(config, first).map(str::to_owned))
 }
 
-/// Refuses a split whose files are missing.
+/// Returns an error if files of the split are missing.
 pub(super) fn require_text(task: Task, config: &RunConfig, split: &str) -> Result<()> {
     let data = &config.data;
     match held_out(config, split) {
@@ -121,7 +122,7 @@ pub(super) fn require_text(task: Task, config: &RunConfig, split: &str) -> Resul
     Ok(())
 }
 
-/// `split`, or `None` if it is the name of the held-out part of the training text.
+/// Returns `split`, or `None` if it is the name of the held-out part of the training text.
 pub(super) fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
     let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
     (!is_held_out).then_some(split)

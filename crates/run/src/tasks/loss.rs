@@ -1,4 +1,4 @@
-//! Validation by the loss, for tasks without a better measure.
+//! Validation by the loss, for tasks without a score of their own.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use taper_trainer::{BoxError, Scores, Validator, evaluate};
 use crate::config::RunConfig;
 use crate::training::in_order;
 
-/// Measurement of a model on the whole validation split, by its loss.
+/// Validator that computes the loss of a model on the whole validation split.
 pub(super) struct LossValidation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,

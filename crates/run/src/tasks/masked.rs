@@ -1,4 +1,5 @@
-//! Masked language modelling: an encoder, measured by its predictions of hidden tokens.
+//! Task of masked language modelling: an encoder predicts tokens that are hidden from it, and is
+//! scored by their probabilities.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -55,8 +56,8 @@ impl TaskModel for MaskedLanguageModel {
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
         recipe.data.text.block_length = recipe.model.max_positions;
-        // A folder without a head may have a pooler, which is kept for models that begin with this
-        // one.
+        // A folder without an output layer can have a pooler (a layer on the first token), which is
+        // imported for models that start from these weights.
         let part = if folder.has_head() { "next_sentence" } else { "pooler" };
         recipe.data.masked.next_sentence = folder.has(recipe, &format!("{part}.weight"));
         Ok(())

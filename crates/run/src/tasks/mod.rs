@@ -1,9 +1,10 @@
 //! Tasks of runs: everything that differs between tasks.
 //!
-//! **Decision.** A task is one implementation of [`TaskModel`], its model and how it is measured,
-//! and one [`TaskEntry`], the facts that commands, checks, reports and servers need. None of these
-//! matches on the task. [`every_task`] is the only list of tasks: a task in it is known everywhere.
-//! Entries are separate from the models, so that the configuration can use them.
+//! **Decision.** A task is defined by one implementation of [`TaskModel`] (its model, and how the
+//! model is scored) and one [`TaskEntry`] (facts on which commands, checks, reports and servers
+//! depend). The rest of the program has no code for single tasks. [`every_task`] is the only list
+//! of tasks: commands, checks, reports and servers know each task in it. Entries are separate from
+//! the models, so that the configuration can use them without the models.
 
 mod captions;
 mod classification;
@@ -49,11 +50,11 @@ pub(crate) use language_model::first_test_text;
 pub(crate) use loading::require_languages;
 pub use loading::{AnyRun, build_model, open, require_unedited, without_adapters};
 
-/// Sizes of the vocabularies of source and target: the same size twice for a task with a single
-/// text, and 0 for a task without text.
+/// Numbers of tokens in the source vocabulary and in the target vocabulary. They are equal for a
+/// task with a single vocabulary, and 0 for a task without text.
 pub type Vocabularies = (usize, usize);
 
-/// Sizes of the vocabularies of tokenizers.
+/// Sizes of the source vocabulary and of the target vocabulary of tokenizers.
 #[must_use]
 pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
@@ -66,10 +67,11 @@ pub type ModelResult<M> = Result<M, ModelError>;
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
-    /// True if the model writes text, token by token, and so can have int8 weights.
+    /// Whether the model generates text token by token. Only such models can use int8 weights.
     const DECODES: bool = false;
 
-    /// Cost of the layer with this index in the stack that produces the answer.
+    /// Numbers of parameters and operations of the layer with the index `layer` in the stack that
+    /// produces the output.
     fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
         <Self as Model>::layer_cost(&config.model, layer)
     }
@@ -77,15 +79,15 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Builds a model with `builder`, which provides its parameters.
     ///
     /// # Errors
-    /// When the configuration is impossible, or the device has no memory left.
+    /// If the configuration is not valid, or the device has too little memory.
     fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder)
     -> ModelResult<Self>;
 
-    /// Measurement of the model on the validation split during training: by its loss, unless the
-    /// task has a better measure.
+    /// Validator that scores the model on the validation split during training: by its loss, unless
+    /// the task has a score of its own.
     ///
     /// # Errors
-    /// When text cannot be read.
+    /// If text cannot be read.
     fn validation(
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
@@ -94,7 +96,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(Box::new(LossValidation::new(config, dataset)))
     }
 
-    /// Largest number of positions in a row, with the key that sets it; `None` if there is no
+    /// Largest number of positions in an example, with the key that sets it; `None` if there is no
     /// limit.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_encoded()
@@ -104,13 +106,13 @@ pub trait TaskModel: Model + Sized + 'static {
     /// length.
     fn usual_tokens(config: &RunConfig) -> usize;
 
-    /// Length of a sequence, in tokens, for which papers count the arithmetic of a layer.
+    /// Length of a sequence, in tokens, for which publications count the operations of a layer.
     fn counted_tokens(config: &RunConfig) -> usize {
         Self::usual_tokens(config)
     }
 
-    /// Number of parameters that papers count, with a description of these; `None` if they count
-    /// all.
+    /// Number of parameters as publications count it, with a description of the counted parameters;
+    /// `None` if publications count all parameters.
     fn counted_parameters(
         _config: &RunConfig,
         _vocabularies: Vocabularies,
@@ -123,33 +125,34 @@ pub trait TaskModel: Model + Sized + 'static {
         vec![("vocabulary", target.to_string())]
     }
 
-    /// Labels that the model predicts, and what they are called in the plural; `None` if it
-    /// predicts none.
+    /// Labels that the model predicts, with a plural noun for them, such as "tags"; `None` if it
+    /// predicts no labels.
     fn labels(_config: &RunConfig) -> Option<(&[String], &'static str)> {
         None
     }
 
-    /// Sets the keys of a recipe outside `[model]` to what an imported folder says.
+    /// Sets keys of a recipe outside `[model]` to the values in an imported folder.
     ///
     /// # Errors
-    /// When a key or file of the folder is damaged, or requests something unsupported; the message
-    /// names it.
+    /// If a key or file of the folder is not valid, or has a setting that is not supported. The
+    /// message names the key or file.
     fn describe_import(_recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
         Ok(())
     }
 
-    /// Setting that shortens rows to at most `positions` positions, as advice in a message.
+    /// Setting that limits examples to `positions` positions, such as `data.text.block_length =
+    /// 512`, for a message.
     fn shorter_rows(positions: usize) -> String;
 
-    /// Splits on which the model is measured by default.
+    /// Names of the splits on which the model is scored by default.
     fn test_sets(config: &RunConfig) -> Vec<String> {
         config.data.test.iter().map(Corpus::name).collect()
     }
 
-    /// Refuses a test split that could not be measured after training.
+    /// Checks before training that a test split can be read.
     ///
     /// # Errors
-    /// When the split is missing or unreadable.
+    /// If the split is missing or cannot be read.
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
         Self::TASK.files(&config.data, &config.data.split(split))?;
         Ok(())
@@ -158,19 +161,20 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Settings on which results of [`TaskModel::test`] depend, as a JSON object.
     fn measured_by(config: &RunConfig) -> Value;
 
-    /// Rounds the weights to int8, so that decoding multiplies in int8 afterwards.
+    /// Rounds the weights to int8. Afterwards, products with weights are computed in int8 in
+    /// decoding.
     ///
     /// # Errors
-    /// When the model does not decode, or a weight is not finite.
+    /// If the model does not decode, or a weight is not finite.
     fn round_to_int8(&mut self) -> Result<()> {
         require_decoding(Self::TASK)
     }
 
-    /// Attention on an example of a validation; `None` if the task's examples are not text, or the
-    /// model has no attention weights.
+    /// Attention of the model on a validation example; `None` if the task does not show attention
+    /// on examples, or the model has no attention weights.
     ///
     /// # Errors
-    /// When the example cannot be read.
+    /// If the example cannot be read.
     fn attention_on(
         &self,
         _example: &Sample,
@@ -179,10 +183,11 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
-    /// Attention over the words of a text and, for translation, of `target`, its translation.
+    /// Attention between the words of a text and, for translation, of its translation `target`.
     ///
     /// # Errors
-    /// When the text cannot be read, or attention is hidden by [`TaskEntry::hides_attention`].
+    /// If the text cannot be read, or attention is not shown for the task
+    /// ([`TaskEntry::hides_attention`]).
     fn attention(
         _run: &LoadedRun<Self>,
         _text: &str,
@@ -195,7 +200,7 @@ pub trait TaskModel: Model + Sized + 'static {
     /// read images, the text is the path of an image.
     ///
     /// # Errors
-    /// When the text cannot be read, or the task has no journey.
+    /// If the text cannot be read, or the task has no journey.
     fn journey(_run: &LoadedRun<Self>, _text: &str) -> Result<Journey> {
         bail!(
             "the run's task is {}, and this command explains translation, captions, language \
@@ -204,25 +209,26 @@ pub trait TaskModel: Model + Sized + 'static {
         )
     }
 
-    /// Draws attention on an image, and saves the picture as `to`.
+    /// Draws the model's attention on an image, and saves the picture as `to`.
     ///
     /// # Errors
-    /// When the attention cannot be drawn, or the task has none to draw.
+    /// If the attention cannot be drawn, or the task has no such picture.
     fn draw_attention(_run: &LoadedRun<Self>, _image: &Path, _to: &Path) -> Result<()> {
         bail!("attention of the task {} is not drawn on images", Self::TASK)
     }
 
-    /// Notice about lines of the file `path` that the model may read differently than intended.
+    /// Notice about a line of the file `path` that the model probably reads differently than the
+    /// user intends; `None` if there is no such line.
     fn notice_on(_config: &RunConfig, _lines: &[String], _path: &Path) -> Option<Notice> {
         None
     }
 
-    /// Prediction for each item, if the task [predicts](TaskEntry::predicts) for single items. An
-    /// invalid item has an error in its place. The number of items that are done is reported to
-    /// `done`.
+    /// Prediction for each item, if the task [predicts](TaskEntry::predicts) for single items. The
+    /// result for an invalid item is an error. `done` receives the number of items that are done so
+    /// far.
     ///
     /// # Errors
-    /// When the model fails, or the task does not predict for single items.
+    /// If the model fails, or the task does not predict for single items.
     fn predict_each(
         _run: &LoadedRun<Self>,
         _items: &Items<'_>,
@@ -235,26 +241,27 @@ pub trait TaskModel: Model + Sized + 'static {
     /// the model is wide.
     ///
     /// # Errors
-    /// When a text is empty or too long, the model fails, or the task has no vectors.
+    /// If a text is empty or too long, the model fails, or the task has no vectors of texts.
     fn sentence_vectors(_run: &LoadedRun<Self>, _texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let (task, others) = (Self::TASK, tasks_that(|entry| entry.embeds));
         bail!("the run's task is {task}, but only {others} have vectors of texts")
     }
 
-    /// Batches of a split, in order, on which the loss is measured.
+    /// Batches of all examples of a split, in order, for measuring the loss.
     ///
     /// # Errors
-    /// When the split cannot be read.
+    /// If the split cannot be read.
     fn batches(split: Split<'_>) -> Result<Batches<'_>>;
 
-    /// Measures the model on a test split.
+    /// Scores the model on a test split.
     ///
     /// # Errors
-    /// When the split cannot be read, or the model cannot be run on it.
+    /// If the split cannot be read, or the model fails.
     fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult>;
 }
 
-/// Every task with its model: the list to which a new task adds a line.
+/// Passes the list of all tasks, each with its model type, to another macro. A new task is added to
+/// this list.
 macro_rules! every_task {
     ([$($then:tt)+] $($arguments:tt)*) => {
         $($then)+! { $($arguments)*
@@ -283,7 +290,7 @@ macro_rules! match_task {
     };
 }
 
-/// Evaluates `$body`, in which `$model` stands for the type of a task's model.
+/// Evaluates `$body`, in which `$model` is the type of the model of the task `$task`.
 macro_rules! with_model {
     ($task:expr, $model:ident => $body:expr) => {
         $crate::tasks::every_task!([$crate::tasks::match_task] $task, $model => $body;)
@@ -296,10 +303,10 @@ macro_rules! list_entries {
     };
 }
 
-/// Every task with its facts.
+/// All tasks with the facts about them.
 pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
 
-/// Fails to compile if an entry contradicts the model of its task.
+/// Causes a compilation error if the entry of a task contradicts the model of the task.
 macro_rules! compare_with_models {
     ($($name:ident: $type:ident,)+) => {
         $(const _: () = assert!(
@@ -319,14 +326,15 @@ pub fn usual_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
 }
 
-/// Length of a sequence, in tokens, for which papers count the arithmetic of a layer of a recipe's
-/// model.
+/// Length of a sequence, in tokens, for which publications count the operations of a layer of a
+/// recipe's model.
 #[must_use]
 pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
 }
 
-/// Number of parameters that papers count, with a description of these; `None` if they count all.
+/// Number of parameters as publications count it, with a description of the counted parameters;
+/// `None` if publications count all parameters.
 #[must_use]
 pub fn counted_parameters(
     config: &RunConfig,
@@ -341,14 +349,15 @@ pub fn inputs(config: &RunConfig, vocabularies: Vocabularies) -> Vec<(&'static s
     with_model!(config.task, M => <M as TaskModel>::inputs(config, vocabularies))
 }
 
-/// Labels that a recipe's model predicts, and what they are called in the plural; `None` if it
-/// predicts none.
+/// Labels that a recipe's model predicts, with a plural noun for them, such as "tags"; `None` if it
+/// predicts no labels.
 #[must_use]
 pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
     with_model!(config.task, M => <M as TaskModel>::labels(config))
 }
 
-/// Cost of a model of `config` on `device`, computed without allocating memory for the model.
+/// Memory and operations of the model of `config` on `device`, computed without allocating memory
+/// for the model.
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
     with_model!(config.task, M => {
@@ -360,7 +369,7 @@ pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) 
 /// memory is allocated for values.
 ///
 /// # Errors
-/// When the configuration is impossible.
+/// If the configuration is not valid.
 pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<ParameterStore> {
     let builder = Builder::outline().with_adapters(&config.model.lora);
     with_model!(config.task, M => {
@@ -369,13 +378,14 @@ pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<Paramet
     .context("cannot build the model")
 }
 
-/// Cost of the layer with this index in the stack of a recipe's model that produces the answer.
+/// Numbers of parameters and operations of the layer with the index `layer`, in the stack of a
+/// recipe's model that produces the output.
 #[must_use]
 pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
     with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
 }
 
-/// Refuses int8 weights for a model that does not decode.
+/// Returns an error unless models of the task decode, which int8 weights require.
 ///
 /// # Errors
 /// If the task's models do not decode. The error names the task.
@@ -386,10 +396,10 @@ pub fn require_decoding(task: Task) -> Result<()> {
     bail!("a model of the task {task} does not decode, but int8 weights are only for decoding")
 }
 
-/// Refuses a run unless its task is `wanted`.
+/// Returns an error unless the run's task is `wanted`.
 ///
 /// # Errors
-/// When the run has another task; the error has the uses of that task as advice.
+/// If the run has another task. The error has the uses of the run's task as advice.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
@@ -400,10 +410,11 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
     advised(error, entry(task).advice())
 }
 
-/// How the models of a run's task predict for single items.
+/// Properties of the predictions that models of a run's task make for single items.
 ///
 /// # Errors
-/// When they do not; the error has the uses of the run's task as advice.
+/// If the task does not predict for single items. The error has the uses of the run's task as
+/// advice.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);

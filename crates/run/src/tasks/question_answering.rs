@@ -1,4 +1,5 @@
-//! Question answering: an encoder, measured by its answers, which are spans of text.
+//! Task of question answering: an encoder marks the answer to a question in a text, and is scored
+//! by comparison with reference answers.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -44,7 +45,7 @@ impl TaskModel for SpanExtractor {
     fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
         let (positions, questions) = (recipe.model.max_positions, &mut recipe.data.questions);
         questions.max_tokens = questions.max_tokens.min(positions);
-        // If there are few positions, a question gets at most a quarter of them.
+        // If there are few positions, a question is limited to a quarter of them.
         questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! In-context regression: a causal model, measured by how well it continues functions.
+//! Task of in-context regression: a causal model reads points of a function and predicts further
+//! values, and is scored by its errors.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -39,7 +40,8 @@ impl TaskModel for InContextRegressor {
         serde_json::json!({ "regression": config.data.regression })
     }
 
-    /// Accepts any name: it determines the functions on which a model is measured.
+    /// Accepts any name of a split, because the functions of a split are drawn at random from its
+    /// name.
     fn require_test_set(_config: &RunConfig, _split: &str) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Tagging: an encoder, measured by the entities that its tags mark.
+//! Task of tagging: an encoder predicts a tag for each word, and is scored by the entities that the
+//! tags mark.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -1,11 +1,11 @@
-//! Entries of all tasks.
+//! Facts about all tasks.
 
 use taper_data::Task;
 
 use super::{Examples, InputKind, PredictionEntry, Stacks, TaskEntry};
 use crate::advice::Verb;
 
-/// Returns the facts about a task.
+/// Facts about a task.
 #[must_use]
 pub const fn entry(task: Task) -> &'static TaskEntry {
     match task {
@@ -22,7 +22,7 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
     }
 }
 
-/// Use that most tasks list: measuring a run.
+/// Use that most tasks list: scoring a run on test sets.
 const MEASURES: (Verb, &str) = (Verb::Evaluate, "measures it");
 
 /// Values that most tasks have in common; each task sets the fields in which it differs.

@@ -1,4 +1,4 @@
-//! Facts about tasks, as data.
+//! Facts about tasks, in tables instead of code.
 
 mod entries;
 
@@ -12,49 +12,51 @@ use crate::advice::{Action, Advice, Verb};
 
 pub use entries::entry;
 
-/// Facts about a task that commands, checks, reports and servers ask for.
+/// Facts about a task on which commands, checks, reports and servers depend.
 #[derive(Debug)]
 pub struct TaskEntry {
-    /// Stacks of layers of the task's models.
+    /// Stacks of layers (encoder, decoder) of the task's models.
     pub stacks: Stacks,
     /// True if the models read one language and write another, with a vocabulary for each.
     pub translates: bool,
     /// True if the models continue a text, token by token.
     pub generates: bool,
-    /// True if a beam search writes the models' answers.
+    /// Whether a beam search generates the models' outputs.
     pub writes: bool,
-    /// True if the models are pretrained, so that models of other tasks begin with their weights.
+    /// Whether the models are for pretraining: models of other tasks start from their weights.
     pub pretrains: bool,
     /// True if the models predict tokens that are hidden from them.
     pub hides_tokens: bool,
-    /// True if a row may have two texts.
+    /// Whether an example can consist of two texts.
     pub reads_pairs: bool,
-    /// True if an answer is one of several classes, and thus right or wrong.
+    /// Whether the models predict classes (such as labels or tokens), so that a prediction is right
+    /// or wrong.
     pub predicts_classes: bool,
     /// True if the models can represent a text by a vector.
     pub embeds: bool,
-    /// Tasks with whose weights a model of this task can begin: their trained models have all parts
-    /// that both kinds of models share.
+    /// Other tasks whose trained models provide the initial weights of all parts that they have in
+    /// common with a model of this task.
     pub begins_with: &'static [Task],
-    /// Sections and keys of recipes that few tasks read, this one among them.
+    /// Sections and keys of recipes that only some tasks read, for those that this task reads.
     pub reads: &'static [&'static str],
-    /// Examples from which one command can fine-tune a model of the task; `None` if that needs a
-    /// recipe.
+    /// Kind of examples for which a recipe for fine-tuning can be written automatically; `None` if
+    /// users have to write the recipe.
     pub learns_from: Option<Examples>,
-    /// How the models predict for single texts or images; `None` if they do not.
+    /// Properties of predictions for single texts or images; `None` if the models make no such
+    /// predictions.
     pub predicts: Option<PredictionEntry>,
     /// Reason why attention is not shown over the words of a text; `None` if it is shown.
     pub hides_attention: Option<&'static str>,
     /// Reason why runs are not served; `None` if they are served.
     pub not_served: Option<&'static str>,
-    /// Name of the task on hubs of models; `None` if hubs have none.
+    /// Name of the task on hubs of models; `None` if hubs do not have this task.
     pub hub_name: Option<&'static str>,
-    /// Name of the task in PEFT; `None` if PEFT would expect a head in the folder because of the
-    /// name.
+    /// Name of the task in PEFT; `None` if no name is written, because PEFT would then expect an
+    /// output layer in the folder.
     pub peft_name: Option<&'static str>,
     /// Uses of a run of the task, each with its effect, such as "labels texts".
     pub uses: &'static [(Verb, &'static str)],
-    /// First use of a newly trained run, with its effect, such as "measure it".
+    /// Recommended first use of a newly trained run, with its effect, such as "measure it".
     pub next: (Verb, &'static str),
 }
 
@@ -65,7 +67,7 @@ impl TaskEntry {
         self.uses.iter().map(|(verb, effect)| Advice::new(Action::Use(*verb), effect)).collect()
     }
 
-    /// True if special tokens (marks) surround each text of a row, as in encoders of texts.
+    /// Whether each text of an example is between special tokens, as in encoders of texts.
     #[must_use]
     pub const fn marks_texts(&self) -> bool {
         !self.translates && !self.generates
@@ -90,14 +92,14 @@ pub enum Stacks {
     Encoder,
     /// Decoder, in which a token attends to itself and its predecessors.
     Decoder,
-    /// Decoder that attends to an encoder.
+    /// Encoder, and a decoder that also attends to the encoder's output.
     EncoderDecoder,
     /// Encoder of images and encoder of texts.
     TwoEncoders,
 }
 
 impl Stacks {
-    /// True if the stack that produces the answer is a decoder.
+    /// Whether a decoder produces the model's output.
     #[must_use]
     pub const fn answers_by_decoder(self) -> bool {
         matches!(self, Self::Decoder | Self::EncoderDecoder)
@@ -107,29 +109,30 @@ impl Stacks {
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
 pub struct PredictionEntry {
-    /// Description of the model's work, such as "labels texts".
+    /// Description of what the model does, such as "labels texts".
     pub does: &'static str,
-    /// The same as a participle for a progress bar, such as "labelling".
+    /// Participle for a progress bar, such as "labelling".
     pub doing: &'static str,
     /// Items that the model reads.
     pub reads: InputKind,
-    /// True if texts to choose from may be given together with the items.
+    /// Whether users can pass candidate texts together with the items.
     pub takes_prompts: bool,
-    /// True if attention can be drawn on the items.
+    /// Whether attention can be drawn as a picture on the items.
     pub draws_attention: bool,
 }
 
 impl PredictionEntry {
-    /// Predictions without prompts, and whose attention cannot be drawn.
+    /// Entry for predictions without candidate texts and without pictures of attention.
     pub(super) const fn new(does: &'static str, doing: &'static str, reads: InputKind) -> Self {
         Self { does, doing, reads, takes_prompts: false, draws_attention: false }
     }
 }
 
-/// Items for which something is predicted.
+/// Kind of items for which something is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
-    /// Lines of a file; the field stands for such a file in a command, for example `TEXTS`.
+    /// Lines of a file. The field is a placeholder for the file's name in a command, for example
+    /// `TEXTS`.
     Lines(&'static str),
     /// Image files.
     Images,
@@ -138,20 +141,20 @@ pub enum InputKind {
 /// Items of a request for predictions: lines or images, depending on the task.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Items<'i> {
-    /// Lines.
+    /// Lines of text.
     pub lines: &'i [String],
-    /// PNG and JPEG files.
+    /// Paths of PNG and JPEG files.
     pub images: &'i [PathBuf],
-    /// Texts that may describe an image.
+    /// Candidate texts, of which the model chooses the best for each image.
     pub prompts: &'i [String],
-    /// Number of lines that came before these; messages number lines accordingly.
+    /// Number of lines of the input before `lines`, so that messages have the right line numbers.
     pub before: usize,
 }
 
-/// Prediction for each item; an item that cannot be read has an error in its place.
+/// Prediction for each item. The result for an item that cannot be read is an error.
 pub type Predictions = Result<Vec<Result<ItemPrediction>>>;
 
-/// Function that receives the number of items that are done.
+/// Function that receives the number of items that are done so far.
 pub type OnProgress<'d> = &'d mut dyn FnMut(usize);
 
 /// Prediction for an item.
@@ -167,7 +170,7 @@ impl ItemPrediction {
     /// Converts each prediction to a JSON object, and to the text that `text` returns.
     ///
     /// # Errors
-    /// When a prediction cannot be written as JSON.
+    /// If a prediction cannot be written as JSON.
     pub(super) fn each<T: Serialize>(
         predictions: Vec<Result<T>>,
         text: impl Fn(&T) -> String,

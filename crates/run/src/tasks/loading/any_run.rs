@@ -1,4 +1,4 @@
-//! Loaded runs whose task is known only from their recipe.
+//! Loaded runs whose task is only known when their recipe is read.
 
 use std::any::Any;
 use std::path::Path;
@@ -19,16 +19,16 @@ pub trait AnyRun: Any + Send + Sync {
     /// Tokenizers of the run.
     fn tokenizers(&self) -> &TokenizerPair;
 
-    /// Checkpoint of the weights.
+    /// Path of the checkpoint from which the weights were loaded.
     fn checkpoint(&self) -> &Path;
 
-    /// Number of updates of the checkpoint.
+    /// Number of updates after which the checkpoint was saved.
     fn step(&self) -> u64;
 
     /// Parameters of the model.
     fn parameters(&self) -> &ParameterStore;
 
-    /// Sets how special tokens that a text spells out are treated.
+    /// Sets the treatment of texts with names of special tokens.
     fn spell(&mut self, rule: SpelledSpecial);
 
     /// See [`TaskModel::notice_on`].
@@ -37,33 +37,34 @@ pub trait AnyRun: Any + Send + Sync {
     /// See [`TaskModel::predict_each`].
     ///
     /// # Errors
-    /// When the model fails.
+    /// If the model fails.
     fn predict_each(&self, items: &Items<'_>, done: OnProgress<'_>) -> Predictions;
 
     /// See [`TaskModel::draw_attention`].
     ///
     /// # Errors
-    /// When the attention cannot be drawn.
+    /// If the attention cannot be drawn.
     fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
 
     /// See [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// When the run reads no such text, or no layer has attention weights.
+    /// If the task has no attention between words, the text cannot be read, or no layer has
+    /// attention weights.
     fn attention(&self, text: &str, target: Option<&str>) -> Result<AttentionMap>;
 
     /// See [`TaskModel::sentence_vectors`].
     ///
     /// # Errors
-    /// When a text cannot be read, or the task has no vectors.
+    /// If a text cannot be read, or models of the task have no vectors of texts.
     fn sentence_vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
 }
 
 impl dyn AnyRun {
-    /// Returns this run with the type of its model, which must be `M`.
+    /// Returns this run as a run of the model type `M`.
     ///
     /// # Errors
-    /// When the run has another task; the error has the uses of that task as advice.
+    /// If the run has another task than `M`. The error has the uses of the run's task as advice.
     pub fn with_model<M: TaskModel>(&self) -> Result<&LoadedRun<M>> {
         require_task(self.config(), M::TASK)?;
         let run: &dyn Any = self;

@@ -10,11 +10,11 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::{parameter_groups, word_vectors};
 
-/// Builds a model of `config` on `device`. Its parameters are drawn with `seed`; without a seed
-/// they are zero, and must be loaded.
+/// Builds the model that `config` describes on `device`. `seed`: seed for random initial
+/// parameters, or `None` for parameters that are zero until they are loaded.
 ///
 /// # Errors
-/// When the device cannot compute in the type that `config` names, or the model cannot be built.
+/// If the device cannot compute in the type that `config` names, or the model cannot be built.
 pub fn build_model<M: TaskModel>(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -36,13 +36,14 @@ pub fn build_model<M: TaskModel>(
     Ok(model)
 }
 
-/// Returns the configuration of the same model without adapters. Weights that have adapters can be
+/// Returns the configuration of the same model without adapters. Checkpoints with adapters can be
 /// loaded into such a model, because loading adds the adapters to the matrices.
 #[must_use]
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
-        // Patterns of frozen parameters could name adapters, and matter only in training.
+        // These patterns could match only adapters, which the model no longer has; and they only
+        // matter in training.
         config.training.freeze.clear();
     }
     config

@@ -29,8 +29,8 @@ impl<M: TaskModel> LoadedRun<M> {
     /// Loads the run at `root` with the weights that `settings` name.
     ///
     /// # Errors
-    /// When a file is missing or damaged, the tokenizer does not belong to the checkpoint, or the
-    /// run has another task.
+    /// If a file is missing or damaged, the tokenizer is not the one with which the checkpoint was
+    /// trained, or the run has another task than `M`.
     pub fn open(root: &Path, settings: &LoadSettings) -> Result<Self> {
         let folder = RunFolder::open(root)?;
         let mut config = folder.load_config(&settings.overrides)?;
@@ -69,16 +69,16 @@ impl<M: TaskModel> LoadedRun<M> {
             Some(direction) => in_direction(&config, &tokenizers, &direction)?,
             None => (config, tokenizers),
         };
-        // Returns the memory that only loading needed.
+        // Returns memory to the system that was only needed for loading.
         taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
     }
 
-    /// Loads another model to form an ensemble with this run's. `path` is a run, whose default
-    /// weights are loaded, or a checkpoint of a run.
+    /// Loads another model that translates together with this run's model (an ensemble). `path`: a
+    /// run, whose default weights are loaded, or a checkpoint of a run.
     ///
     /// # Errors
-    /// When the model cannot be loaded, or its tokenizer differs from this run's.
+    /// If the model cannot be loaded, or its tokenizer differs from this run's.
     pub fn load_member(&self, path: &Path) -> Result<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
             .with_context(|| format!("--ensemble {}", path.display()))?;
@@ -88,7 +88,8 @@ impl<M: TaskModel> LoadedRun<M> {
             "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
             path.display()
         );
-        // All members compute on this run's device, and in its type of matrix products.
+        // All models of an ensemble compute on this run's device, and in its type of matrix
+        // products.
         let load = || -> Result<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
@@ -106,11 +107,13 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 }
 
-/// Direction of translation that `settings` choose; `None` if the run has one direction or none, or
-/// if all of its directions are to stay available.
+/// Direction of translation (pair of languages) that `settings` choose. Returns `None` if
+/// `settings` choose none and the run has at most one direction, or all directions are to stay
+/// available.
 ///
 /// # Errors
-/// When the run has no such direction, or has several and `settings` choose none.
+/// If the run does not have the chosen direction, or has several directions and `settings` choose
+/// none.
 fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Option<Direction>> {
     let (from, to) = (settings.from.as_deref(), settings.to.as_deref());
     let is_asked = from.is_some() || to.is_some();
@@ -124,10 +127,10 @@ fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Optio
     Ok(Some(config.data.choose_direction(from, to)?))
 }
 
-/// Refuses a choice of languages for a task that has none.
+/// Returns an error unless the run's task translates, so that languages can be chosen.
 ///
 /// # Errors
-/// When the task does not translate.
+/// If the task does not translate.
 pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
     ensure!(
         entry(config.task).translates,
@@ -137,11 +140,11 @@ pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Decides whether matrix products are computed in int8. If another type is chosen, sets `config`
-/// to it.
+/// Returns whether products with weights are computed in int8. Sets `config.dtype` if `settings` or
+/// the checkpoint choose a type.
 ///
 /// # Errors
-/// When the type is set twice, or int8 is requested on a device other than the CPU.
+/// If `settings` set the type twice, or request int8 on a device other than the CPU.
 fn choose_weights(
     config: &mut RunConfig,
     settings: &LoadSettings,
@@ -172,12 +175,12 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Shape of the model for the weights of `checkpoint`: the shape with which they were trained, with
-/// the overrides in `config` that do not affect weights.
+/// `[model]` for the weights of `checkpoint`: as in the recipe with which they were trained, with
+/// the overrides in `config` that do not affect the shape or meaning of weights.
 ///
 /// # Errors
-/// When config.toml is not what the weights were trained with, or an override in `config` would
-/// change the shape of the weights.
+/// If config.toml was changed since the weights were trained, or an override in `config` would
+/// change a key on which the weights depend.
 fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
     let written = folder.load_config(&[])?;
     let trained = trained_with(&read_state(checkpoint)?, &written)?;
@@ -199,8 +202,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     with_changeable(&trained.unwrap_or(written), config)
 }
 
-/// Shape of the model of `trained`, but with the values of `config` for keys that do not affect
-/// weights: the range of positions, the memory, and the number of hashes.
+/// `[model]` of `trained`, but with the values of `config` for keys that can change without new
+/// weights, such as the range of positions.
 fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
     let mut model = serde_json::json!({ "model": trained.model });
     let given = serde_json::json!({ "model": config.model });
@@ -210,7 +213,7 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
         let Some(place) = model.pointer_mut(section).and_then(Value::as_object_mut) else {
             continue;
         };
-        // A key without a value is left out.
+        // A key that has no value in `config` is removed.
         match given.pointer(&pointer) {
             Some(value) => _ = place.insert(name.to_owned(), value.clone()),
             None => _ = place.remove(name),
@@ -219,12 +222,12 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
     serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
 }
 
-/// Refuses a config.toml that was edited: `written` is the recipe in it, and `trained` the recipe
-/// with which the checkpoint's weights were trained.
+/// Returns an error if config.toml was edited after training. `written`: recipe in this file.
+/// `trained`: recipe with which the weights of a checkpoint were trained.
 ///
 /// # Errors
-/// When a key that the weights depend on differs; the message has the difference. If the run has
-/// meanwhile been trained with the edited recipe, that is accepted for earlier weights, too.
+/// If a key on which the weights depend differs. The message has the difference. There is no error
+/// if training has continued with the edited recipe.
 pub fn require_unedited(
     folder: &RunFolder,
     written: &RunConfig,
