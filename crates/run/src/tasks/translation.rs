@@ -1,4 +1,4 @@
-//! Translation: an encoder-decoder, measured by its loss and its translations.
+//! Task of translation: an encoder-decoder model, scored by its loss and by its translations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 use crate::{LoadedRun, sentence_vectors};
 
-/// Number of pairs in a batch on which the loss is measured.
+/// Number of sentence pairs in a batch with which the loss is measured.
 const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
@@ -47,7 +47,7 @@ impl TaskModel for TranslationModel {
         Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
     }
 
-    /// A typical length of sentences.
+    /// Typical length of sentences, in tokens.
     fn usual_tokens(_config: &RunConfig) -> usize {
         32
     }
@@ -81,14 +81,14 @@ impl TaskModel for TranslationModel {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // `</s>` takes one position.
+        // The end token `</s>` needs a position, too.
         format!("data.cleaning.max_tokens = {}", positions.saturating_sub(1))
     }
 
     fn measured_by(config: &RunConfig) -> Value {
         let decoding = for_the_best(&config.decoding).with_candidates();
         serde_json::json!({
-            // Samples are drawn without a beam.
+            // With sampling, there is no beam.
             "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
             "length_penalty": decoding.length_penalty,
             "decoding": decoding,
@@ -104,8 +104,8 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    /// Shows attention to the reference, so that the pictures of all validations show the same
-    /// text.
+    /// Shows attention between source and reference instead of the model's translation, so that the
+    /// pictures of all validations show the same text.
     fn attention_on(
         &self,
         example: &Sample,
@@ -123,7 +123,7 @@ impl TaskModel for TranslationModel {
             let (mut sources, mut inputs, mut answers) = (Vec::new(), Vec::new(), Vec::new());
             for pair in pairs {
                 let (read, written) = (source.encode(&pair.source)?, target.encode(&pair.target)?);
-                // Pairs that training would skip are not measured.
+                // Pairs that training would skip, because they are too long, are not measured.
                 if read.len().max(written.len()) <= most {
                     sources.push(source.source_row(read));
                     inputs.push(target.target_row(written.iter().copied()));
@@ -151,18 +151,18 @@ impl TaskModel for TranslationModel {
     }
 }
 
-/// Largest number of samples, translations that are shown as examples, of a validation.
+/// Largest number of samples (translations that are shown as examples) of a validation.
 const MOST_SAMPLES: usize = 3;
 
-/// Measurement of a model on the validation split in each of its directions; the scores are their
-/// means.
+/// Validation of a model in each of its directions of translation (pairs of languages). The scores
+/// are means over the directions.
 struct Validation {
     directions: Vec<(Direction, DirectionValidation)>,
     /// Samples of the last validation.
     samples: Vec<Sample>,
 }
 
-/// Validation of a model in one direction.
+/// Validation of a model in one direction of translation.
 struct DirectionValidation {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
@@ -174,10 +174,10 @@ struct DirectionValidation {
 }
 
 impl Validation {
-    /// Reads the text that will be decoded.
+    /// Reads the validation sentences that will be translated.
     ///
     /// # Errors
-    /// When the split cannot be read.
+    /// If the split cannot be read.
     fn new(
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
@@ -200,10 +200,11 @@ impl Validation {
 }
 
 impl DirectionValidation {
-    /// Reads the text to decode; the recipe and the tokenizers are those of the direction.
+    /// Reads the validation sentences that will be translated. `config` and `tokenizers` are those
+    /// for this direction.
     ///
     /// # Errors
-    /// When the split cannot be read.
+    /// If the split cannot be read.
     fn new(
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
@@ -238,8 +239,8 @@ impl DirectionValidation {
         })
     }
 
-    /// Losses of a model, scores of its translations (`None` if none are made), and samples of
-    /// these.
+    /// Loss and accuracy of a model on the reference translations, scores of its own translations
+    /// (`None` if it translates nothing), and samples of its translations.
     fn measure(
         &self,
         model: &TranslationModel,
@@ -256,7 +257,7 @@ impl DirectionValidation {
         Ok((read, Some(text), samples))
     }
 
-    /// Samples from the translations, evenly spread, with their sources and references.
+    /// Samples from `translations`, at equal distances, with their sources and references.
     fn samples_of(&self, translations: &[String]) -> Vec<Sample> {
         let count = self.evaluation.samples.min(MOST_SAMPLES).min(translations.len());
         let sample = |number: usize| {
@@ -272,7 +273,7 @@ impl DirectionValidation {
 }
 
 /// Samples of several directions: the first of each direction, then the second of each, and so on,
-/// up to as many as for a single direction.
+/// up to [`MOST_SAMPLES`] samples.
 fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
     let mut samples: Vec<_> = samples.into_iter().map(Vec::into_iter).collect();
     let mut chosen = Vec::with_capacity(MOST_SAMPLES);
@@ -306,7 +307,7 @@ impl Validator<TranslationModel> for Validation {
         for (name, sum) in sums {
             scores.insert(name, sum / self.directions.len() as f64);
         }
-        // Follows from the mean of `nll` over the directions.
+        // The perplexity is computed from the mean of `nll` over the directions.
         scores.insert("perplexity", scores.get("nll").unwrap_or(f64::NAN).exp());
         self.samples = in_turn(samples);
         Ok(scores)

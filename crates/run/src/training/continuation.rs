@@ -1,4 +1,5 @@
-//! How a training that has ended can be continued, and with which learning rate.
+//! Change of a recipe with which an ended training can be continued, and the resulting learning
+//! rate.
 
 use taper_trainer::{StopReason, TrainingConfig};
 
@@ -9,8 +10,8 @@ pub enum Continuation {
     Updates {
         /// New limit: twice the number of updates so far.
         updates: u64,
-        /// Learning rates before and after the continuation, if the schedule depends on the last
-        /// update; otherwise `None`.
+        /// Learning rates before and after the beginning of the continuation, or `None` if the
+        /// schedule does not depend on the number of updates.
         seam: Option<Seam>,
     },
     /// `training.max_epochs` is raised.
@@ -21,19 +22,19 @@ pub enum Continuation {
     Patience,
 }
 
-/// Learning rates on both sides of a continuation: a schedule that has fallen to its end jumps if
-/// it gets a later end.
+/// Learning rates before and after the beginning of a continuation. They differ if the rate has
+/// fallen to its last value and the schedule then gets more updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
     /// Learning rate of the last update before the continuation.
     pub before: f64,
-    /// Learning rate of the first update after it.
+    /// Learning rate of the first update of the continuation.
     pub after: f64,
 }
 
 impl Continuation {
-    /// Finds the change that continues a training which ended after `step` updates for `reason`;
-    /// `d_model` is the width of the model.
+    /// Change of the recipe with which a training continues that ended after `step` updates for
+    /// `reason`. `d_model`: width of the model.
     pub(super) fn find(
         reason: StopReason,
         step: u64,

@@ -1,4 +1,4 @@
-//! Messages about trainings that fail, and the rescue of their state.
+//! Messages about failed trainings, and the saving of their state elsewhere (rescue).
 
 use anyhow::{Error, Result, anyhow};
 use taper_trainer::{BEST, ExchangeError, ScheduleKind, TrainError, Trainer, checkpoint_name};
@@ -10,8 +10,8 @@ use crate::config::RunConfig;
 use crate::folder::{RunFolder, rescue};
 use crate::tasks::TaskModel;
 
-/// Converts an error of a training to one with advice on how to continue. If the disk failed, first
-/// saves the state of the training elsewhere.
+/// Converts an error of a training to an error with advice on how to continue. If the disk has
+/// failed, first saves the state of the training elsewhere.
 pub(super) fn explained<M: TaskModel>(
     error: TrainError,
     trainer: &mut Trainer<M>,
@@ -30,11 +30,12 @@ pub(super) fn explained<M: TaskModel>(
     }
     if !recorder.is_of_first() {
         if trainer.needs_rescue() {
-            // Process 0 saves the state of all processes, and for that needs this one's part.
+            // Process 0 saves the state of all processes, for which it needs the part of this
+            // process.
             let _ = trainer.unsaved();
         }
         return match error {
-            // All processes have the same error, and process 0 reports it.
+            // All processes have such an error at the same time, and process 0 reports it.
             TrainError::Diverged { .. }
             | TrainError::Astray { .. }
             | TrainError::NoData { .. }
@@ -59,8 +60,8 @@ pub(super) fn explained<M: TaskModel>(
     }
 }
 
-/// Error for a loss that has grown too much or is not finite, with advice to continue from before
-/// that with a lower learning rate.
+/// Error about a loss that has grown too much or is not finite, with advice to continue from an
+/// earlier checkpoint, or to begin again, with a lower learning rate.
 fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) -> Result<Error> {
     let key = match config.training.schedule.kind {
         ScheduleKind::Noam => "scale",
@@ -85,18 +86,18 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     Ok(Advice::new(action, "tries a lower rate").about(error))
 }
 
-/// True if training ended because another process is gone, and with it a part of the state.
+/// Whether training ended because another process has ended, whose part of the state is lost.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
 
-/// True if an exchange failed because a process is gone.
+/// Whether an exchange between processes failed because a process has ended.
 pub(super) fn is_loss(error: &ExchangeError) -> bool {
     matches!(error, ExchangeError::Lost { .. })
 }
 
-/// Error for a failure of the disk, with advice; `saved` is the run with the rescued state, or the
-/// reason why there is none.
+/// Error about a failure of the disk, with advice. `step`: number of updates so far. `saved`: run
+/// in which the state was saved, or the reason why it could not be saved.
 fn after_rescue(
     error: anyhow::Error,
     step: u64,
@@ -127,8 +128,8 @@ fn after_rescue(
     }
 }
 
-/// Words about the checkpoints that stay in `folder` when a run has been rescued elsewhere; empty
-/// if there are none.
+/// Part of a message about the checkpoints that remain in `folder` after the state has been saved
+/// elsewhere; empty if there are no checkpoints.
 fn left_behind(folder: &RunFolder) -> String {
     if !folder.has_checkpoint().unwrap_or(false) {
         return String::new();

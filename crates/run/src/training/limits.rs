@@ -7,15 +7,15 @@ use taper_trainer::TrainingConfig;
 /// Limits at which training ends.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TrainingLimits {
-    /// Number of the last update; `None` without a limit of updates or epochs.
+    /// Largest number of updates; `None` if neither updates nor epochs are limited.
     pub last_update: Option<u64>,
-    /// Largest number of seconds of training; `None` without a limit.
+    /// Largest duration of the training, in seconds; `None` if it is not limited.
     pub most_seconds: Option<f64>,
 }
 
 impl TrainingLimits {
-    /// Limits that `config` sets for a training with these batches. The last update is an estimate
-    /// if epochs may differ in length by a batch.
+    /// Limits that `config` sets for a training with these batches. `last_update` is an estimate if
+    /// not all epochs have the same number of batches.
     pub fn from_config(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
         let of_epochs = given(config.max_epochs)
@@ -26,8 +26,8 @@ impl TrainingLimits {
         }
     }
 
-    /// Seconds that remain after update `step` and `elapsed` seconds of training, if an update
-    /// takes `pace` seconds; `None` without limits.
+    /// Remaining seconds of a training after `step` updates and `elapsed` seconds, if an update
+    /// takes `pace` seconds; `None` if there are no limits.
     #[must_use]
     pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
         let of_updates = self.last_update.map(|last| pace * last.saturating_sub(step) as f64);
@@ -52,7 +52,8 @@ mod tests {
                 accumulation: 4,
                 ..TrainingConfig::default()
             };
-            // Half a second per update; update 10 after a minute.
+            // The training has made 10 updates in one minute, and the next updates take half a
+            // second each.
             TrainingLimits::from_config(&config, &batches).remaining(10, 60.0, 0.5)
         };
         assert_eq!(end(0, 0, 0.0), None);
@@ -73,7 +74,7 @@ mod tests {
             TrainingLimits::from_config(&config, &bidirectional).remaining(10, 60.0, 0.5),
             Some(8.0)
         );
-        // A resumed run may be past a limit.
+        // A resumed run can already have exceeded a limit.
         assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
     }
 }

@@ -1,4 +1,4 @@
-//! A run from its recipe to its scores: data, model, training loop, final test.
+//! Training of a run, from its recipe to its scores: data, model, training loop, and final test.
 
 mod continuation;
 mod data;
@@ -71,7 +71,7 @@ pub fn start(
 /// together; each of the others calls [`follow`].
 ///
 /// # Errors
-/// Errors of [`start`], in any of the processes.
+/// See [`start`]; the errors of all processes.
 pub fn start_among(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -110,7 +110,7 @@ fn start_with<M: TaskModel>(
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
         // The initial weights are saved before the recipe, because a folder with a recipe counts as
-        // a run, and must be resumable even after a kill.
+        // a run, which can be resumed even if this process is killed now.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -128,7 +128,8 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // Only another process failed: the run is intact, and its tokenised text can be used again.
+        // Only another process has ended. The run is complete so far, and its tokenised text can be
+        // used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let resume = Action::resume(folder.root());
             Err(Advice::new(resume, "continues with the prepared data").about(error))
@@ -144,7 +145,8 @@ fn start_with<M: TaskModel>(
     }
 }
 
-/// Checks the recipe of a new run, and reports which of its keys have no effect.
+/// Checks the recipe of a new run, and reports keys without effect. Returns the recipe with a
+/// definite dtype.
 fn checked(
     config: &RunConfig,
     parent: Option<&ParentRun>,
@@ -171,8 +173,9 @@ fn checked(
     Ok(config)
 }
 
-/// Trains to an end, from `origin` or, if it is `None`, from the beginning. Only the first of
-/// several processes writes to the folder and reports events.
+/// Trains until a limit or the stop flag ends the training. It begins from the checkpoint `origin`
+/// or, if it is `None`, from update 0. Only the first of several processes writes to the folder and
+/// reports events.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -188,7 +191,7 @@ fn train<M: TaskModel>(
     let is_first = exchange.rank() == 0;
     announce(config, &prepared, &device, exchange.size(), observer)?;
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
-    // Returns the memory that only loading needed.
+    // Returns memory to the system that was only needed for preparation.
     taper_ops::allocator::collect();
     taper_ops::allocator::keep_freed_pages();
     let step = trainer.state().step;
@@ -233,7 +236,8 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
-/// Validation during training: only the first process measures, and the others do nothing.
+/// Validator for validations during training. Only that of the first process computes scores; those
+/// of the others do nothing.
 fn validation<M: TaskModel>(
     config: &RunConfig,
     prepared: &Prepared,
@@ -249,7 +253,7 @@ fn validation<M: TaskModel>(
     Ok(Watched::boxed(validation, recorder.events.as_ref(), tokenizers))
 }
 
-/// Reports the data and the cost of a training that is about to begin with this many processes.
+/// Reports the data and the cost of a training on `processes` processes before it begins.
 fn announce(
     config: &RunConfig,
     prepared: &Prepared,
@@ -272,8 +276,8 @@ fn announce(
     Ok(())
 }
 
-/// Notice that training ends before the epochs in which only the requested direction is trained;
-/// `None` if it does not.
+/// Notice that training ends before the first epoch in which only the requested direction of
+/// translation is trained; `None` if it ends later.
 fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<RecipeNotice> {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
@@ -283,7 +287,8 @@ fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Opti
     is_too_early.then_some(RecipeNotice::DirectionsOnly { epochs, updates })
 }
 
-/// Makes a trainer that continues from `origin` or, if it is `None`, begins.
+/// Makes a trainer that continues from the checkpoint `origin` or, if it is `None`, starts at
+/// update 0.
 fn make_trainer<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -319,8 +324,8 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets with the weights that other commands load by default, and
-/// checks that they can load them.
+/// Scores the model on the test sets, with the weights that other commands load by default, and
+/// checks that these commands will be able to load the run.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
@@ -354,7 +359,7 @@ fn test<M: TaskModel>(
     Ok(results)
 }
 
-/// Refuses to report success for a run that other commands could not load.
+/// Checks that other commands can load the run, so that success is not reported for a damaged run.
 fn require_loadable(
     folder: &RunFolder,
     tokenizers: &TokenizerPair,

@@ -1,4 +1,4 @@
-//! Checkpoint from which training continues, and what it records about the training so far.
+//! Checkpoint from which training continues, with its record of the training so far.
 
 use std::path::PathBuf;
 
@@ -14,22 +14,24 @@ use crate::folder::RunFolder;
 pub(crate) struct Origin {
     /// Folder of the checkpoint.
     pub(crate) checkpoint: PathBuf,
-    /// State that the checkpoint records.
+    /// State of the training that is stored in the checkpoint.
     pub(crate) state: State,
-    /// Properties on which the validation scores so far depend; empty if unknown.
+    /// Settings and text on which the validation scores so far depend; empty if they are unknown.
     pub(crate) validation: Map<String, Value>,
 }
 
 impl Origin {
-    /// Reads the checkpoint in the folder `checkpoint`, which belongs to the run in `folder`;
-    /// `saved` is the recipe in config.toml. This must happen before the text is prepared again.
+    /// Reads the checkpoint in the folder `checkpoint`, which belongs to the run in `folder`.
+    /// `saved`: recipe in config.toml. This must be called before the text is prepared again,
+    /// because preparation replaces the record of the text.
     ///
     /// # Errors
-    /// When the state of the checkpoint cannot be read.
+    /// If the state of the checkpoint cannot be read.
     pub(crate) fn read(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
         let state = read_state(&checkpoint)?;
         let mut validation = state.identity.validation.clone();
-        // Checkpoints of an earlier version have no such record; only the run records its text.
+        // Checkpoints of an earlier version of this program do not have these settings; then they
+        // are taken from the run's folder.
         if validation.is_empty()
             && let Some(text) =
                 recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
@@ -40,19 +42,20 @@ impl Origin {
     }
 
     /// Recipe with which the run in `folder` has been trained so far, as recorded by its last
-    /// checkpoint or, if that one is unreadable, by this one. If an earlier version has recorded
-    /// none, `saved`.
+    /// checkpoint or, if that cannot be read, by this checkpoint. Checkpoints of an earlier version
+    /// of this program record no recipe; then `saved` is returned.
     ///
     /// # Errors
-    /// When the record is not of this version.
+    /// If the recorded recipe cannot be read by this version of the program.
     pub(crate) fn trained_with(&self, folder: &RunFolder, saved: &RunConfig) -> Result<RunConfig> {
         let last = folder.last_state().ok().flatten();
         let trained = trained_with(last.as_ref().unwrap_or(&self.state), saved)?;
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Reasons why validation scores with the settings `training`, which depend on `validation`,
-    /// cannot be compared with the scores so far; empty if they can.
+    /// Keys whose changes make future validation scores, with `training` and `validation`, not
+    /// comparable with the scores so far; empty if the scores are comparable. `validation`:
+    /// settings and text on which the future scores depend.
     pub(crate) fn score_changes(
         &self,
         training: &TrainingConfig,

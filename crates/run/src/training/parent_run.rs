@@ -1,9 +1,9 @@
-//! Start of a new run with the weights of another run, its parent, or with some of them (`taper
-//! train --from`), and with the tokenizer of either.
+//! Start of a new run with all or some of the weights of another run, its parent (`taper train
+//! --from`). The new run has the parent's tokenizer or one of its own.
 //!
-//! The new run first gets a checkpoint of update 0. From then on it is a run like any other, and if
-//! its process is killed early, it continues from the same weights. It has its own optimizer,
-//! schedule, order of the data and best score.
+//! The new run first gets a checkpoint of update 0 with these weights. From then on it is a run
+//! like any other: if its process is killed early, it continues from this checkpoint. Optimizer
+//! state, schedule, order of the data and best score are not taken from the parent.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,21 +28,21 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model, entry};
 
-/// Reads the `[model]` of the run or checkpoint at `path`, with whose weights a new run is to
-/// begin.
+/// Reads `[model]` of the recipe of the run or checkpoint at `path`, whose weights a new run is to
+/// copy.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If the run or checkpoint cannot be read.
 pub fn model_of(path: &Path) -> Result<ModelConfig> {
     let parent = Parent::read(path).with_context(|| format!("--from {}", path.display()))?;
     Ok(parent.trained.model)
 }
 
-/// Run with whose weights another run begins, as read from the disk.
+/// Parent run, as read from the disk.
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
-    /// Recipe with which its weights were trained.
+    /// Recipe with which the weights in the checkpoint were trained.
     trained: RunConfig,
 }
 
@@ -55,33 +55,33 @@ impl Parent {
     }
 }
 
-/// Run with whose weights a new run begins, and what the new run takes from it.
+/// Parent run, with what the new run takes from it.
 pub(crate) struct ParentRun {
     checkpoint: PathBuf,
     /// Hash of the parent's tokenizers.
     hash: String,
     /// Tokenizers of the new run: the parent's, or its own.
     pub(crate) tokenizers: TokenizerPair,
-    /// For each row of the new run's token tables, of source and target, the row of the parent's
-    /// tables with the same token; `None` if the tokenizers are the same.
+    /// For source and target: for each token of the new run's vocabulary, the row of the parent's
+    /// embedding with the same token. `None` if both runs have the same tokenizers.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
     /// Recipe of the new run: the requested one, with the parent's tokenizer unless the new run has
     /// its own.
     pub(crate) config: RunConfig,
-    /// Requested keys whose values the parent's replace.
+    /// Keys of the requested recipe that were replaced by the parent's values, for a message.
     replaced: Vec<String>,
     /// Recipe with which the parent's weights were trained.
     trained: RunConfig,
 }
 
 impl ParentRun {
-    /// Reads the run or checkpoint with which `settings` begin a new run of `config`; `None` if
-    /// they name none.
+    /// Reads the run or checkpoint that `settings.from` names as the parent of a new run with the
+    /// recipe `config`. Returns `None` if no parent is named.
     ///
     /// # Errors
-    /// When the parent cannot be read, or its task or its architecture does not fit `config`;
-    /// another architecture is allowed if changes are accepted.
+    /// If the parent cannot be read, or its task or architecture does not fit `config`. Another
+    /// architecture is no error if `settings.accept_changes` is set.
     pub(crate) fn find(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
         let Some(path) = &settings.from else { return Ok(None) };
         Self::read(path, config, settings)
@@ -144,11 +144,11 @@ impl ParentRun {
         })
     }
 
-    /// Returns `config` with the settings of `trained` that define ids of a text. Sampling of
-    /// subwords and the paths of tokenizers are those of `config`.
+    /// Returns `config` with the settings of `trained` that determine the token ids of a text.
+    /// Settings of subword sampling and paths of tokenizers remain those of `config`.
     ///
     /// # Errors
-    /// When the settings do not fit the other keys of `config`.
+    /// If these settings contradict other keys of `config`.
     fn with_tokenizer_settings(config: &RunConfig, trained: &RunConfig) -> Result<RunConfig> {
         let mut adapted = config.clone();
         adapted.data.nfkc = trained.data.nfkc;
@@ -164,16 +164,16 @@ impl ParentRun {
         Ok(adapted)
     }
 
-    /// Refuses weights of a model whose shape differs from that of `config`, unless changes are
-    /// accepted.
+    /// Returns an error if the parent's model has another shape than that of `config`, unless
+    /// changes are accepted.
     fn require_architecture(
         trained: &RunConfig,
         config: &RunConfig,
         settings: &TrainSettings,
     ) -> Result<()> {
         let takes_part = trained.task != config.task || !settings.only.is_empty();
-        // Pretrained models predict tokens, so pooling, which labels whole texts, is no part of
-        // them.
+        // Models for pretraining predict tokens, so they have no pooling, which is only used to
+        // label whole texts.
         let has_no_pooling = entry(trained.task).pretrains && config.task != trained.task;
         let shapes = |one: &Difference| {
             let is_beside = has_no_pooling && one.key == "model.pooling"
@@ -194,21 +194,21 @@ impl ParentRun {
         Ok(())
     }
 
-    /// True if `key`, a key of `[model]`, has the same value in the new run as in the parent run,
-    /// so that the new run is the requested one.
+    /// Whether `key` is a key of `[model]` that has the same value in the new run as in the parent.
     ///
     /// # Errors
-    /// When a value cannot be written as TOML.
+    /// If a value cannot be written as TOML.
     pub(crate) fn has(&self, key: &str) -> Result<bool> {
         let changes = differences(&self.trained, &self.config)?;
         Ok(key.starts_with("model.") && !changes.iter().any(|one| one.key == key))
     }
 
-    /// Makes the first checkpoint of the run in `folder` with those weights of the parent that fit,
-    /// and reports which were copied. After this, the folder lacks only the recipe.
+    /// Makes the first checkpoint of the run in `folder` with the weights of the parent that fit
+    /// the model, and reports which were copied. After this, the only missing file of the run is
+    /// the recipe.
     ///
     /// # Errors
-    /// When the weights are damaged, no parameter fits, or the checkpoint cannot be written.
+    /// If the weights are damaged, no parameter fits, or the checkpoint cannot be written.
     pub(crate) fn begin<M: TaskModel>(
         &self,
         folder: &RunFolder,
@@ -264,7 +264,8 @@ impl ParentRun {
     }
 }
 
-/// Refuses to train adapters if a frozen matrix does not have all of its values from the parent.
+/// Returns an error if a frozen parameter of a model with adapters does not have all of its values
+/// from the parent.
 fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     let drawn = started.drawn.iter().map(|one| &one.name);
     let partly = started.partly.iter().map(|one| &one.name);
@@ -283,7 +284,8 @@ fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }
 
-/// For each token of `own_tokenizers`, of source and target, its index in `theirs`, if it is there.
+/// For source and target: for each token in the vocabulary of `own_tokenizers`, its id in that of
+/// `theirs`, or `None` if it is not there.
 fn shared_rows(own_tokenizers: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
     if theirs.vocabulary_sizes().1 == 0 {
         return [own_tokenizers.source(), own_tokenizers.target()]

@@ -18,7 +18,7 @@ use crate::word_vectors::{self, TakenVectors};
 
 /// Everything that training needs.
 pub(super) struct ReadyRun<M> {
-    /// Recipe in which all choices have been made.
+    /// Recipe in which all open choices (such as "auto") have been replaced by values.
     pub(super) config: RunConfig,
     /// The data.
     pub(super) prepared: Prepared,
@@ -27,12 +27,12 @@ pub(super) struct ReadyRun<M> {
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// Prepares the data in `folder`, and builds the model. Checks that the disk of `destination`
-    /// has room for the checkpoints and, if `try_memory`, that there is memory for the largest
-    /// batch.
+    /// Prepares the data in `folder`, and builds the model. Checks that the disk with the folder
+    /// `destination` has room for the checkpoints. If `try_memory`, also checks by a trial that
+    /// there is memory for the largest batch.
     ///
     /// # Errors
-    /// When the device, the data, the memory or the disk has an error.
+    /// If the device, the data, the memory or the disk does not suffice or fails.
     pub(super) fn new(
         folder: &RunFolder,
         destination: &RunFolder,
@@ -71,11 +71,11 @@ impl<M: TaskModel> ReadyRun<M> {
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// Prepares the data and builds the model in a process that is not the first. The first process
-    /// has already made the open choices of `config` and checked `folder`.
+    /// Prepares the data and builds the model in a process other than the first. The first process
+    /// has already replaced the open choices in `config` and checked `folder`.
     ///
     /// # Errors
-    /// If the device or the data has an error.
+    /// If the device, the data or the memory does not suffice or fails.
     pub(super) fn opened(
         folder: &RunFolder,
         config: &RunConfig,
@@ -95,21 +95,21 @@ impl<M: TaskModel> ReadyRun<M> {
         Ok(Self { config: config.clone(), prepared, model })
     }
 
-    /// Copies the word vectors that the recipe names into the embeddings. Only a run without a
-    /// parent does so, before its first update.
+    /// Copies the word vectors from the files that the recipe names into the embeddings. This is
+    /// only called for a run without a parent, before the first update.
     ///
     /// # Errors
-    /// When the vectors in a file do not fit the embeddings.
+    /// If the vectors in a file do not fit the embeddings.
     pub(super) fn take_vectors(&self) -> Result<Vec<TakenVectors>> {
         let (embeddings, tokenizers) = (&self.config.model.embeddings, &self.prepared.tokenizers);
         word_vectors::fill(embeddings, tokenizers, self.model.parameters())
     }
 
-    /// Copies the word vectors, lists the tokens that got one in a file in `folder`, and reports
-    /// them.
+    /// Copies the word vectors into the embeddings, writes a list of the tokens with such vectors
+    /// to a file in `folder`, and reports their number.
     ///
     /// # Errors
-    /// The errors of [`ReadyRun::take_vectors`], and an error if the list cannot be written.
+    /// See [`ReadyRun::take_vectors`]; also if the list cannot be written.
     pub(super) fn begin_with_vectors(
         &self,
         folder: &RunFolder,
@@ -124,8 +124,8 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 }
 
-/// Fits the expected length of translations to the training data, if the search needs it and the
-/// recipe does not give it.
+/// Sets the expected length of translations, as a function of the source length, from the training
+/// data, if the search needs it and the recipe does not set it.
 fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     let decoding = &mut config.decoding;
     if decoding.shortfall_penalty > 0.0
@@ -136,8 +136,8 @@ fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     }
 }
 
-/// Refuses data whose longest row, in training or validation, has more tokens than the model has
-/// positions. The length counts tokens that subword sampling may add.
+/// Returns an error if an example of the training or validation data has more tokens than the model
+/// has positions. Tokens that subword sampling can add are counted.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
@@ -158,17 +158,18 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
 }
 
 /// Finds errors that can be known before a run folder is made. Returns `config` with a definite
-/// type of computation, even if it leaves the choice open.
+/// `dtype`, even if `config` leaves the choice open.
 ///
 /// # Errors
-/// If the recipe cannot be trained here. The error names the key, the file or the device.
+/// If the recipe cannot be trained on this machine. The error names the key, the file or the
+/// device.
 pub(super) fn preflight(
     config: &RunConfig,
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
-    // A recipe is also checked when it is read, but this one may have been changed since, or made
-    // by a program.
+    // A recipe is checked when it is read, but this one could have been changed since, or made by a
+    // program.
     config.validate()?;
     let (mut config, device) = (config.clone(), open_device(config, settings)?);
     device::dtype(&config.dtype, &device)?;
@@ -190,7 +191,7 @@ pub(super) fn preflight(
     }
     if config.evaluation.test_after_training {
         for split in data.test.iter().map(Corpus::name) {
-            // A test split that cannot be measured fails now, and not only after the training.
+            // If a test split cannot be read, this fails now, and not only after the training.
             with_model!(config.task, M => M::require_test_set(&config, &split))?;
         }
     }
@@ -207,7 +208,7 @@ pub(super) fn preflight(
 /// Calls `tokenise`, and reports its progress to the observer.
 ///
 /// # Errors
-/// The errors of `tokenise` and of the observer.
+/// If `tokenise` or the observer fails.
 pub(super) fn observed<T>(
     observer: &mut dyn RunObserver,
     tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,
@@ -221,7 +222,7 @@ pub(super) fn observed<T>(
     result.map(|()| done)
 }
 
-/// Prepares the data, and writes tokenizer, tokenised corpus and data report to the disk.
+/// Prepares the data, and writes tokenizer, tokenised corpus and data report to `folder`.
 fn prepare_data(
     folder: &RunFolder,
     config: &RunConfig,

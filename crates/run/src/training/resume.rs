@@ -1,4 +1,4 @@
-//! Continuation of a run that was interrupted, or that was complete and gets new limits.
+//! Continuation of a run that was interrupted, or that is complete and gets higher limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -19,11 +19,12 @@ use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
 
 /// Continues the run in `folder` with `config`, from its last checkpoint or from the checkpoint
-/// called `from`. `config` must have the same data and architecture as at the start of the run.
+/// called `from`. `config` must have the same data and architecture as at the start of the run,
+/// unless `settings.accept_changes` is set.
 ///
 /// # Errors
-/// The errors of [`start`](super::start). Also if the run has no usable checkpoint, or `config`
-/// belongs to another run.
+/// See [`start`](super::start). Also if the checkpoint cannot be used, or `config` differs from the
+/// run's recipe in a key that must not change.
 pub fn resume(
     folder: &RunFolder,
     config: &RunConfig,
@@ -44,12 +45,12 @@ pub fn resume(
 }
 
 /// Continues a run in the same way as [`resume`], as the first of several processes that train
-/// together; each of the others calls [`follow`](super::follow). Their number may have changed. The
-/// first recipe is the run's. The second is the recipe with which all of the processes were
-/// started, or `None` if they resume the run.
+/// together; each of the others calls [`follow`](super::follow). The number of processes can differ
+/// from that before. `config`: recipe of the run. `given`: recipe with which all processes were
+/// started, or `None` if they were started to resume the run.
 ///
 /// # Errors
-/// Errors of [`resume`], in any of the processes.
+/// See [`resume`]; the errors of all processes.
 pub fn resume_among(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -71,7 +72,8 @@ pub fn resume_among(
         Some(checkpoint) => Some(Origin::read(folder, &saved, checkpoint)?),
         None => None,
     };
-    // Recipe with which the run has been trained so far; config.toml may have been edited since.
+    // Recipe with which the run has been trained so far; config.toml could have been edited since
+    // then.
     let trained = match &origin {
         Some(origin) => origin.trained_with(folder, &saved)?,
         None => saved.clone(),
@@ -102,7 +104,7 @@ pub fn resume_among(
 }
 
 /// Checkpoint from which training continues: the one called `from`, or else the last one; `None` if
-/// the run has none yet. Weights in int8 are refused.
+/// the run has no checkpoint yet. Returns an error for a checkpoint with int8 weights.
 fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option<PathBuf>> {
     let checkpoint = match from {
         Some(name) => Some(own_checkpoint(folder, name)?),
@@ -121,8 +123,8 @@ fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option
     Ok(checkpoint)
 }
 
-/// Differences between `trained`, the recipe of the training so far, and `config`; refuses those
-/// that are not allowed.
+/// Differences between `trained`, the recipe of the training so far, and `config`. Returns an error
+/// if one of them is not allowed.
 fn accepted_changes(
     folder: &RunFolder,
     trained: &RunConfig,
@@ -151,15 +153,16 @@ fn accepted_changes(
     Ok(changes)
 }
 
-/// Refuses to continue if the tokenizer is not the one of the checkpoints, or the text is not the
-/// one of the run.
+/// Returns an error if the tokenizer is not the one with which the checkpoint was trained, or if
+/// the text has changed and changes are not accepted.
 fn require_text(
     folder: &RunFolder,
     config: &RunConfig,
     origin: Option<&Origin>,
     settings: &TrainSettings,
 ) -> Result<()> {
-    // This is checked before anything is written, so a damaged tokenizer does no harm.
+    // This is checked before anything is written, so that nothing is written with a wrong
+    // tokenizer.
     if let Some(origin) = origin {
         let tokenizers = config.task.load_tokenizers(folder.root())?;
         ensure!(
@@ -184,8 +187,8 @@ fn require_text(
     Ok(())
 }
 
-/// Path of the checkpoint of this run called `name`. A checkpoint of another run is refused,
-/// because later checkpoints would then mix with this run's own.
+/// Path of the run's checkpoint called `name`. Returns an error for a checkpoint of another run,
+/// because the run would then have checkpoints of two trainings.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
     let parent =
@@ -206,8 +209,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Copy of `config`. If it leaves the token budget, the type of computation or the expected length
-/// of translations open, the copy has the choices of `saved`.
+/// Copy of `config`. Where `config` leaves the size of batches (`max_tokens`), the dtype or the
+/// expected length of translations open, the copy has the value of `saved`.
 fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if config.data.batching.max_tokens == AUTO {

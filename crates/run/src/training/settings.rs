@@ -10,28 +10,29 @@ use crate::checks::memory::Budget;
 use crate::evaluation::TestSetResult;
 use crate::folder::Command;
 
-/// Settings of a training that concern this machine, or what a new run begins with.
+/// Settings of a training that are not part of the recipe: those of this machine, and the weights
+/// from which a new run begins.
 #[derive(Debug, Clone, Default)]
 pub struct TrainSettings {
     /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the recipe's device.
     pub device: Option<String>,
-    /// Bytes of memory that training may use; `None` for as many as the system has available.
+    /// Limit of the memory for training, in bytes; `None` for the available memory of the system.
     pub memory: Option<u64>,
-    /// Run or checkpoint folder with whose weights and tokenizer a new run begins; `None` to begin
+    /// Run or checkpoint folder from which a new run takes weights and tokenizer; `None` to begin
     /// with random weights.
     pub from: Option<PathBuf>,
-    /// Parameters to copy from `from`, named by parts, modules, or patterns of names; empty for
-    /// all.
+    /// Parameters to copy from `from`: names of parts or modules, or patterns of parameter names.
+    /// If empty, all parameters are copied.
     pub only: Vec<String>,
-    /// True if the new run has its own tokenizer. Then only the rows of tokens that are in both
-    /// vocabularies are copied.
+    /// Whether the new run has its own tokenizer. Then embeddings are copied only for tokens that
+    /// are in both vocabularies.
     pub own_tokenizer: bool,
     /// Folder for the state of the training if the run's folder cannot be written; `None` for
     /// taper-rescue in the system's temporary folder.
     pub rescue: Option<PathBuf>,
-    /// Number of processes that train together; 0 if this one trains alone.
+    /// Number of processes that train together; 0 if this process trains alone.
     pub processes: usize,
-    /// Number of these processes on this machine, which share its memory; 0 counts as 1.
+    /// Number of the processes that run on this machine and share its memory; 0 counts as 1.
     pub processes_here: usize,
     /// Command to record in the run; `None` to record nothing.
     pub command: Option<Command>,
@@ -40,7 +41,7 @@ pub struct TrainSettings {
 }
 
 impl TrainSettings {
-    /// Memory that training on `device` may use.
+    /// Memory to which training on `device` is limited.
     pub(super) fn budget(&self, device: &Device) -> Result<Budget> {
         Budget::for_process(self.memory, self.processes, self.processes_here, device)
     }
@@ -49,8 +50,8 @@ impl TrainSettings {
 /// Outcome of a training.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Training ended early, because the stop flag was set. All work is saved, and
-    /// [`resume`](super::resume) continues it.
+    /// Training ended early, because the stop flag was set. The state is saved, and
+    /// [`resume`](super::resume) continues from it.
     Interrupted {
         /// Number of updates so far.
         step: u64,

@@ -1,9 +1,10 @@
 //! Agreement among the processes of a training before it begins.
 //!
 //! Process 0 alone locks the run, trains the tokenizer, and checks memory and disk, while the
-//! others wait. All processes that see the folder of process 0 tokenise the text together. Then
-//! process 0 announces its decisions, and all processes open the same data. Training begins only if
-//! all have the same program, recipe, tokenizer and data.
+//! others wait. All processes that can read the run's folder on process 0 (on a shared disk)
+//! tokenise the text together. Then process 0 sends its decisions to the others, and all processes
+//! open the same data. Training begins only if all have the same program, recipe, tokenizer and
+//! data.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -27,28 +28,28 @@ use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, with_model};
 use crate::word_vectors;
 
-/// Message of process 0 to the others, which wait for it.
+/// Message from process 0 to the other processes, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// All processes that see the file `mark` in the run's folder are to tokenise the text.
+    /// All processes that find the file `mark` in the run's folder tokenise the text together.
     Tokenise { config: Box<RunConfig>, mark: String },
-    /// The data is prepared, and everything is decided.
+    /// The data is prepared; here are the decisions of process 0.
     Decided(Box<Decided>),
 }
 
-/// Facts and decisions of process 0, which the other processes receive.
+/// Decisions of process 0, and files that other processes need.
 #[derive(Serialize, Deserialize)]
 struct Decided {
     config: RunConfig,
-    /// Checkpoint from which training continues, and the properties on which its validation scores
+    /// Checkpoint from which training continues, and the settings on which its validation scores
     /// depend.
     origin: Option<(PathBuf, Map<String, Value>)>,
-    /// Names and contents of the tokenizer files, which processes that do not share the folder
-    /// lack.
+    /// Names and contents of the tokenizer files, for processes that cannot read the folder of
+    /// process 0.
     tokenizers: Vec<(String, String)>,
 }
 
-/// Names of the tokenizer files, which are the same wherever a run's data is prepared.
+/// Names of the tokenizer files in a run's folder.
 const TOKENIZERS: [&str; 6] = [
     "tokenizer.json",
     "tokenizer.special.json",
@@ -58,11 +59,11 @@ const TOKENIZERS: [&str; 6] = [
     "tokenizer.target.special.json",
 ];
 
-/// Takes part in a training as a process other than the first. `given` is the recipe with which
-/// this process was started; `None` if it resumes a run.
+/// Takes part in a training as a process other than the first. `given`: recipe with which this
+/// process was started, or `None` if it was started to resume a run.
 ///
 /// # Errors
-/// Errors of [`start`](super::start), in this process or in another.
+/// See [`start`](super::start); the errors of all processes.
 pub fn follow(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -94,7 +95,8 @@ pub fn follow(
             }
             ReadyRun::opened(folder, config, settings, observer)
         };
-        // The first process of each machine makes missing files, and the others wait for it.
+        // On each machine, the process with the lowest rank makes missing files, and the others
+        // wait for it.
         let machines = everyone(&mut *exchange, machine())?;
         let rank = exchange.rank();
         let ready = if machines[..rank].contains(&machines[rank]) {
@@ -113,8 +115,8 @@ pub fn follow(
     })
 }
 
-/// Waits for the decisions of process 0, and tokenises this process's share of the text if asked
-/// to.
+/// Waits for the decisions of process 0. Before that, tokenises this process's share of the text if
+/// process 0 requests it.
 fn decision(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -137,8 +139,8 @@ fn decision(
     }
 }
 
-/// Copy of the recipe `decided` with the paths, the device and the threads of `given`, the recipe
-/// of this process, because these may differ between machines.
+/// Copy of the recipe `decided` with the paths, the device and the number of threads of `given`,
+/// because these can differ between machines. `given`: recipe with which this process was started.
 fn with_own_paths(
     decided: RunConfig,
     given: Option<&RunConfig>,
@@ -153,11 +155,11 @@ fn with_own_paths(
     Ok(RunConfig { data, device, threads: given.threads, ..decided })
 }
 
-/// Tokenises the text, if necessary, together with all processes that see `folder`. Only the first
-/// process calls this, before it prepares the data.
+/// If the text is not tokenised yet, tokenises it together with all processes that can read
+/// `folder`. Only process 0 calls this, before it prepares the data.
 ///
 /// # Errors
-/// When the text cannot be tokenised, or a process has ended.
+/// If the text cannot be tokenised, or a process has ended.
 pub(super) fn tokenise(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -178,7 +180,7 @@ pub(super) fn tokenise(
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
-/// File that process 0 puts in a run's folder: a process that finds it there sees the same folder.
+/// File that process 0 puts in a run's folder. A process that finds it there uses the same folder.
 struct Mark {
     path: PathBuf,
     name: String,
@@ -188,7 +190,7 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // The ending makes sure that the file is removed after a crash, like all incomplete files.
+        // Files with this ending are removed when the run is resumed, so also after a crash.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
@@ -202,8 +204,9 @@ impl Drop for Mark {
     }
 }
 
-/// Tokenises the share of this process, if it sees the file `mark` in `folder`, and waits for the
-/// others. If several processes fail, only the first of them reports its error.
+/// Tokenises this process's share of the text, if it finds the file `mark` in `folder`, and waits
+/// for the other processes. If several processes fail, only the one with the lowest rank returns
+/// its own error.
 fn tokenise_share(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -230,11 +233,11 @@ fn tokenise_share(
     }
 }
 
-/// Announces the decisions of process 0, which are in `ready`, to the others, and waits until all
-/// are ready to train.
+/// Sends the decisions of process 0, which are in `ready`, to the other processes, and waits until
+/// all are ready to train.
 ///
 /// # Errors
-/// When a process cannot train, or has other data.
+/// If a process cannot train, or has other data.
 pub(super) fn lead<M: TaskModel>(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -262,11 +265,11 @@ pub(super) fn lead<M: TaskModel>(
     same_data(exchange, ready)
 }
 
-/// Refuses to begin unless all processes run the same program and were started with the same
-/// recipe. `given` is the recipe of this process; `None` if it resumes a run.
+/// Checks that all processes run the same program and were started with the same recipe. `given`:
+/// recipe with which this process was started, or `None` if it was started to resume a run.
 ///
 /// # Errors
-/// When processes differ; the message names the process and the difference.
+/// If processes differ. The message names the process and the difference.
 pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Result<()> {
     if exchange.size() == 1 {
         return Ok(());
@@ -294,7 +297,7 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
     Ok(())
 }
 
-/// Refuses to train if processes have different data or different word vectors.
+/// Returns an error if processes have different tokenizers, data or word vectors.
 fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> Result<()> {
     let prepared = &ready.prepared;
     let difference = |first: &String, other: &String| format!(": {other} instead of {first}");

@@ -1,5 +1,5 @@
-//! Alignment of each target token of a line with its source tokens, also for lines that are
-//! translated in parts.
+//! Alignment of the target tokens of a translated line with its source tokens. Lines with too many
+//! tokens can be translated in parts; their alignments are joined.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -9,48 +9,50 @@ use taper_model::TranslationModel;
 
 use super::{Overlong, Translation};
 
-/// Largest number of alignment weights in memory at once: 16 MiB of them. A single line with many
-/// parts may need more, nearly all of them zeros, because each part attends only to itself.
+/// Largest number of alignment weights in memory at once (16 MiB). A single line with many parts
+/// can have more weights; nearly all of them are zero, because each part attends only to itself.
 const MOST_WEIGHTS: usize = 1 << 22;
 
-/// Largest distance, in tokens, at which [`token_positions`] looks for a token that the line and
-/// its parts have in common.
+/// Largest number of tokens that [`token_positions`] skips to find a token that the line and its
+/// parts have in common.
 const AHEAD: usize = 64;
 
 /// Alignment of each target token with source tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AlignedTokens {
-    /// Tokens of the source line, ending with `</s>`. For a line that was translated in parts,
-    /// these are the tokens of the line, although the model read each part with its own tokens and
-    /// `</s>`. For a line of which only the beginning was translated, these are the tokens of the
-    /// beginning. Empty if only pairs are requested.
+    /// Tokens of the source line, ending with `</s>`. If the line was translated in parts, these
+    /// are the tokens of the whole line, although the model read each part with its own tokens and
+    /// `</s>`. If only the beginning of the line was translated, these are the tokens of the
+    /// beginning. Empty if only [`pairs`](Self::pairs) are requested.
     pub source_tokens: Vec<String>,
-    /// Tokens of the translation; empty if only pairs are requested.
+    /// Tokens of the translation; empty if only [`pairs`](Self::pairs) are requested.
     pub target_tokens: Vec<String>,
-    /// Linked (source, target) positions, from 0.
+    /// Pairs of a source index and a target index of tokens that are aligned.
     pub pairs: Vec<(usize, usize)>,
-    /// Weight of each source token (columns) for each target token (rows). Empty if only pairs are
-    /// requested, and for a line whose translations have more weights than [`MOST_WEIGHTS`].
+    /// Weight of each source token (column) for each target token (row). Empty if only pairs are
+    /// requested, or if the translations of the line have more than [`MOST_WEIGHTS`] weights
+    /// together.
     pub weights: Vec<Vec<f32>>,
 }
 
-/// Line after the search.
+/// Line with the results of the search.
 pub(super) struct SearchedLine {
-    /// Tokens of the whole line, if it has several parts.
+    /// Tokens of the whole line, if it was translated in several parts; otherwise empty.
     pub(super) whole: Vec<u32>,
-    /// Row of each of its parts, as the encoder reads it; empty without alignment.
+    /// Tokens of each part of the line, as the encoder reads them; empty if no alignment is
+    /// requested.
     pub(super) sources: Vec<Vec<u32>>,
-    /// Translations of each part; all parts have the same number.
+    /// Translations of each part; the number of translations is the same for all parts.
     pub(super) translations: Vec<Vec<Translation>>,
     /// Indices of the terms that occur in the line.
     pub(super) terms: Vec<usize>,
-    /// Treatment of an overlong line, or the reason why it is not translated.
+    /// Treatment of the line if it has too many tokens, or the error if it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
 
 impl SearchedLine {
-    /// Pairs of a part and its translation to align: all parts with their first translations, then
-    /// all parts with their second ones, and so on.
+    /// Tokens of each part and of its translation, which are to be aligned: first all parts with
+    /// their first translations, then all parts with their second translations, and so on.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u32], &[u32])> {
         let ranks = self.translations.first().map_or(0, Vec::len);
         (0..ranks).flat_map(move |rank| {
@@ -61,8 +63,8 @@ impl SearchedLine {
         })
     }
 
-    /// Number of weights in the line's alignments: one for each pair of a source and a target
-    /// token.
+    /// Number of weights in the line's alignments: for all translations, one weight for each pair
+    /// of a source token and a target token.
     pub(super) fn weights(&self) -> usize {
         let width: usize = self.sources.iter().map(Vec::len).sum();
         let height: usize = self.pairs().map(|(_, target)| target.len()).sum();
@@ -70,8 +72,8 @@ impl SearchedLine {
     }
 }
 
-/// Groups consecutive lines whose alignments together have at most [`MOST_WEIGHTS`] weights; a
-/// single line that has more is its own group.
+/// Groups consecutive lines so that the alignments of a group have at most [`MOST_WEIGHTS`]
+/// weights. A line that has more weights is a group by itself.
 pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<SearchedLine>> {
     let mut groups: Vec<Vec<SearchedLine>> = Vec::new();
     let mut held = 0_usize;
@@ -89,22 +91,22 @@ pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<Se
     groups
 }
 
-/// Aligner of lines and their translations, by the attention of a run's own model.
+/// Aligner of lines and their translations, from the attention weights of a run's model.
 pub(super) struct LineAligner<'a> {
     pub(super) model: &'a TranslationModel,
     pub(super) tokenizers: &'a TokenizerPair,
     pub(super) aligned_by: AlignedAttention,
-    /// True if an alignment has tokens and weights too, not only pairs.
+    /// Whether alignments have tokens and weights, too, and not only pairs.
     pub(super) weights: bool,
-    /// Control of the search.
+    /// Control that can interrupt the work.
     pub(super) control: &'a dyn Control,
 }
 
 impl LineAligner<'_> {
-    /// Aligns the parts of lines with their translations.
+    /// Aligns the parts of lines with their translations, in the order of [`SearchedLine::pairs`].
     ///
     /// # Errors
-    /// When the model fails.
+    /// If the model fails.
     pub(super) fn align(&self, lines: &[SearchedLine]) -> Result<Vec<Alignment>> {
         let (sources, targets): (Vec<&[u32]>, Vec<&[u32]>) =
             lines.iter().flat_map(SearchedLine::pairs).unzip();
@@ -126,9 +128,9 @@ impl LineAligner<'_> {
         Ok(aligned)
     }
 
-    /// Aligns each translation of a line by joining `alignments`, those of the line's parts in the
-    /// order of [`SearchedLine::pairs`]. Each part attends only to its own tokens and its `</s>`,
-    /// which is shown as the line's `</s>`.
+    /// Returns the alignment of each translation of a line. It takes the alignments of the line's
+    /// parts from `alignments`, in the order of [`SearchedLine::pairs`], and joins them. Each part
+    /// attends only to its own tokens and its own `</s>`, which is shown as the `</s>` of the line.
     pub(super) fn aligned(
         &self,
         line: &SearchedLine,
@@ -168,7 +170,7 @@ impl LineAligner<'_> {
         aligned
     }
 
-    /// Tokens of a line, and for each token of each part its position among them.
+    /// Tokens of a line, and for each token of each part its index among these tokens.
     fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
         if let [whole] = line.sources.as_slice() {
             return (whole.clone(), vec![(0..whole.len()).collect()]);
@@ -191,7 +193,7 @@ impl LineAligner<'_> {
             .map(|source| {
                 let own_places =
                     positions.by_ref().take(words(source).len()).map(|place| before + place);
-                // A blank part has only its end token.
+                // A part with only spaces has no tokens except the end token.
                 let around = if source.len() < before + behind { 0 } else { before };
                 (0..around).chain(own_places).chain(end..end + source.len().min(behind)).collect()
             })
@@ -200,19 +202,20 @@ impl LineAligner<'_> {
     }
 }
 
-/// Position of each token of `parts`, the tokens of a line's parts one after another, among the
-/// tokens of the line.
+/// For each token of `parts`, its index among the tokens `line` of the line. `parts`: tokens of all
+/// parts of the line, one part after another.
 ///
-/// The tokens are the same except where the line was divided. A part that does not follow a blank
-/// still begins with the mark of a word's beginning, a divided word has other tokens, and blanks at
-/// the cut are in no part. Tokens that differ get the positions of the line's tokens at the cut.
+/// Both sequences are equal except where the line was divided: the first token of a part begins
+/// with the marker of a new word, even if no space stands before it; the parts of a divided word
+/// have other tokens than the word; and spaces at the division are in no part. Tokens that differ
+/// get the indices of the line's tokens at the division.
 fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;
     while places.len() < parts.len() {
         let (parts, rest) = (&parts[places.len()..], line.get(next..).unwrap_or_default());
-        // Looks for the nearest place from which on both sequences are equal. Tokens of the parts
-        // are skipped first, because parts have additional marks.
+        // Looks for the next token that both sequences have in common. Tokens of the parts are
+        // skipped first, because parts have additional markers of new words.
         let (of_parts, of_line) = (0..AHEAD)
             .flat_map(|both| (0..=both).map(move |of_line| (both - of_line, of_line)))
             .find(|&(of_parts, of_line)| {
@@ -237,12 +240,12 @@ mod tests {
     #[test]
     fn tokens_of_parts_have_their_places_in_the_line() {
         assert_eq!(token_positions(&[5, 6, 7], &[5, 6, 7]), [0, 1, 2]);
-        // Token 9 is the mark before a part that does not follow a blank.
+        // Token 9 is the marker of a new word, before a part that does not follow a space.
         assert_eq!(
             token_positions(&[9, 5, 6, 7, 8, 5], &[9, 5, 6, 9, 7, 9, 8, 5]),
             [0, 1, 2, 3, 3, 4, 4, 5]
         );
-        // Blanks at the cut are in no part.
+        // Spaces at the division are in no part.
         assert_eq!(token_positions(&[5, 9, 9, 6, 7], &[5, 6, 7]), [0, 3, 4]);
         // A divided word: tokens 56 and 7 of the line are tokens 5, 60 and 70 of the parts.
         assert_eq!(token_positions(&[4, 56, 7, 8, 4], &[4, 5, 60, 70, 8, 4]), [0, 1, 2, 2, 3, 4]);
@@ -286,7 +289,7 @@ mod tests {
         ];
         let sizes: Vec<usize> = by_weight(lines.into_iter()).iter().map(Vec::len).collect();
         assert_eq!(sizes, [2, 1, 2, 1]);
-        // Nothing is stored if there is nothing to align.
+        // Lines without parts to align have no weights, so they are one group.
         assert_eq!(by_weight((0..10).map(|_| line(20, 30, 0))).len(), 1);
     }
 }

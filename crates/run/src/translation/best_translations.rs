@@ -1,4 +1,5 @@
-//! Best translation of each line of a text, with links between the words of both.
+//! Best translation of each line of a text, with links between words of the line and words of the
+//! translation.
 
 use anyhow::Result;
 
@@ -15,9 +16,9 @@ pub(crate) struct BestTranslations {
     pub(crate) overlong: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub(crate) truncated: usize,
-    /// Links between parts of each line and of its translation. A link has the first character and
-    /// the end of the part of the line, and then the same of the translation. `None` without
-    /// alignment.
+    /// For each line, links between parts of the line and parts of its translation. A link has four
+    /// indices of characters: start and end of the part of the line, then start and end of the part
+    /// of the translation. `None` if no alignment is requested.
     pub(crate) links: Option<Vec<Vec<[usize; 4]>>>,
 }
 
@@ -34,8 +35,8 @@ impl LineTranslator<'_> {
         self.best_linked(lines, "", progress)
     }
 
-    /// Best translation of each line, with links if alignments are requested. `source_prefix` is
-    /// the text that the tokenizer puts before each line.
+    /// Best translation of each line, with links if alignments are requested. `source_prefix`: text
+    /// that the tokenizer puts before each line.
     ///
     /// # Errors
     /// See [`Self::translate`].

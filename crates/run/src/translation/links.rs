@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::AlignedTokens;
 use super::token_spans::token_spans;
 
-/// Links between bytes of a line and of its translation, from the alignment of their tokens.
-/// `prefix` is the text that the tokenizer puts before the line.
+/// Pairs of linked byte ranges of a line and of its translation `text`, from the alignment of their
+/// tokens. `prefix`: text that the tokenizer puts before the line; links to it are omitted.
 pub(super) fn links(
     prefix: &str,
     line: &str,
@@ -24,9 +24,8 @@ pub(super) fn links(
     linked.collect()
 }
 
-/// Converts links between bytes to links between characters. A link joins the range of a token of
-/// the line and the range of a token of the translation; the four numbers are the begin and end of
-/// both.
+/// Converts links between byte ranges to links between character ranges. The four numbers of a link
+/// are start and end of the range in the line, then start and end of the range in the translation.
 pub(super) fn in_characters(
     line: &str,
     text: &str,
@@ -39,8 +38,8 @@ pub(super) fn in_characters(
     links.into_iter().map(link).collect()
 }
 
-/// Number of characters before each byte of a text; the last entry is their number in the whole
-/// text.
+/// For each byte of a text, the index of its character. The last entry is the number of characters
+/// in the text.
 fn character_numbers(text: &str) -> Vec<usize> {
     let mut numbers = Vec::with_capacity(text.len() + 1);
     for (number, character) in text.chars().enumerate() {

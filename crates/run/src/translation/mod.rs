@@ -1,4 +1,4 @@
-//! Translation with a trained run, from lines of text to lines of text.
+//! Translation of lines of text with a trained run.
 
 mod alignment;
 mod best_translations;
@@ -36,15 +36,15 @@ pub use terms::Terms;
 /// Translation of a line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Translation {
-    /// The text.
+    /// Text of the translation.
     pub text: String,
-    /// Length-normalised log-probability, which orders n-best lists.
+    /// Length-normalised log-probability, by which n-best lists are sorted unless `total` is set.
     pub score: f64,
-    /// Weighted sum of the criteria that choose among candidates, which then orders n-best lists;
-    /// `None` if there is no such choice.
+    /// Weighted sum of the criteria of reranking, by which n-best lists are then sorted; `None`
+    /// without reranking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// Log-probability.
+    /// Natural logarithm of the probability of the translation.
     pub log_probability: f64,
     /// Number of tokens of the translation, including the `</s>` of each part of the line.
     #[serde(skip)]
@@ -52,20 +52,20 @@ pub struct Translation {
     /// True if the translation, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Ids of the tokens.
+    /// Ids of the tokens of the translation.
     #[serde(skip)]
     pub tokens: Vec<u32>,
     /// Natural logarithm of the probability of each token, given its predecessors, including the
     /// `</s>` of each part.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
-    /// Alignment with source tokens, if requested.
+    /// Alignment with source tokens; `None` if it is not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alignment: Option<AlignedTokens>,
 }
 
-/// Replaces line breaks by spaces. A model with byte fallback can write them, but the output has
-/// one line for each sentence.
+/// Replaces line breaks by spaces. A model whose vocabulary has single bytes can generate line
+/// breaks, but the output has one line for each sentence.
 pub fn single_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }

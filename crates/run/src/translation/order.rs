@@ -1,5 +1,5 @@
-//! Order of a translation: the weights, settings and texts on which it depends. Equal orders give
-//! equal translations.
+//! Order (task description) of a translation: the weights, settings and texts on which the result
+//! depends. Equal orders give equal translations.
 
 use std::fmt::Debug;
 
@@ -15,20 +15,20 @@ use crate::{LoadedRun, RunFolder};
 /// Weights, settings and texts that determine a translation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Checksum of the checkpoint of each model of the search.
+    /// Checksum of the checkpoint of each model that translates.
     pub weights: Vec<String>,
     /// Settings of the search and of its output.
     pub settings: String,
-    /// SHA-256 of each text: of the lines to translate, and of the prefixes.
+    /// SHA-256 of each text, such as the lines to translate and the prefixes.
     pub texts: Vec<String>,
 }
 
 impl Order {
-    /// Order to translate, by `run` with `settings`, texts with the hashes `texts`; `form` is the
-    /// form of the output.
+    /// Order for a translation by `run` with `settings`. `form`: form of the output. `texts`:
+    /// hashes of the texts.
     ///
     /// # Errors
-    /// When a member of the ensemble cannot be read.
+    /// If a model of the ensemble cannot be read.
     pub fn new(
         run: &LoadedRun,
         settings: &TranslationSettings,
@@ -41,7 +41,7 @@ impl Order {
             weights.push(read_state(&checkpoint)?.checksum);
         }
         let mut same = settings.clone();
-        // The number of texts searched at once changes no translation.
+        // The number of texts that are translated at once does not change translations.
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
         let mut settings = format!("{form:?} {same:?} {}", run.weights());
@@ -52,7 +52,7 @@ impl Order {
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 
-    /// Hash of the order, under which its results are stored.
+    /// Hash of the order, as a key under which results can be stored.
     #[must_use]
     pub fn key(&self) -> String {
         let mut hash = Sha256::new();

@@ -1,4 +1,5 @@
-//! Batches of the data for the trainer: found by their positions, and made ahead of requests.
+//! Batches of the data for the trainer, which requests them by position. They are prepared before
+//! they are requested.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,21 +8,22 @@ use taper_data::{BatchingConfig, Dataset, Epoch, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches. A thread makes batches ahead of requests, as long as all updates have the same
-/// number of micro-batches; if a request is for another batch than expected, it makes its own.
+/// Training batches. A thread prepares the batches that are expected next. It expects that all
+/// updates have the same number of micro-batches. A batch that was not expected is made when it is
+/// requested.
 ///
-/// The trainer adds up the gradients of an update along a tree, whose leaves are the micro-batches.
-/// A process requests a range of these leaves.
+/// The trainer adds up the gradients of an update in the order of a binary tree, whose leaves are
+/// the micro-batches. A process requests a range of these leaves.
 pub(crate) struct TrainingBatches {
     epochs: Arc<Epochs>,
-    /// Last update that was arranged: position of its first micro-batch, number of micro-batches,
-    /// and the range of leaves that this process requests.
+    /// Last update for which [`Source::arrange`] was called: position of its first micro-batch,
+    /// number of its micro-batches, and range of the leaves that this process requests.
     update: (Position, usize, Range<usize>),
     ahead: Option<Prefetcher>,
 }
 
 impl TrainingBatches {
-    /// Batches of `dataset` in the order given by `seed`.
+    /// Batches of `dataset` in a random order that depends on `seed`.
     pub(crate) fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
         Self {
             epochs: Arc::new(Epochs::new(dataset, batching, seed)),
@@ -72,7 +74,7 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
-            // This happens in the last update, which may have fewer micro-batches.
+            // This happens in the last update, which can have fewer micro-batches than the others.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -81,15 +83,15 @@ impl Source for TrainingBatches {
     }
 }
 
-/// Converts a position of the trainer to one of the data.
+/// Converts a position from the trainer's type to that of the data.
 fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
     Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
 }
 
-/// Sorts the micro-batches of an update in the order in which they become leaves, so that the
-/// branches of the tree cost about the same.
+/// Puts the micro-batches of an update into an order in which, as leaves of the tree, they give
+/// branches of about equal cost.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
-    // The order of one or two leaves does not matter.
+    // The order of one or two leaves does not change the cost of branches.
     if places.len() > 2 {
         let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
         let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
@@ -97,15 +99,15 @@ fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
     }
 }
 
-/// Positions of the micro-batches that one process requests, update after update; an update has
-/// `count` micro-batches.
+/// Positions of the micro-batches that one process requests, update after update. Each update is
+/// assumed to have `count` micro-batches.
 #[derive(Clone)]
 struct OwnPlaces {
     epochs: Arc<Epochs>,
     all: Positions,
     count: usize,
     own_leaves: Range<usize>,
-    /// Positions of the current update that have not been returned, the last one first.
+    /// Positions of the current update that have not been returned yet, in reverse order.
     next: Vec<taper_data::Position>,
 }
 
@@ -151,10 +153,11 @@ mod tests {
     use std::sync::Mutex;
     use taper_data::{BatchingReport, EpochPlan, Report};
 
-    /// Number of batches in an epoch, more than the threads of four processes read ahead.
+    /// Number of batches in an epoch, more than the threads of four processes prepare in advance.
     const BATCHES: usize = 40;
 
-    /// Batches that contain their own numbers, with a count of the plans of each epoch.
+    /// Dataset whose batches contain their epoch and index, with a list of the epochs that have
+    /// been planned.
     #[derive(Debug, Default)]
     struct Numbers {
         report: BatchingReport,
@@ -203,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Positions of the next update, in the order of the data.
+    /// Positions of the `count` micro-batches of the next update, in the order of the data.
     fn update(source: &mut TrainingBatches, next: &mut Position, count: usize) -> Vec<Position> {
         let mut places = Vec::new();
         while places.len() < count {
@@ -216,8 +219,9 @@ mod tests {
         places
     }
 
-    /// Any number of processes that share the updates, resuming anywhere, have the same
-    /// micro-batches as one process; no epoch is planned twice, and the last update may be smaller.
+    /// Checks that several processes together have the same micro-batches as one process, also if
+    /// training resumes within an epoch and the last update is smaller, and that no process plans
+    /// an epoch twice.
     #[test]
     fn processes_share_updates_and_plan_each_epoch_once() {
         let updates = [[4; 25].as_slice(), &[2]].concat();
@@ -244,7 +248,7 @@ mod tests {
                     sorted.sort_unstable();
                     assert_eq!(places, sorted, "the same micro-batches");
                 }
-                // The thread may already have requested batches beyond the last.
+                // The thread may already have prepared batches after the last requested one.
                 drop(source);
                 let planned = data.planned.lock().unwrap();
                 let mut once = planned.clone();

@@ -1,4 +1,4 @@
-//! Summary of the prepared data, and the file with it.
+//! Summary of the prepared data, and the file with this summary.
 
 use std::path::Path;
 
@@ -11,10 +11,11 @@ use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 use crate::tasks::{cost_of, vocabularies};
 
-/// Writes the summary of `prepared` to `path`; its memory is estimated for training on `device`.
+/// Writes the summary of `prepared` to `path`. It includes an estimate of the memory for training
+/// on `device`.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// If the file cannot be written.
 pub(crate) fn save(
     path: &Path,
     config: &RunConfig,
@@ -27,7 +28,7 @@ pub(crate) fn save(
 }
 
 impl<'a> DataSummary<'a> {
-    /// Summary of `prepared`, with the memory estimated for training on `device`.
+    /// Summary of `prepared`, with an estimate of the memory for training on `device`.
     pub(crate) fn new(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
         let (source_vocabulary, target_vocabulary) = vocabularies(&prepared.tokenizers);
         Self {
@@ -48,7 +49,8 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
-    // A model with one stream, such as a language model, has only the target's.
+    // A model that reads a single stream of tokens, such as a language model, only has target
+    // tokens.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

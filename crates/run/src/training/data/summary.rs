@@ -22,12 +22,12 @@ pub struct DataSummary<'a> {
     /// True if source and target share one vocabulary.
     #[serde(skip)]
     pub is_joint: bool,
-    /// Estimated activation memory of the largest training batch.
+    /// Estimated memory for the activations of the largest training batch, in bytes.
     pub largest_batch_bytes: u64,
 }
 
 impl DataSummary<'_> {
-    /// Lines of a report.
+    /// Lines of text that describe the data, for printing.
     pub fn lines(&self) -> Vec<String> {
         let splits = || [Some(self.train), self.validation].into_iter().flatten();
         let mut lines: Vec<String> = splits().flat_map(split_lines).collect();
@@ -158,7 +158,8 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     lines
 }
 
-/// One line for each direction whose usual ratio of lengths was learned from the data.
+/// Lines of text, one for each direction of translation for which usual ratios of target length to
+/// source length were measured on the data.
 fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
     let class = |usual: &UsualLengths| {
         let up_to = match usual.most_characters {

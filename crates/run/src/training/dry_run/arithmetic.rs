@@ -1,4 +1,4 @@
-//! Arithmetic of updates, in operations per second, and as a share of the processor's peak.
+//! Speed of arithmetic in updates, in operations per second and as a share of the processor's peak.
 
 use candle_core::{DType, Device};
 use serde::Serialize;
@@ -6,56 +6,58 @@ use taper_ops::products::{peak_rate, products_in_one};
 use taper_ops::profile::Profile;
 use taper_ops::{Kernel, Products};
 
-/// Number of rounds of the loop that measures the peak, which take a few milliseconds.
+/// Number of iterations of the loop that measures the peak; they last a few milliseconds.
 const ROUNDS: usize = 1_000_000;
 
-/// Arithmetic of updates in matrix products and scans.
+/// Speed of the arithmetic of updates. Only matrix products and scans are counted.
 #[derive(Debug, Clone, Serialize)]
 pub struct Arithmetic {
     /// Billions of multiplications and additions per second.
     pub gflops: f64,
-    /// Peak of the processor in the same unit: the rate of multiply-adds on registers alone, with
-    /// the kernel's instructions and as many threads as an update uses. It is measured between the
-    /// updates. `None` if there is no such kernel.
+    /// Peak of the processor in the same unit: the rate of the multiply-add instructions of our
+    /// matrix-product kernel with operands in registers, on as many threads as an update uses. It
+    /// is measured between the updates. `None` if the device has no such kernel.
     pub peak_gflops: Option<f64>,
-    /// `gflops` as a share of this peak; `None` without a peak.
+    /// `gflops` as a share of `peak_gflops`; `None` if there is no peak.
     pub share_of_peak: Option<f64>,
-    /// Share of each operation, forward and backward together; the last entry is the time between
-    /// operations.
+    /// Share of each operation in the time of the updates, forward and backward together. The last
+    /// entry is the time between operations.
     pub operations: Vec<OperationShare>,
 }
 
-/// Share of one operation in the updates.
+/// Share of one operation in the time of the updates.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperationShare {
-    /// Name of the operation; `other` stands for the time between operations.
+    /// Name of the operation, or `other` for the time between operations.
     pub name: &'static str,
     /// Share of the time of all updates.
     pub share: f64,
-    /// Rate during this operation as a share of the peak; `None` without a peak.
+    /// Operations per second during this operation, as a share of the peak; `None` if there is no
+    /// peak.
     pub of_peak: Option<f64>,
 }
 
 impl OperationShare {
-    /// Share of the time of all updates that would be saved if this operation ran at the peak.
+    /// Share of the time of all updates that would be saved if this operation ran at the peak;
+    /// `None` if there is no peak.
     #[must_use]
     pub fn lost(&self) -> Option<f64> {
         Some(self.share * (1.0 - self.of_peak?))
     }
 }
 
-/// Measurements of the processor's peak, which are made between updates.
+/// Measurements of the processor's peak between updates.
 #[derive(Debug)]
 pub struct Peak {
     kernel: Option<Kernel>,
-    /// Number of the kernel's products that make up one product of the model.
+    /// Number of products of the kernel for one product of the model.
     parts: f64,
     rates: Vec<f64>,
 }
 
 impl Peak {
-    /// Prepares measurements for a model that computes in `dtype` on `device`. Only the CPU has a
-    /// peak.
+    /// Prepares measurements for a model that computes in `dtype` on `device`. Only on the CPU is a
+    /// peak measured.
     #[must_use]
     pub fn new(dtype: DType, device: &Device) -> Self {
         let products = Products::for_model(dtype, device);
@@ -70,7 +72,7 @@ impl Peak {
     }
 
     /// Peak in billions of multiplications and additions per second: the median of the
-    /// measurements.
+    /// measurements, or `None` if there are none.
     #[must_use]
     pub fn gflops(&self) -> Option<f64> {
         let mut rates = self.rates.clone();
@@ -80,7 +82,7 @@ impl Peak {
 }
 
 impl Arithmetic {
-    /// Arithmetic of the updates in `profile`, which took `seconds` seconds in total.
+    /// Speed of the updates in `profile`, which took `seconds` seconds in total.
     #[must_use]
     pub fn from_profile(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
         let rate = |flops: u64, seconds: f64| 1e-9 * flops as f64 / seconds;

@@ -1,4 +1,4 @@
-//! Estimate of the cost of a training, measured by a few of its updates.
+//! Estimate of the cost of a training, from measurements of a few updates.
 
 mod arithmetic;
 mod timed_updates;
@@ -27,12 +27,12 @@ use crate::tasks::{TaskModel, vocabularies, with_model};
 pub use arithmetic::{Arithmetic, OperationShare, Peak};
 pub use timed_updates::TimedUpdates;
 
-/// Number of updates before the measurement, while threads start and memory is allocated.
+/// Number of updates before the measurement, in which threads start and memory is allocated.
 const WARM_UP: u64 = 2;
-/// Largest number of measured updates; the next constant is the smallest.
+/// Largest number of measured updates; the next constant is the smallest number.
 const MOST_UPDATES: u64 = 20;
 const FEWEST_UPDATES: u64 = 3;
-/// Seconds after which the measurement ends, once it has the smallest number of updates.
+/// Seconds after which the measurement ends, if the smallest number of updates is reached.
 const LONG_ENOUGH: f64 = 15.0;
 
 /// Estimated cost of a training.
@@ -40,14 +40,14 @@ const LONG_ENOUGH: f64 = 15.0;
 pub struct DryRun {
     /// Number of measured updates.
     pub measured_updates: u64,
-    /// Mean seconds of an update.
+    /// Mean duration of an update, in seconds.
     pub seconds_per_update: f64,
     /// Number of target tokens trained on per second.
     pub tokens_per_second: f64,
-    /// Arithmetic of the updates.
+    /// Speed of the arithmetic in the updates.
     pub arithmetic: Arithmetic,
-    /// Token budget of a batch on either side; the one that was chosen if the recipe leaves it
-    /// open.
+    /// Largest number of tokens of a batch, for sources and targets each. If the recipe leaves it
+    /// open, this is the number that was chosen.
     pub max_tokens: usize,
     /// Limits of the training.
     #[serde(flatten)]
@@ -55,18 +55,19 @@ pub struct DryRun {
     /// Seconds until the end of the training, without validations and checkpoints; `None` if the
     /// training has no limit.
     pub estimated_seconds: Option<f64>,
-    /// Largest memory that the process has used, in bytes; `None` if the system does not report it.
+    /// Largest memory of the process so far, in bytes, with the memory that a training would need
+    /// in addition; `None` if the system does not report it.
     pub peak_memory: Option<u64>,
-    /// Largest total size of the checkpoints, in bytes.
+    /// Largest size of all checkpoints together during the training, in bytes.
     pub checkpoint_bytes: u64,
 }
 
-/// Estimates the cost of a training: does everything that [`start`](super::start) does before the
-/// first update, measures the time of a few updates, and removes everything again. `folder`, where
-/// the run would be, stays untouched.
+/// Estimates the cost of a training. It does everything that [`start`](super::start) does before
+/// the first update, but in a temporary folder, which it removes afterwards, and measures the time
+/// of a few updates. `folder`, where the run would be, is not changed.
 ///
 /// # Errors
-/// The errors of [`start`](super::start), up to the first updates.
+/// See [`start`](super::start), for errors up to the first updates.
 pub fn dry_run(
     folder: &RunFolder,
     config: &RunConfig,
@@ -98,8 +99,8 @@ fn dry_run_with<M: TaskModel>(
         ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
     let cost = Cost::count(config, vocabularies(&ready.prepared.tokenizers), device);
-    // A dry run does not read the parent's weights, which a training would, so their memory is
-    // added.
+    // A dry run does not read the weights of a parent run, as a training would, so the memory for
+    // this is added.
     let unread = memory::unread_bytes(device, &cost);
     let data = DataSummary::new(config, &ready.prepared, device);
     observer.observe(&RunEvent::Prepared { data, cost })?;
@@ -127,7 +128,7 @@ fn dry_run_with<M: TaskModel>(
     })
 }
 
-/// Updates made for the measurement.
+/// Results of the measurement.
 struct Measurement {
     updates: u64,
     tokens: u64,
@@ -135,7 +136,7 @@ struct Measurement {
     arithmetic: Arithmetic,
 }
 
-/// Makes a few updates, and measures the peak of the processor after each.
+/// Makes a few updates, and measures their time and, after each, the peak of the processor.
 fn measure<M: TaskModel>(
     model: &M,
     config: &RunConfig,
@@ -168,7 +169,8 @@ fn measure<M: TaskModel>(
     Ok(Measurement { updates: measured, tokens, seconds, arithmetic })
 }
 
-/// Returns the micro-batches of the next update, and moves `position` behind them.
+/// Returns the `accumulation` micro-batches of the next update, and sets `position` to that after
+/// the last of them.
 fn gather(
     source: &mut TrainingBatches,
     position: &mut Position,

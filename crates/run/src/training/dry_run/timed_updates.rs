@@ -8,7 +8,7 @@ use taper_trainer::{
     DueUpdate, Exchange, Outcome, SingleProcess, TrainingConfig, UpdateMetrics, Updater,
 };
 
-/// Updates without data loading, checkpoints or validations.
+/// Series of updates, without data loading, checkpoints or validations.
 pub struct TimedUpdates<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
@@ -18,11 +18,11 @@ pub struct TimedUpdates<'a, M> {
 }
 
 impl<'a, M: Model> TimedUpdates<'a, M> {
-    /// Prepares updates of `model`, all with one learning rate; the rate 0 leaves the weights
-    /// unchanged.
+    /// Prepares updates of `model`, all with the same learning rate. With the rate 0, the weights
+    /// do not change.
     ///
     /// # Errors
-    /// When there is not enough memory for the optimizer's moments.
+    /// If there is too little memory for the optimizer's moments.
     pub fn new(model: &'a M, training: &'a TrainingConfig, learning_rate: f64) -> Result<Self> {
         Self::among(Box::new(SingleProcess::default()), model, training, learning_rate)
     }
@@ -53,7 +53,7 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
     /// Makes the next update from the micro-batches `batches`, and waits for the device.
     ///
     /// # Errors
-    /// When the update cannot be computed, or the loss or a gradient is not finite.
+    /// If the update cannot be computed, or the loss or a gradient is not finite.
     pub fn make(&mut self, batches: &[Batch]) -> Result<UpdateMetrics> {
         self.made += 1;
         let outcome = self

@@ -1,5 +1,5 @@
-//! Link between the trainer on one side and, on the other, the observers of the run and its record,
-//! `metrics.jsonl`.
+//! Recorder of a training: writes the trainer's events to the run's record, `metrics.jsonl`, and
+//! passes them on to the run's observer.
 
 mod tensorboard;
 
@@ -17,11 +17,13 @@ pub(crate) use tensorboard::Watched;
 /// Recorder that writes the trainer's events to the record of the run, and passes them on to the
 /// observer.
 pub(crate) struct Recorder<'a> {
-    /// Record of the run; only process 0 has it.
+    /// Record of the run; `None` in processes other than process 0.
     pub(crate) log: Option<MetricsLog>,
-    /// Other files of the run, which process 0 also writes again if they are missing.
+    /// Copies of other files of the run, which process 0 writes again if they are missing; `None`
+    /// in other processes.
     pub(crate) files: Option<KeptFiles>,
-    /// Record for TensorBoard; `None` if it is not requested.
+    /// Event file for TensorBoard; `None` if it is not requested, or in processes other than
+    /// process 0.
     pub(crate) events: Option<TensorBoard>,
     /// Observer of the run.
     pub(crate) observer: &'a mut dyn RunObserver,
@@ -31,7 +33,7 @@ impl<'a> Recorder<'a> {
     /// Opens the records of process 0, and saves the recipe.
     ///
     /// # Errors
-    /// When a file cannot be read or written.
+    /// If a file cannot be read or written.
     pub(crate) fn open(
         folder: &RunFolder,
         config: &RunConfig,
@@ -39,8 +41,8 @@ impl<'a> Recorder<'a> {
         state: &State,
         observer: &'a mut dyn RunObserver,
     ) -> Result<Self> {
-        // The recipe is saved only now, because a configuration that does not fit the checkpoint
-        // must not replace one that does.
+        // The recipe is saved only now, after the checkpoint has been loaded with it, because a
+        // recipe that does not fit the checkpoint must not replace one that does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;
@@ -56,10 +58,10 @@ impl<'a> Recorder<'a> {
         self.log.is_some()
     }
 
-    /// Writes missing files of the run again, and reports that.
+    /// Writes files of the run that are missing again, and reports their names.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// If a file cannot be written.
     pub(crate) fn restore(&mut self) -> Result<()> {
         let (Some(files), Some(log)) = (&self.files, &mut self.log) else { return Ok(()) };
         let mut names = files.restore()?;

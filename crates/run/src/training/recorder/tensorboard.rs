@@ -1,4 +1,5 @@
-//! Event file of a run for TensorBoard, next to `metrics.jsonl` and with the same steps.
+//! Event file of a run for TensorBoard. It lies next to `metrics.jsonl`, and has values for the
+//! same updates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,21 +19,22 @@ use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, attention_fi
 use crate::config::RunConfig;
 use crate::tasks::TaskModel;
 
-/// Prefix of every event file's name.
+/// Prefix of the names of event files.
 const NAME: &str = "events.out.tfevents.";
-/// Prefixes of the tags that belong to a validation.
+/// Prefixes of the tags of values that are recorded in a validation.
 const VALIDATION: [&str; 4] = ["validation/", "weights/", "samples/", "attention/"];
 
-/// Event file of a run, which the recorder and the validation share.
+/// Event file of a run, to which both recorder and validation write.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorBoard(Arc<Mutex<EventFile>>);
 
 impl TensorBoard {
-    /// Opens the event file of the run in the folder `root`, and drops the records that are later
-    /// than `state`. `None` if the recipe does not request an event file.
+    /// Opens the event file of the run in the folder `root`, and removes records that are later
+    /// than the checkpoint's state `state`. Returns `None` if the recipe does not request an event
+    /// file.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub(crate) fn open(root: &Path, config: &RunConfig, state: &State) -> Result<Option<Self>> {
         if !config.logging.tensorboard {
             return Ok(None);
@@ -63,15 +65,15 @@ impl TensorBoard {
     }
 
     fn append(&self, step: u64, values: &[Value]) {
-        // If a thread panicked while it held the lock, at most bytes that are not yet written are
-        // incomplete.
+        // If a thread has panicked while it held the lock, only records that are not yet written
+        // can be incomplete.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
     }
 
-    /// Writes every record to the disk.
+    /// Writes all records to the disk.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn flush(&self) -> Result<()> {
         let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let path = events.path().to_owned();
@@ -132,7 +134,7 @@ impl TensorBoard {
         }
     }
 
-    /// Records a histogram of the weights of each layer.
+    /// Records a histogram of the values of each parameter.
     fn record_weights(&self, model: &impl Model, step: u64) -> candle_core::Result<()> {
         let mut layers: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
         for parameter in model.parameters().parameters() {
@@ -148,7 +150,7 @@ impl TensorBoard {
         Ok(())
     }
 
-    /// Records attention: a picture for each layer, of the mean over its heads.
+    /// Records attention: one picture for each layer, with the mean over the heads of the layer.
     fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
         let picture = |layer: &AttentionLayer| {
             let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
@@ -156,7 +158,7 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // Without fonts no picture can be drawn, but training must not end for that.
+            // Without fonts no picture can be drawn, but this must not end the training.
             Err(error @ PlotError::NoFonts) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }
@@ -167,13 +169,14 @@ impl TensorBoard {
     }
 }
 
-/// Layers whose attention is drawn: those that attend to an encoder, or all if there are none.
+/// Layers whose attention is drawn: those that attend to an encoder, or all layers if there are no
+/// such layers.
 fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
     let has_cross = map.layers.iter().any(|layer| layer.part == AttentionPart::Cross);
     map.layers.iter().filter(move |layer| !has_cross || layer.part == AttentionPart::Cross)
 }
 
-/// Path of a run's event file, if it has one.
+/// Path of a run's event file; `None` if it has none.
 fn existing(root: &Path) -> Result<Option<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?
@@ -188,7 +191,7 @@ fn existing(root: &Path) -> Result<Option<PathBuf>> {
     Ok(files.pop())
 }
 
-/// Formats a sample as a table.
+/// Formats a sample as a table in Markdown.
 fn table(sample: &Sample) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     format!(
@@ -199,7 +202,7 @@ fn table(sample: &Sample) -> String {
     )
 }
 
-/// Keys of a recipe whose values are numbers, flags or text, with these values.
+/// Keys of a recipe that have numbers, flags or text as values, each with its value.
 fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
     let json = serde_json::to_value(config).context("the recipe is not JSON")?;
     let mut parameters = Vec::new();
@@ -239,7 +242,8 @@ pub(crate) struct Watched<M> {
 }
 
 impl<M: TaskModel> Watched<M> {
-    /// Wraps `inner` so that it also records in `events`; without `events`, returns `inner`.
+    /// Wraps `inner` in a validation that also records to `events`. If `events` is `None`, returns
+    /// `inner`.
     pub(crate) fn boxed(
         inner: Box<dyn Validator<M>>,
         events: Option<&TensorBoard>,

@@ -1,4 +1,4 @@
-//! Documents as files: bytes in, bytes out.
+//! Reading of documents from the bytes of a file, and writing of translated documents as bytes.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use taper_documents::{Document, DocumentFormat, Docx};
 #[derive(Debug, Clone)]
 pub struct DocumentFile {
     format: DocumentFormat,
-    /// Archive from which the text comes, if the format is one.
+    /// Archive that contains the text, if the format is an archive.
     container: Option<Docx>,
-    /// Text, with its byte-order mark if it has one.
+    /// Text of the document, with its byte-order mark if it has one.
     text: String,
 }
 
 impl DocumentFile {
-    /// Reads the bytes of the file `name`. The limit of `most` bytes is for the text in an archive,
-    /// because an archive may expand to any size.
+    /// Reads the content `bytes` of the file `name`. `most`: largest number of bytes of the text in
+    /// an archive, which can be much larger than the archive.
     ///
     /// # Errors
-    /// When the name indicates no format, the bytes are not text in UTF-8, or an archive is damaged
-    /// or has more than `most` bytes of text.
+    /// If the name indicates no known format, the bytes are not text in UTF-8, or an archive is
+    /// damaged or has more than `most` bytes of text.
     pub fn read(name: &Path, bytes: Vec<u8>, most: u64) -> Result<Self> {
         let format = DocumentFormat::by_name(name)?;
         if format == DocumentFormat::Docx {
@@ -46,18 +46,18 @@ impl DocumentFile {
         self.format.media_type()
     }
 
-    /// Parses the document; its sentences are divided by the rules of the given language.
+    /// Parses the document. Text is divided into sentences by the rules of the language `language`.
     ///
     /// # Errors
-    /// When the text does not have its format; the message names the line.
+    /// If the text is not valid in its format. The message names the line.
     pub fn document(&self, language: &str) -> Result<Document> {
         Ok(Document::parse(self.text.clone(), self.format, language)?)
     }
 
-    /// Bytes of the file in which `text`, the text of the translated document, replaces its own.
+    /// Bytes of the file in which its text is replaced by `text`, that of the translated document.
     ///
     /// # Errors
-    /// When the text belongs to another document.
+    /// If `text` belongs to another document.
     pub fn write(&self, text: String) -> Result<Vec<u8>> {
         match &self.container {
             Some(container) => Ok(container.write(&text)?),

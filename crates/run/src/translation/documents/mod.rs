@@ -1,5 +1,5 @@
-//! Translation of whole documents. Their sentences are translated as lines, and markup is moved to
-//! the translations of the words that it belongs to.
+//! Translation of whole documents. Each sentence is translated as a line of text. Markup of words
+//! is put around the translations of these words.
 
 mod file;
 mod sentences;
@@ -15,32 +15,33 @@ use crate::LoadedRun;
 pub use file::DocumentFile;
 pub use sentences::{TranslatedSentence, linked_sentences, sentence_settings};
 
-/// Largest number of sentences in a window.
+/// Largest number of sentences that are translated together (a window).
 const WINDOW: usize = 1024;
 
 /// Document with its translation.
 #[derive(Debug)]
 pub struct TranslatedDocument {
-    /// The translated document.
+    /// Text of the translated document.
     pub text: String,
-    /// Number of lines of the document.
+    /// Number of lines (sentences) of the document.
     pub lines: usize,
-    /// Reasons why lines were not translated, each with the line's number, counted from 1.
+    /// Lines that were not translated: number of the line, counted from 1, and reason.
     pub faults: Vec<(usize, anyhow::Error)>,
-    /// Number of lines whose placeholders were put next to the translations of their neighbours,
-    /// because the model had changed them.
+    /// Number of lines whose placeholders (such as `{name}`) the model had changed. They were put
+    /// next to the translations of the neighbouring words.
     pub repaired: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub truncated: usize,
-    /// Terms whose translations are missing, each with the line's number, counted from 1.
+    /// Prescribed translations of terms that are missing in a line: number of the line, counted
+    /// from 1, and translation.
     pub missing_terms: Vec<(usize, String)>,
 }
 
-/// Translates a document with the model of `run`; `progress` is called with the number of lines done
-/// so far.
+/// Translates a document with the model of `run`. `progress` receives the number of lines that are
+/// translated so far.
 ///
 /// # Errors
-/// When the search, the tokenizer or an alignment fails.
+/// If the search, the tokenizer or an alignment fails.
 pub fn translate_document(
     run: &LoadedRun,
     settings: &TranslationSettings,
@@ -79,31 +80,36 @@ impl SentenceWindow {
         &self.texts
     }
 
-    /// True if the translations must be aligned; this is the argument of [`sentence_settings`].
+    /// Whether the translations must be aligned with the sentences: the second argument of
+    /// [`sentence_settings`].
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         self.is_aligned
     }
 }
 
-/// Translation of a document in progress. It gives windows of sentences to the caller, who
-/// translates them and adds the translations. At the end it makes the translated document.
+/// Translation of a document that is in progress. The caller repeatedly gets a window of sentences,
+/// translates them and adds the translations. At the end, this makes the translated document.
 ///
-/// Only lines with markup are aligned. If the translation of a line has other placeholders than the
-/// line, the line is translated again without placeholders. Then each placeholder is put next to
-/// the translation of its neighbours, exactly as often as in the source.
+/// Only lines with markup are aligned with their translations. If the translation of a line has
+/// other placeholders (such as `{name}`) than the line, the line is translated again without
+/// placeholders. Then each placeholder is put next to the translation of the words beside it, as
+/// often as it occurs in the line.
 #[derive(Debug)]
 pub struct DocumentTranslation {
     document: Document,
     translations: Vec<Option<Translated>>,
     faults: Vec<(usize, anyhow::Error)>,
     truncated: Vec<bool>,
-    /// Terms whose translations are missing, by the indices of their lines.
+    /// For the index of a line, the prescribed translations of terms that are missing in its
+    /// translation.
     missing_terms: BTreeMap<usize, Vec<String>>,
-    /// Windows that are still to come: the indices of their lines, and whether they are aligned.
+    /// Windows that the caller has not got yet: indices of their lines, and whether their
+    /// translations must be aligned.
     waiting: VecDeque<(Vec<usize>, bool)>,
     done: usize,
-    /// Number of lines that are translated again without placeholders; `None` until it is known.
+    /// Number of lines that are translated again without placeholders; `None` until all lines have
+    /// been translated once.
     repaired: Option<usize>,
 }
 
@@ -141,14 +147,15 @@ impl DocumentTranslation {
         self.translations.len()
     }
 
-    /// Number of lines that have been translated; a line that is translated again counts once.
+    /// Number of translations that have been added, but at most the number of lines, because some
+    /// lines are translated twice.
     #[must_use]
     pub fn done(&self) -> usize {
         self.done.min(self.lines())
     }
 
-    /// Next sentences to translate; the translations of all earlier windows must have been added.
-    /// `None` if there are no more.
+    /// Next sentences to translate; `None` if there are no more. The translations of all earlier
+    /// windows must have been added.
     pub fn next_window(&mut self) -> Option<SentenceWindow> {
         if self.waiting.is_empty() && self.repaired.is_none() {
             let changed = self.changed();
@@ -165,7 +172,7 @@ impl DocumentTranslation {
         Some(SentenceWindow { numbers, texts, is_aligned })
     }
 
-    /// Indices of the lines whose translations have other placeholders than the lines.
+    /// Indices of the lines whose translations have other placeholders than the lines themselves.
     fn changed(&self) -> Vec<usize> {
         let is_changed = |number: &usize| {
             let to = self.translations[*number].as_ref();
@@ -174,7 +181,8 @@ impl DocumentTranslation {
         (0..self.lines()).filter(is_changed).collect()
     }
 
-    /// Adds the translations of a window's sentences, or the reasons why sentences have none.
+    /// Adds the translations of a window's sentences. A sentence without a translation has an error
+    /// instead.
     pub fn add(&mut self, window: &SentenceWindow, sentence: Vec<Result<TranslatedSentence>>) {
         self.done += window.numbers.len();
         for (&number, sentence) in window.numbers.iter().zip(sentence) {
@@ -193,7 +201,7 @@ impl DocumentTranslation {
         }
     }
 
-    /// Document with the translations that were added; a line without one is not changed.
+    /// Document with the translations that were added. A line without a translation is not changed.
     #[must_use]
     pub fn finish(mut self) -> TranslatedDocument {
         self.faults.sort_by_key(|(number, _)| *number);

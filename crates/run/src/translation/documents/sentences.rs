@@ -10,8 +10,8 @@ use crate::translation::{TranslatedLine, TranslationDetail, TranslationSettings}
 /// Translation of a sentence of a document.
 #[derive(Debug, Clone, Default)]
 pub struct TranslatedSentence {
-    /// Best translation, with links if it was aligned; `None` for a sentence whose search was
-    /// cancelled.
+    /// Best translation, with links between words if it was aligned; `None` if the search for it
+    /// was cancelled.
     pub translation: Option<Translated>,
     /// True if the translation ends only because it reached the maximum length.
     pub is_truncated: bool,
@@ -19,19 +19,21 @@ pub struct TranslatedSentence {
     pub missing_terms: Vec<String>,
 }
 
-/// Settings for translating sentences: only the best translation, which is aligned if `is_aligned`.
+/// `settings` changed for translating sentences of documents: only the best translation is
+/// returned, and it is aligned with the sentence if `is_aligned`.
 #[must_use]
 pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
     let detail = TranslationDetail { all: false, alignments: is_aligned, weights: is_aligned };
     TranslationSettings { detail, ..settings.clone() }
 }
 
-/// Converts `translated`, the results for the lines `texts` with [`sentence_settings`], to
-/// translations of sentences. `source_prefix` is the text that the tokenizer puts before each line.
-/// A sentence that cannot be translated has an error in its place.
+/// Converts translations of lines to translations of sentences with links between their words.
+/// `translated`: results for the lines `texts` with [`sentence_settings`]. `source_prefix`: text
+/// that the tokenizer puts before each line. The result for a sentence that cannot be translated is
+/// an error.
 ///
 /// # Errors
-/// When the search, the tokenizer or an alignment has failed.
+/// If the search, the tokenizer or an alignment has failed.
 pub fn linked_sentences(
     source_prefix: &str,
     texts: &[String],

@@ -1,5 +1,5 @@
-//! Translation of lines of text: the search, with overlong lines, prefixes, ensembles and
-//! alignments.
+//! Translation of lines of text, including overlong lines, prescribed beginnings of translations
+//! (prefixes), ensembles of models, and alignments.
 
 mod search;
 
@@ -22,19 +22,20 @@ use crate::LoadedRun;
 /// Translations of one line.
 #[derive(Debug, Serialize)]
 pub struct TranslatedLine {
-    /// Translations, best first, at least one.
+    /// Translations, the best first; empty only if the translation of the line was cancelled.
     pub translations: Vec<Translation>,
-    /// Prescribed translations of terms that the best translation lacks, because it ends at the
-    /// maximum length.
+    /// Prescribed translations of terms that are missing in the best translation, because it ends
+    /// at the maximum length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_terms: Vec<String>,
-    /// Treatment of the line if it was too long.
+    /// Treatment of the line if it has too many tokens; otherwise `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlong: Option<Overlong>,
 }
 
-/// Settings of the search: it finds only the best translation unless `settings` ask for all, and as
-/// many candidates as the choice among them needs.
+/// Settings of the search. It finds only the best translation, or `n_best` translations if
+/// `settings.detail.all` is set; if translations are chosen among candidates (reranking), it finds
+/// as many candidates as the recipe sets.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     match settings.detail.all {
         true => settings.decoding.clone().with_candidates(),
@@ -42,12 +43,12 @@ fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     }
 }
 
-/// Number of translations of a line to return.
+/// Number of translations that are returned for a line.
 fn wanted(settings: &TranslationSettings) -> usize {
     if settings.detail.all { settings.decoding.n_best } else { 1 }
 }
 
-/// Models of a [`LineTranslator`], with their packed weights.
+/// Models of a [`LineTranslator`], whose weights are packed in the layout for fast products.
 #[derive(Debug, Clone)]
 pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 
@@ -57,11 +58,11 @@ pub struct LineTranslator<'a> {
     tokenizers: &'a TokenizerPair,
     /// Model that computes alignments.
     model: &'a TranslationModel,
-    /// Models of the search.
+    /// Models with which translations are searched.
     members: Arc<[WithSpecialIds<Inference>]>,
     decoding: DecodingConfig,
     reranker: Reranker,
-    /// Number of translations of a line to return.
+    /// Number of translations that are returned for a line.
     wanted: usize,
     limit: LineLimit,
     aligned_by: AlignedAttention,
@@ -75,7 +76,7 @@ impl<'a> LineTranslator<'a> {
     /// name.
     ///
     /// # Errors
-    /// When a member cannot be loaded, or has another tokenizer.
+    /// If a model of the ensemble cannot be loaded, or has another tokenizer than the run.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
         let mut translator = Self::from_model(&run.model, &run.tokenizers, settings)?;
         let mut members = vec![speaking(&run.model, run.tokenizers.target())];
@@ -87,11 +88,11 @@ impl<'a> LineTranslator<'a> {
         Ok(Self { members: members.into(), ..translator })
     }
 
-    /// Translator for `run` that searches with `models`, the packed models of an earlier
-    /// translator, so that nothing is packed again.
+    /// Translator for `run` that searches with `models`, which come from an earlier translator, so
+    /// that weights are not packed again.
     ///
     /// # Errors
-    /// When a model that chooses among candidates cannot be loaded.
+    /// If a model for reranking candidates cannot be loaded.
     pub fn with_models(
         run: &'a LoadedRun,
         settings: &TranslationSettings,
@@ -107,8 +108,9 @@ impl<'a> LineTranslator<'a> {
         PackedModels(Arc::clone(&self.members))
     }
 
-    /// Translator with other settings, the same models and the same limit. `control` can interrupt
-    /// or cancel translation; it addresses lines by their indices in a call.
+    /// Translator with other settings, but the same models and the same limit of tokens in a line.
+    /// `control` can interrupt translation, or cancel single lines, which it names by their indices
+    /// in the call.
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -128,8 +130,8 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Translator with the same models, and the tokenizers that the run has for one of its
-    /// directions.
+    /// Translator with the same models, and with `tokenizers`, which are those for one of the run's
+    /// directions of translation.
     #[must_use]
     pub fn with_tokenizers<'t>(&'t self, tokenizers: &'t TokenizerPair) -> LineTranslator<'t> {
         LineTranslator {
@@ -146,7 +148,7 @@ impl<'a> LineTranslator<'a> {
     /// Translator that searches with `model` alone.
     ///
     /// # Errors
-    /// When a model that chooses among candidates cannot be loaded.
+    /// If a model for reranking candidates cannot be loaded.
     pub(crate) fn from_model(
         model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
@@ -173,19 +175,20 @@ impl<'a> LineTranslator<'a> {
         })
     }
 
-    /// Translates `lines`. Messages number them from `first`. If there are `prefixes`, each
-    /// translation begins with the prefix at the line's index. `progress` is called with the number
-    /// of sentences that are done so far. Alignments are computed lazily, in the order of the
-    /// lines, so that only those of few lines are in memory.
+    /// Translates `lines`. `first`: number of the first line in messages. If `prefixes` is not
+    /// empty, the translation of each line begins with the prefix at the same index. `progress`
+    /// receives the number of sentences that are translated so far. Alignments are computed lazily,
+    /// in the order of the lines, so that only the alignments of few lines are in memory.
     ///
-    /// A line that cannot be translated has a [`BadItem`] in its place: an overlong line, if such
-    /// lines are refused; a line with special tokens, if these are refused; and a line with a
-    /// prefix that no translation can have. A cancelled line has no translations.
+    /// The result for a line that cannot be translated is a [`BadItem`]: for an overlong line, if
+    /// the settings refuse such lines; for a line with names of special tokens, if the settings
+    /// refuse these; and for a line with a prefix that no translation can have. A cancelled line
+    /// has no translations.
     ///
     /// [`BadItem`]: crate::BadItem
     ///
     /// # Errors
-    /// When the search, the tokenizer or an alignment fails.
+    /// If the search, the tokenizer or an alignment fails.
     pub fn translate(
         &self,
         lines: &[String],
@@ -196,8 +199,8 @@ impl<'a> LineTranslator<'a> {
         self.translate_divided(self.divider().divide(lines, prefixes, first)?, first, progress)
     }
 
-    /// Translates lines in the same way as [`Self::translate`], if they are already tokenised by
-    /// the run's tokenizer of sources.
+    /// Translates lines that are already tokenised by the run's source tokenizer, in the same way
+    /// as [`Self::translate`].
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -215,11 +218,11 @@ impl<'a> LineTranslator<'a> {
         )
     }
 
-    /// Refuses a prefix that no translation can have.
+    /// Returns an error for a prefix that no translation can have.
     ///
     /// # Errors
-    /// When the prefix has special tokens, or characters that the target vocabulary cannot spell,
-    /// or is longer than the longest translation.
+    /// If the prefix has names of special tokens or characters that the target vocabulary cannot
+    /// spell, or has more tokens than the longest translation.
     pub fn check_prefix(&self, prefix: &str) -> Result<()> {
         self.divider().prefix(prefix.trim(), 1).map(drop)
     }
@@ -249,8 +252,8 @@ impl<'a> LineTranslator<'a> {
             lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
                 let mut translations: Vec<Vec<Translation>> =
                     found_translations.by_ref().take(parts).collect();
-                // A translation of the line joins one translation of each part, so all parts need
-                // as many.
+                // A translation of the line consists of one translation of each part, so all parts
+                // need the same number of translations.
                 let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
                 translations.iter_mut().for_each(|part| part.truncate(ranks));
                 let sources = sources.by_ref().take(parts).collect();
@@ -298,8 +301,8 @@ mod tests {
     use crate::LoadSettings;
     use crate::translation::OverlongRule;
 
-    /// Texts that are tokenised to translate lines, with their alignments, and with parts of long
-    /// lines.
+    /// Translates lines with alignments. Returns the number of texts that were tokenised for this,
+    /// and the number of parts of overlong lines.
     fn encodings(rule: OverlongRule, lines: &[&str], prefixes: &[&str]) -> (u64, usize) {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
         let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
@@ -343,7 +346,7 @@ mod tests {
         assert_eq!(encodings(OverlongRule::Split, &lines, &[]), (4, 0));
         // Each prefix is tokenised too.
         assert_eq!(encodings(OverlongRule::Split, &lines, &["", " ", "big", "two"]), (6, 0));
-        // To find places to divide a long line, the beginnings of single words are tokenised.
+        // To find positions at which a long line can be divided, parts of it are tokenised again.
         for rule in [OverlongRule::Split, OverlongRule::Cut] {
             let (encodings, parts) = encodings(rule, &[long], &[]);
             assert!(parts > 0 && encodings <= 1 + 8 * parts as u64, "{encodings}, {parts} parts");

@@ -1,5 +1,5 @@
-//! Search for the translations of texts: with the run's settings of lengths or with others,
-//! repeated if terms are missing, and ranked.
+//! Search for the translations of texts: with several settings of lengths, again if prescribed
+//! terms are missing, and with reranking of candidates.
 
 use anyhow::Result;
 use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered};
@@ -11,9 +11,9 @@ use crate::translation::punctuation::join;
 use crate::translation::search::{translate, translate_under};
 
 impl LineTranslator<'_> {
-    /// Best translation of each line with each of the settings `lengths`, and a beam of
-    /// `beam_size`. The result has a list for each setting, with a translation of each line. A
-    /// translation equals the result of [`Self::best`] with these settings.
+    /// Best translation of each line for each of the settings `lengths`, with a beam of
+    /// `beam_size`. The result has for each setting a list with the translation of each line. Each
+    /// translation equals the result of [`Self::best`] with this setting.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -46,8 +46,9 @@ impl LineTranslator<'_> {
         Ok(whole)
     }
 
-    /// Candidates of each line in the order of the search, each with its scores by every criterion;
-    /// no candidates for a line that is translated in parts.
+    /// Candidates for the translation of each line, in the order of the search, each with its
+    /// scores by all criteria of reranking. For a line that is translated in parts, the list is
+    /// empty.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -75,10 +76,10 @@ impl LineTranslator<'_> {
             .collect()
     }
 
-    /// Translations of each text, ranked. If the best one lacks the translation of a term, the text
-    /// is searched again with its terms as constraints. They are not constraints in the first
-    /// search, because most translations contain the terms anyway, and are better without
-    /// constraints.
+    /// Translations of each text, the best first. If the prescribed translation of a term is
+    /// missing in the best translation, the text is searched again with its terms as constraints.
+    /// The first search has no constraints, because most translations contain the terms anyway, and
+    /// translations without constraints are better.
     pub(super) fn search(
         &self,
         texts: &[TextPart],
@@ -117,7 +118,7 @@ impl LineTranslator<'_> {
         Ok(translations)
     }
 
-    /// Translations of each text in the order in which one search returns them.
+    /// Translations of each text, in the order in which the search returns them.
     fn search_unranked(
         &self,
         texts: &[TextPart],
