@@ -1,5 +1,5 @@
-//! Token embeddings that begin with vectors of words, or one-hot, and embeddings that stay
-//! unchanged.
+//! Token embeddings whose initial values are word vectors from a file or one-hot vectors, and
+//! embeddings that are not trained (frozen).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,31 @@ use taper_embeddings::WordVectors;
 use taper_model::EmbeddingsConfig;
 use taper_ops::{Parameter, ParameterStore};
 
-/// List of tokens in the folder of a run, each with the word whose vector it got.
+/// File in the folder of a run with the list of tokens, each with the word whose vector is its
+/// initial embedding.
 pub const TAKEN_FILE: &str = "embeddings.tsv";
 
-/// Initial values of a table of embeddings.
+/// Description of the initial values of an embedding matrix (table).
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct TakenVectors {
-    /// Name of the table.
+    /// Name of the parameter.
     pub parameter: String,
     /// File of vectors; `None` for one-hot embeddings.
     pub file: Option<PathBuf>,
-    /// Every token, with the word whose vector it got, if any.
+    /// All tokens, each with the word whose vector it got, or `None`.
     #[serde(skip)]
     pub tokens: Vec<(String, Option<String>)>,
     /// Number of tokens that got a vector.
     pub taken: usize,
-    /// Number of words in the file that no token has: the tokenizer divides them into several
-    /// tokens, or into the same token as an earlier word.
+    /// Number of words in the file whose vectors are not used, because the tokenizer divides the
+    /// word into several tokens, or its token already has the vector of an earlier word.
     pub unused: usize,
-    /// True if the table stays unchanged.
+    /// Whether the table is frozen, that is, not trained.
     pub frozen: bool,
 }
 
-/// Tables of a model's token embeddings, each with its tokenizer and its file.
+/// Tables of a model's token embeddings for which `config` names initial values, each with its
+/// tokenizer and its file of vectors.
 fn tables<'a>(
     config: &'a EmbeddingsConfig,
     tokenizers: &'a TokenizerPair,
@@ -60,10 +62,10 @@ fn tables<'a>(
     Ok(found.into_iter().filter(is_given).collect())
 }
 
-/// Freezes the tables that are not trained.
+/// Freezes the tables with initial values from the recipe, if `config.frozen` is set.
 ///
 /// # Errors
-/// When the model lacks a named table.
+/// If the model does not have a table that the recipe names.
 pub(crate) fn freeze(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -75,11 +77,11 @@ pub(crate) fn freeze(
     Ok(())
 }
 
-/// Sets the tables to the values that `config` names instead of random values.
+/// Sets the tables to the initial values that `config` names, in place of random values.
 ///
 /// # Errors
-/// When a file cannot be read or has vectors of another width, or there are more tokens than
-/// dimensions of a one-hot embedding.
+/// If a file cannot be read or has vectors of another width than the table, or a one-hot embedding
+/// has fewer dimensions than there are tokens.
 pub(crate) fn fill(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -97,11 +99,11 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// SHA-256 of the tables with initial values from the recipe; without such tables, of an empty
-/// text. Processes compare it to check that their tables are the same.
+/// SHA-256 of the values of the tables with initial values from the recipe, or of nothing if there
+/// are no such tables. Processes compare it to check that their tables are equal.
 ///
 /// # Errors
-/// When the model lacks a named table.
+/// If the model does not have a table that the recipe names.
 pub(crate) fn sha256(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,
@@ -141,8 +143,8 @@ fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
     })
 }
 
-/// Token that gets the vector of each word: the word's only token, alone or after a space, unless
-/// it belongs to an earlier word.
+/// For each of `tokens` tokens, the index of the word whose vector it gets, or `None`: the first
+/// word that, alone or after a space, consists only of this token.
 fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
     let mut of_token = vec![None; tokens];
     let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();
@@ -206,10 +208,11 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
     })
 }
 
-/// Writes the tokens of all tables to the folder of a run, each with the word whose vector it got.
+/// Writes a list of the tokens of all tables, each with the word whose vector it got, to the folder
+/// of a run.
 ///
 /// # Errors
-/// When the folder cannot be written to.
+/// If the file cannot be written.
 pub(crate) fn list(taken: &[TakenVectors], folder: &Path) -> Result<()> {
     Ok(write_whole(&folder.join(TAKEN_FILE), |out| {
         writeln!(out, "table\ttoken\tword")?;

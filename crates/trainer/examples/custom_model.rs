@@ -1,9 +1,10 @@
-//! A model of your own in the training loop: bigrams, a table of which letter follows which.
+//! A model of your own in the training loop: a bigram model, that is, a table with the logits of
+//! each letter after each other letter.
 //!
 //!     cargo run --release -p taper-trainer --example custom_model
 //!
-//! A model has parameters, a loss, and nothing else that the loop asks for: batches, accumulation,
-//! clipping, schedules, checkpoints and exact resuming come with it.
+//! A model only needs parameters and a loss. The training loop provides accumulation, clipping,
+//! schedules, checkpoints and exact resuming.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,12 +18,12 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Letters, by their ids.
+/// Letters; the index of a letter is its id.
 const LETTERS: &[u8] = b" abcdefghijklmnopqrstuvwxyz";
 /// Text to learn.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog and the cat sat on the mat";
 
-/// Logits of the next letter, a row for each letter.
+/// Model with the logits of the next letter (column) for each letter (row).
 struct Bigrams {
     core: ModelCore,
     table: Tensor, // (V, V)
@@ -55,7 +56,8 @@ impl Model for Bigrams {
         let count = batch.answers.len();
         let letters = Tensor::new(text.ids.as_slice(), self.device())?; // (N,)
         let answers = Tensor::new(batch.answers.as_slice(), self.device())?.unsqueeze(1)?; // (N, 1)
-        // Plain Candle, recorded on the tape as one operation, which Candle differentiates.
+        // Plain Candle operations. The tape (the record of operations for the backward pass) has
+        // them as one operation, whose gradient Candle computes.
         let loss = composed::on_tape(pass.tape(), "bigrams", &[&self.table], |inputs| {
             let logits = inputs[0].index_select(&letters, 0)?; // (N, V)
             let right = logits.gather(&answers, 1)?.sum_all()?;
@@ -70,7 +72,7 @@ fn id(letter: u8) -> u32 {
     LETTERS.iter().position(|one| *one == letter).unwrap_or(0) as u32
 }
 
-/// The text as one batch, which every pass over the data consists of.
+/// Source of training data: each epoch consists of one batch with the whole text.
 struct Text;
 
 impl Source for Text {
@@ -85,7 +87,7 @@ impl Source for Text {
     }
 }
 
-/// Trains, and returns the text that the most likely letters make after a `t`.
+/// Trains, and returns a `t` followed by the three letters that are most likely after it.
 fn run() -> Result<String, BoxError> {
     let folder = tempfile::tempdir()?;
     let config = TrainingConfig {

@@ -1,9 +1,10 @@
-//! An optimizer of your own, and a training loop by hand: Adagrad on a translation model.
+//! An optimizer of your own (Adagrad), in a hand-written training loop for a translation model.
 //!
 //!     cargo run --release -p taper-trainer --example custom_optimizer
 //!
-//! An optimizer is a rule for a piece of the flat parameters; its state is in buffers that its
-//! caller keeps. One that recipes shall name is a file in `trainer/src/optimizers`.
+//! An optimizer is a rule that updates a piece (a range) of the vector of all parameters. The
+//! caller keeps the buffers with its state. To be named in recipes, an optimizer needs a file in
+//! `trainer/src/optimizers`.
 
 use candle_core::{DType, Device, Result, Tensor};
 use taper_model::{Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, Transformer};
@@ -34,7 +35,8 @@ impl Optimizer for Adagrad {
     }
 }
 
-/// Four sentences and their translations, which reverse them. 2 begins a sentence, 3 ends it.
+/// Batch of four sentences. The translation of a sentence has its tokens in reverse order. Token 2
+/// begins a target, and token 3 ends a sentence.
 fn batch() -> Batch {
     let sentences: [&[u32]; 4] = [&[4, 5, 6], &[7, 4], &[6, 6, 5, 4], &[5, 7]];
     let ended = |words: &[u32]| [words, &[3]].concat();

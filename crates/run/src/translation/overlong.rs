@@ -1,4 +1,5 @@
-//! Lines with more tokens than in training: refused, cut, or translated in parts.
+//! Lines with more tokens than the limit, which is usually that of training: they are refused, cut,
+//! or translated in parts.
 
 use std::borrow::Cow;
 
@@ -11,14 +12,14 @@ use taper_model::ModelConfig;
 use super::punctuation::{ends_phrase, ends_sentence};
 use crate::items::BadItem;
 
-/// Largest number of tokens of a line, and what happens to longer lines.
+/// Largest number of tokens of a line, and treatment of lines with more tokens.
 #[derive(Debug, Clone, Copy)]
 pub struct LineLimit {
-    /// Treatment of a longer line.
+    /// Treatment of a line with more tokens.
     pub rule: OverlongRule,
     /// Largest number of tokens of a line.
     pub tokens: usize,
-    /// True if the model has positions for no more tokens, so that no option can raise the limit.
+    /// Whether the limit is the number of the model's positions, so that no option can raise it.
     pub by_positions: bool,
 }
 
@@ -26,7 +27,7 @@ pub struct LineLimit {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlongRule {
-    /// Translate the line in parts, which end with a sentence or phrase if possible.
+    /// Translate the line in parts. If possible, a part ends where a sentence or phrase ends.
     #[default]
     Split,
     /// Translate only the beginning of the line.
@@ -35,12 +36,12 @@ pub enum OverlongRule {
     Error,
 }
 
-/// Facts about an overlong line and its treatment.
+/// Treatment that an overlong line has had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Overlong {
     /// Number of tokens of the line.
     pub tokens: usize,
-    /// Largest number of tokens allowed.
+    /// Largest number of tokens that was allowed.
     pub limit: usize,
     /// Rule that was applied.
     pub rule: OverlongRule,
@@ -55,10 +56,10 @@ impl LineLimit {
         Self { rule, tokens, by_positions: false }
     }
 
-    /// Lowers the limit to the positions of a model of this shape, which reads the rows of
-    /// `tokenizer`.
+    /// Returns this limit, lowered if needed to the number of tokens for which a model of this
+    /// shape has positions. `tokenizer`: its source tokenizer.
     pub fn within(self, model: &ModelConfig, tokenizer: &Tokenizer) -> Self {
-        // `</s>` and the token of a language take positions, too.
+        // `</s>` and the token of a language need positions, too.
         let around = tokenizer.tokens_around_source();
         match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(around)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
@@ -66,9 +67,10 @@ impl LineLimit {
         }
     }
 
-    /// Divides line `number` into the parts to translate, and tells what happened to it if it was
-    /// too long. `control` addresses the line by index 0, and is asked between parts; a cancelled
-    /// line has only the parts so far.
+    /// Divides a line into the parts to translate. Returns the parts, and the treatment of the line
+    /// if it is overlong. `number`: number of the line, for messages. `control` is asked between
+    /// parts whether the line, which has the index 0 there, is cancelled; then only the parts so
+    /// far are returned.
     ///
     /// # Errors
     /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the
@@ -123,12 +125,13 @@ impl LineLimit {
         }
     }
 
-    /// Next part of the text `whole`, which begins at byte `at`, without blanks at its end; and the
-    /// byte at which the rest begins.
+    /// Returns the next part of the text `whole`, which begins at byte `at`, without spaces at its
+    /// end. Also returns the byte at which the rest of the text begins.
     ///
-    /// The part ends with the last sentence that fits the limit, or else with the last phrase, or
-    /// else with the last word, or else within a word. Sentences and phrases that end in the first
-    /// half of the text that fits do not count, so that there are few parts.
+    /// The part is chosen from the longest beginning of the rest that fits the limit. It ends with
+    /// the last sentence that ends in the second half of this beginning, or else with the last
+    /// phrase that ends there, or else with the last word, or else within a word. Ends in the first
+    /// half are ignored, so that there are few parts.
     fn next_part(
         &self,
         tokenizer: &Tokenizer,
@@ -136,8 +139,8 @@ impl LineLimit {
         at: usize,
     ) -> Result<(EncodedText, usize)> {
         let text = &whole.text()[at..];
-        // Longest beginning of the rest that has been tokenised; shorter beginnings reuse its
-        // tokens.
+        // Longest beginning of the rest that has been tokenised so far; shorter beginnings reuse
+        // its tokens.
         let mut begun = EncodedText::default();
         let within = self.fitting(text, |end| {
             if end > begun.text().len() {
@@ -167,10 +170,11 @@ impl LineLimit {
         Ok((part, at + end))
     }
 
-    /// Ends, in bytes, of the characters in the longest beginning of `text` that fits. It is
-    /// assumed that a longer beginning never has fewer tokens, which is wrong only for rare merges
-    /// at its end. Only as much of a long text is tokenised as necessary; otherwise each part would
-    /// cost as much as the whole rest.
+    /// End, in bytes, of each character in the longest beginning of `text` that fits the limit.
+    /// `tokens_until` returns the number of tokens of the beginning with the given number of bytes.
+    /// It is assumed that a longer beginning never has fewer tokens; there are rare exceptions.
+    /// Only a limited part of a long text is tokenised, because otherwise each part would cost as
+    /// much as the whole rest.
     fn fitting(
         &self,
         text: &str,
@@ -191,8 +195,8 @@ impl LineLimit {
                 tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        // The place is estimated as if all tokens were equally long. If that narrows the range too
-        // little, the range is halved instead.
+        // Next, a position between `fits` and `exceeds` is estimated as if all tokens were equally
+        // long. If this narrows the range too little, the range is halved instead.
         let mut by_halves = false;
         while exceeds - fits > 1 {
             let width = exceeds - fits;
@@ -214,9 +218,9 @@ impl LineLimit {
     }
 }
 
-/// Number of tokens of the first `length` bytes of a text, if they were the whole text. Only the
-/// last word, which may be cut, is tokenised again, because no token of a tokenizer that was
-/// trained here crosses a blank.
+/// Number of tokens that the first `length` bytes of `text` would have as a text of their own. Only
+/// the last word, which can be cut, is tokenised again, because no token of a tokenizer that was
+/// trained by this program contains text before and after a space.
 fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Result<usize> {
     let beginning = &text.text()[..length];
     let blank = beginning.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
@@ -225,7 +229,7 @@ fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Res
     Ok(tokenizer.encode_part(text, 0..words)?.len() + last)
 }
 
-/// Line without the blanks at its beginning and end.
+/// Returns the line without spaces at its beginning and end.
 fn without_blanks_around<'l>(
     tokenizer: &Tokenizer,
     line: &'l EncodedText,
@@ -281,7 +285,7 @@ mod tests {
             let text_parts = parts(text, OverlongRule::Split, limit);
             let kept: String = text_parts.concat().split_whitespace().collect();
             assert_eq!(kept, text.split_whitespace().collect::<String>());
-            // A single character may have more tokens, as bytes, than the limit.
+            // A single character can have more tokens than the limit, one for each byte.
             for part in &text_parts {
                 assert!(
                     tokenizer.encode(part).expect("encodes").len() <= limit
@@ -299,8 +303,8 @@ mod tests {
             let tokenizer = trained(kind);
             let text = "one two three. four five, six seven. ".repeat(40);
             let line = tokenizer.encode_text(text.trim()).expect("encodes");
-            // Each part is examined once, with the text that did not fit, and with a word for each
-            // place that is tried.
+            // For each part, its text is tokenised once, together with the text that did not fit,
+            // and one word for each position that is tried.
             let begun = tokenizer.encodings();
             let limit = limit(OverlongRule::Split, 50);
             let (parts, _) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");
@@ -404,8 +408,8 @@ mod tests {
     #[test]
     fn a_long_line_is_divided_in_time_that_grows_with_it() {
         let words = "one two three. four five, six seven ".repeat(1 << 13);
-        // Takes half a minute if each part costs as much as the rest of the line, a moment
-        // otherwise.
+        // This takes half a minute if each part costs as much as the rest of the line; otherwise it
+        // takes a moment.
         for text in [
             words,
             "x".repeat(1 << 18),

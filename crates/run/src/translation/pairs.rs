@@ -10,19 +10,19 @@ use crate::items::answer_each;
 /// Side of a sentence pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Translated text.
+    /// Text in the source language.
     Source,
-    /// Translation.
+    /// Translation of the source.
     Target,
 }
 
-/// Scores `targets[i]` as the translation of `sources[i]`, and reports the number of scored pairs
-/// to `progress`. A pair gets an error in its place if one of its texts has more than `max_tokens`
-/// tokens (`None` stands for the limit of training), or if its target has special tokens. `place`
-/// returns the name of a text for messages, from its side and index.
+/// Scores `targets[i]` as the translation of `sources[i]`. `progress` receives the number of pairs
+/// that are scored so far. The result for a pair is an error if its source or target has more than
+/// `max_tokens` tokens (`None`: the limit of training), or if its target has special tokens.
+/// `place` returns the name of a text for messages, from its side and the index of its pair.
 ///
 /// # Errors
-/// When the numbers of sources and targets differ, or the model fails.
+/// If the numbers of sources and targets differ, or the model fails.
 pub fn score_pairs(
     run: &LoadedRun,
     sources: &[String],

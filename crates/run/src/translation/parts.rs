@@ -1,4 +1,4 @@
-//! Division of lines into the parts that are searched, each of which is tokenised only once.
+//! Division of lines into the parts that are translated. Each line is tokenised only once.
 
 use std::borrow::Borrow;
 
@@ -18,25 +18,25 @@ const AT_ONCE: usize = 1024;
 /// Text to translate: a line, or a part of a line that is too long.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextPart {
-    /// The text.
+    /// Text of the line or part.
     pub(super) text: String,
-    /// Row of tokens that the encoder reads.
+    /// Tokens that the encoder reads for the text.
     pub(crate) source: Vec<u32>,
-    /// Tokens with which all translations of the text begin; may be empty.
+    /// Tokens with which all translations of the text must begin; can be empty.
     pub(crate) prefix: Vec<u32>,
     /// Indices of the terms that occur in the text.
     pub(super) terms: Vec<usize>,
-    /// Phrases, as tokens, that all translations of the text must contain; may be empty.
+    /// Phrases, as tokens, that all translations of the text must contain; can be empty.
     pub(super) phrases: Vec<Vec<u32>>,
-    /// Number of its line, from 1.
+    /// Number of the line in messages; the first line usually has the number 1.
     pub(crate) line: usize,
-    /// Index of the part in its line, from 0.
+    /// Index of the part in its line.
     pub(crate) part: u64,
 }
 
 impl TextPart {
-    /// Input of the search. Its number gives the text other random draws than other texts. It does
-    /// not depend on the number of parts of earlier lines.
+    /// Input of the search for this text. Its number determines the random draws for the text, and
+    /// does not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
         Sentence { source: &self.source, prefix: &self.prefix, phrases: &self.phrases, number }
@@ -47,24 +47,24 @@ impl TextPart {
 pub(super) struct DividedLine {
     /// Number of parts.
     pub(super) parts: usize,
-    /// Tokens of the whole line, if it has several parts.
+    /// Tokens of the whole line, if it has several parts; otherwise empty.
     pub(super) whole: Vec<u32>,
     /// Indices of the terms that occur in the line.
     pub(super) terms: Vec<usize>,
-    /// Treatment of an overlong line, or the reason why it is not translated.
+    /// Treatment of the line if it has too many tokens, or the error if it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
 
-/// Lines, and the texts to translate for them: the parts of the first line, then of the second, and
-/// so on.
+/// Lines, and all texts to translate for them: the parts of the first line, then those of the
+/// second line, and so on.
 #[derive(Default)]
 pub(super) struct DividedLines {
     pub(super) texts: Vec<TextPart>,
     pub(super) lines: Vec<DividedLine>,
 }
 
-/// Row of tokens that the encoder of a translation model reads for `text`, whose tokens are `ids`.
-/// A text of only spaces counts as empty.
+/// Tokens that the encoder of a translation model reads for `text`: `ids`, the tokens of the text,
+/// with special tokens. A text with only spaces counts as empty.
 pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<u32> {
     match text.trim().is_empty() {
         true => vec![tokenizer.end()],
@@ -72,23 +72,24 @@ pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<
     }
 }
 
-/// Divider of lines: it tokenises them, and divides those that are too long.
+/// Divider of lines: tokenises lines, and divides those with too many tokens.
 pub(super) struct LineDivider<'a> {
     pub(super) tokenizers: &'a TokenizerPair,
     pub(super) limit: LineLimit,
     pub(super) terms: Option<&'a Terms>,
     /// Largest number of tokens of a translation, if the models have a limit.
     pub(super) longest_output: Option<usize>,
-    /// Control of the translation, which addresses lines by their indices.
+    /// Control that can interrupt the work, or cancel single lines, which it names by their
+    /// indices.
     pub(super) control: &'a dyn Control,
 }
 
 impl LineDivider<'_> {
-    /// Tokenises and divides lines. Messages number them from `first`. If there are `prefixes`, the
-    /// translations of each line begin with the prefix at the line's index.
+    /// Tokenises and divides lines. `first`: number of the first line in messages. If `prefixes` is
+    /// not empty, the translations of each line must begin with the prefix at the same index.
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// If the tokenizer fails.
     pub(super) fn divide(
         &self,
         lines: &[String],
@@ -108,10 +109,10 @@ impl LineDivider<'_> {
         Ok(divided)
     }
 
-    /// Divides lines in the same way as [`Self::divide`], if they are already tokenised.
+    /// Divides lines that are already tokenised, in the same way as [`Self::divide`].
     ///
     /// # Errors
-    /// When the tokenizer fails.
+    /// If the tokenizer fails.
     pub(super) fn divide_encoded(
         &self,
         lines: &[&EncodedText],
@@ -128,7 +129,8 @@ impl LineDivider<'_> {
     /// Tokenises a line.
     ///
     /// # Errors
-    /// [`BadItem`] if the line has special tokens, and they are refused.
+    /// [`BadItem`] if the line has names of special tokens, and the tokenizer refuses them. Other
+    /// errors if the tokenizer fails.
     fn encode(&self, line: &str, number: usize) -> Result<EncodedText> {
         let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
         let source = self.tokenizers.source();
@@ -136,8 +138,8 @@ impl LineDivider<'_> {
         source.encode_long_text(line).map_err(of_line)
     }
 
-    /// Divides the next line, and adds it and its parts. A line that cannot be translated has no
-    /// parts.
+    /// Divides the next line, and adds it and its parts to `divided`. A line that cannot be
+    /// translated gets no parts.
     fn push(
         &self,
         divided: &mut DividedLines,
@@ -179,7 +181,7 @@ impl LineDivider<'_> {
             let of_part = self.terms.map_or_else(Vec::new, |terms| terms.in_text(part.text()));
             terms.extend(&of_part);
             let mut prefix = std::mem::take(&mut prefix);
-            // The translation of a blank line is empty.
+            // The translation of a line with only spaces is empty, so it needs no prefix.
             if !prefix.is_empty() || !part.is_blank() {
                 prefix.splice(0..0, target.before_target());
             }
@@ -198,8 +200,8 @@ impl LineDivider<'_> {
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 
-    /// Tokens of a prefix, which must have no blanks around it: a blank would be a separate token,
-    /// which translations do not have before a word.
+    /// Tokens of a prefix. It must have no spaces around it, because a space at its end would be a
+    /// token of its own, which does not occur before a word in translations.
     ///
     /// # Errors
     /// [`BadItem`] if no translation of line `number` can have this prefix.
@@ -222,11 +224,11 @@ impl LineDivider<'_> {
     }
 }
 
-/// Refuses a prefix, whose tokens are `ids`, if no translation can have it; the model's outputs
-/// have at most `longest` tokens.
+/// Returns an error if no translation can begin with the prefix whose tokens are `ids`. `longest`:
+/// largest number of tokens of a translation, if the models have a limit.
 ///
 /// # Errors
-/// When no translation can have the prefix; the message has the number of the line.
+/// If no translation can have the prefix. The message has the number of the line.
 fn check_prefix(
     tokenizer: &Tokenizer,
     ids: &[u32],
@@ -251,9 +253,9 @@ fn check_prefix(
     }
 }
 
-/// Joins the translations of a line's parts into translations of the line: the first ones of all
-/// parts, then the second ones, and so on. Log-probabilities and totals are added, and scores are
-/// averaged.
+/// Joins the translations of a line's parts to translations of the line: the first one from the
+/// first translation of each part, the second one from the second translations, and so on.
+/// Log-probabilities and totals are added; scores are averaged.
 pub(super) fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
     if parts.len() == 1 {
         return parts.swap_remove(0);

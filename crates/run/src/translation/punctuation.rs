@@ -11,13 +11,14 @@ pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// True if the text `before` ends with one of two kinds of marks, perhaps followed by closing
-/// quotation marks and brackets. A mark in `full_width` counts unless `after` is another closing
-/// mark. A mark in `marks` counts only if `after` is a blank.
+/// Whether the text `before` ends with one of the given punctuation marks, which closing quotation
+/// marks and brackets can follow. If the character `after` is a space, marks in `full_width` and in
+/// `marks` count. Otherwise only marks in `full_width` count, and only if `after` is not another
+/// closing quotation mark or bracket.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
-    // Some marks begin a quotation in one language and end it in another: before a blank, they
-    // count as closing.
+    // Some quotation marks begin a quotation in one language and end it in another. Before a space,
+    // they count as closing.
     let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
     if after.is_whitespace() {
         before
@@ -29,12 +30,13 @@ fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) ->
     }
 }
 
-/// Joins the translations of parts with spaces, but without a space between two Chinese or Japanese
-/// characters.
+/// Joins the translations of parts of a line with spaces between them, but without a space between
+/// two Chinese or Japanese characters.
 pub(super) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        // Quotation marks are skipped: they belong to the script of their neighbour.
+        // Quotation marks and dashes are skipped, because they belong to the script of the
+        // character next to them.
         let (left, right) = (
             text.chars().rev().find(|&mark| !is_shared(mark)),
             part.chars().find(|&mark| !is_shared(mark)),

@@ -1,4 +1,4 @@
-//! From text to text: tokenizer, search, detokenizer.
+//! Translation of texts: tokenisation, search, and conversion of the result to text.
 
 use anyhow::Result;
 use taper_data::{Tokenizer, TokenizerPair};
@@ -11,14 +11,16 @@ use taper_model::{Inference, TranslationModel};
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
 
-// The crates of the data and of decoding do not know each other, but must have the same ids.
+// The crates of the data and of decoding do not depend on each other, but must have the same ids of
+// special tokens.
 const _: () =
     assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
 const _: () = assert!(
     taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
 );
 
-/// Model that decodes, with the special tokens of its target vocabulary.
+/// Inference form of `model`, with the special tokens of its target vocabulary. `tokenizer`: its
+/// target tokenizer.
 pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialIds<Inference> {
     let tokens = tokenizer.special_tokens();
     let special = match tokenizer.folder() {
@@ -32,11 +34,11 @@ pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialI
     WithSpecialIds::new(model.inference(), special)
 }
 
-/// Rows of tokens that the encoder reads for `lines`; they end with `</s>`. A line of only spaces
+/// Tokens that the encoder reads for each of `lines`, ending with `</s>`. A line with only spaces
 /// counts as empty.
 ///
 /// # Errors
-/// When the tokenizer fails.
+/// If the tokenizer fails.
 pub fn encode_sources<S: AsRef<str> + Sync>(
     tokenizers: &TokenizerPair,
     lines: &[S],
@@ -47,12 +49,12 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(rows.collect())
 }
 
-/// Translates each of `texts`; its translations come best first. An empty text has one empty
-/// translation, and a cancelled text has none. `progress` is called with the number of sentences
-/// that are done so far.
+/// Translates each of `texts`. The translations of a text are sorted, the best first. An empty text
+/// has one empty translation, and a cancelled text has no translations. `progress` receives the
+/// number of texts that are translated so far.
 ///
 /// # Errors
-/// When the search or the tokenizer fails.
+/// If the search or the tokenizer fails.
 pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
@@ -63,7 +65,7 @@ pub(crate) fn translate<M: StepModel>(
 ) -> Result<Vec<Vec<Translation>>> {
     let sentences: Vec<Sentence<'_>> = texts.iter().map(TextPart::sentence).collect();
     let translator = Translator::new(model, config.clone())?.controlled(control);
-    // Several texts may be parts of one line.
+    // Several texts can be parts of one line.
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = translator
         .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
@@ -76,10 +78,10 @@ pub(crate) fn translate<M: StepModel>(
         .collect()
 }
 
-/// Converts a result of the search to text.
+/// Converts a result of the search to a translation with its text.
 ///
 /// # Errors
-/// When the tokenizer fails.
+/// If the tokenizer fails.
 pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Result<Translation> {
     Ok(Translation {
         text: single_line(tokenizers.target().decode(&hypothesis.tokens)?),
@@ -94,8 +96,8 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// Best translation of each of `texts` with each of the settings `lengths`, which replace those in
-/// `config`: a list for each text.
+/// For each of `texts`, a list of its best translations with each of the settings `lengths`, which
+/// replace those in `config`.
 ///
 /// # Errors
 /// See [`translate`].
@@ -116,8 +118,8 @@ pub(crate) fn translate_under<M: StepModel>(
     hypotheses.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// Converts an error of `action`: if it has the index of a sentence, the number that `line_of`
-/// returns for it, counted from 1, takes its place.
+/// Adds to an error that `action` failed. If the error has the index of a sentence, this is
+/// replaced by the number of its line, counted from 1, which `line_of` returns.
 pub fn by_line(
     mut error: DecodingError,
     action: &str,

@@ -12,29 +12,31 @@ use crate::config::RunConfig;
 /// Settings for translating lines.
 #[derive(Debug, Clone)]
 pub struct TranslationSettings {
-    /// The search.
+    /// Settings of the search.
     pub decoding: DecodingConfig,
     /// Treatment of a line with too many tokens.
     pub overlong: OverlongRule,
-    /// Largest number of tokens of a line; the limit is lower if the model has fewer positions.
+    /// Largest number of tokens of a line. If the model has fewer positions, their number is the
+    /// limit.
     pub max_source_tokens: usize,
-    /// Runs or checkpoint folders that form an ensemble with the run; they must have its tokenizer.
+    /// Runs or checkpoint folders whose models translate together with that of the run (an
+    /// ensemble). They must have the same tokenizer as the run.
     pub ensemble: Vec<PathBuf>,
-    /// Attention weights that serve as an alignment.
+    /// Choice of the attention weights that serve as an alignment.
     pub aligned_by: AlignedAttention,
     /// Terms with prescribed translations.
     pub terms: Option<Arc<Terms>>,
-    /// Source and target language.
+    /// Source language and target language.
     pub languages: [String; 2],
-    /// BLEU's tokenizer, for the choice among candidates.
+    /// Tokenizer of BLEU, for reranking of candidates.
     pub tokenizer: Tokenizer,
     /// Results that are computed in addition to the text of the best translation.
     pub detail: TranslationDetail,
 }
 
 impl TranslationSettings {
-    /// Settings for a run of the recipe `config`: its search; lines longer than in training are
-    /// divided.
+    /// Settings for a run of the recipe `config`, with the search in the recipe. Lines with more
+    /// tokens than in training are translated in parts.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         Self {
@@ -52,8 +54,8 @@ impl TranslationSettings {
     }
 }
 
-/// Attention weights that serve as an alignment in a run of the recipe `config`: those of the head
-/// that was trained with alignments, if there is one.
+/// Choice of the attention weights that serve as an alignment in a run of the recipe `config`:
+/// those of the attention head that was trained with alignments, if there is one.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
     let guided = config.training.guided_alignment.guidance();
@@ -63,20 +65,22 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
     })
 }
 
-/// Results for a line in addition to its best translation. What is not requested is not computed,
-/// or not kept.
+/// Results for a line in addition to the text of its best translation. Other results are not
+/// computed, or not returned.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TranslationDetail {
-    /// True to return every translation, not only the best.
+    /// Whether to return all `n_best` translations, and not only the best one.
     pub all: bool,
-    /// True to align each translation.
+    /// Whether to align each translation with the line.
     pub alignments: bool,
-    /// True if an alignment has tokens and weights, in addition to pairs.
+    /// Whether an alignment also has tokens and attention weights, and not only pairs of aligned
+    /// tokens.
     pub weights: bool,
 }
 
-/// Settings of a search for the best translation alone. A beam then returns only its first result;
-/// samples all remain, because the best of them is chosen later.
+/// Returns `config` changed for a search whose best translation alone is used. A beam search then
+/// returns only its first result. With sampling, all samples are returned, because the best of them
+/// is chosen later.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }

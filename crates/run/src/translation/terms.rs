@@ -14,29 +14,29 @@ use super::punctuation::is_cjk;
 /// Largest file of terms, in bytes.
 const LARGEST: u64 = 1 << 26;
 
-/// Terms with their translations.
+/// Terms with their prescribed translations.
 ///
-/// A line has a term if it contains the term's words as whole words; in scripts without spaces, it
-/// is enough that it contains the term's characters. A term in lower case matches any case. If
-/// terms overlap in a line, the one that begins first counts, and among those that begin at the
-/// same place, the longest.
+/// A line contains a term if it has the term's words as whole words; in scripts without spaces, the
+/// term's characters suffice. A term in lower case matches any case. Of terms that overlap in a
+/// line, only the first one counts, and of terms that begin at the same position, only the longest
+/// one.
 pub struct Terms {
     terms: Vec<Term>,
-    /// Finds terms in a text after both have been folded to lower case.
+    /// Automaton that finds terms in a text, after both have been converted to lower case.
     finder: AhoCorasick,
-    /// SHA-256 of the file.
+    /// SHA-256 of the text from which the terms were read.
     hash: String,
 }
 
-/// Term with its translation.
+/// Term with its prescribed translation.
 #[derive(Debug)]
 struct Term {
     source: String,
     /// True if the term matches only text in the same case.
     has_case: bool,
     target: String,
-    /// `target` as the tokenizer normalises it, for example in lower case; `None` if that changes
-    /// nothing.
+    /// `target` as the tokenizer normalises it, for example in lower case; `None` if normalisation
+    /// does not change it.
     written: Option<String>,
     tokens: Vec<u32>,
 }
@@ -48,11 +48,11 @@ impl fmt::Debug for Terms {
 }
 
 impl Terms {
-    /// Reads terms, one on each line: a term, a tab and its translation. Blank lines are skipped.
+    /// Reads terms, one on each line: a term, a tab and its translation. Empty lines are skipped.
     ///
     /// # Errors
-    /// When a line has another form, a term has two translations, or the target vocabulary cannot
-    /// spell a translation; the message has the file and the line.
+    /// If a line has another form, a term has two translations, or the target vocabulary cannot
+    /// spell a translation. The message has the file and the line.
     pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
         let text = read_text(path, LARGEST)?;
         let terms = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
@@ -61,10 +61,10 @@ impl Terms {
         })
     }
 
-    /// Terms of a text in the format of [`Self::read`]; `None` if it has none.
+    /// Terms in `text`, which has the format of [`Self::read`]; `None` if it has no terms.
     ///
     /// # Errors
-    /// Errors of [`Self::read`]; the message begins with `place` and then has the line.
+    /// See [`Self::read`]. The message begins with `place`, followed by the number of the line.
     pub fn parse(text: &str, place: &str, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let mut terms: Vec<Term> = Vec::new();
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -97,7 +97,8 @@ impl Terms {
         Ok(Some(Self { terms, finder, hash }))
     }
 
-    /// Indices of the terms that occur in a text, each once, in the order of their places.
+    /// Indices of the terms that occur in a text, each once, in the order of their first
+    /// occurrences.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
         let folded = folded(text);
         let whole = self.finder.find_overlapping_iter(&folded).filter(|occurrence| {
@@ -106,7 +107,8 @@ impl Terms {
                 && (!term.has_case || text[occurrence.range()] == term.source[..])
         });
         let mut occurrences: Vec<_> = whole.collect();
-        // Among terms at the same place, one that demands its own case comes first.
+        // Among terms with the same range in the text, those that match only their own case come
+        // first.
         occurrences.sort_by_key(|one| {
             let has_case = self.terms[one.pattern().as_usize()].has_case;
             (one.start(), std::cmp::Reverse((one.end(), has_case)))
@@ -124,7 +126,7 @@ impl Terms {
         numbers
     }
 
-    /// Translations of the terms `numbers` that are missing in `text`.
+    /// Translations of the terms with the indices `numbers` that are missing in `text`.
     pub(super) fn missing<'t>(
         &'t self,
         numbers: &'t [usize],
@@ -138,7 +140,7 @@ impl Terms {
         terms.filter(move |term| !has(term)).map(|term| term.target.as_str())
     }
 
-    /// Tokens of the translations of the terms `numbers`, each translation once.
+    /// Tokens of the translations of the terms with the indices `numbers`, each translation once.
     pub(super) fn phrases(&self, numbers: &[usize]) -> Vec<Vec<u32>> {
         let mut phrases: Vec<&Vec<u32>> = Vec::new();
         for &number in numbers {
@@ -151,7 +153,7 @@ impl Terms {
     }
 }
 
-/// Reads a line: a term, a tab and its translation.
+/// Returns the term and its translation from a line with a term, a tab and the translation.
 fn parse(line: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
     match parts[..] {
@@ -178,7 +180,7 @@ impl Term {
     }
 }
 
-/// Tokens that a text has when other words precede it.
+/// Tokens of a text if other words stand before it.
 fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let (before, mark) = match text.starts_with(is_cjk) {
         true => ("，", "，".len()),
@@ -190,8 +192,8 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
-/// Text in lower case. Byte positions stay the same, because a character whose lower case has
-/// another length in bytes is not changed.
+/// Text in lower case, with the same byte positions: a character whose lower-case form has another
+/// length in bytes is not changed.
 fn folded(text: &str) -> String {
     let fold = |character: char| {
         let mut lower = character.to_lowercase();
@@ -203,7 +205,7 @@ fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// True if `part`, a range of bytes of a text, neither begins nor ends inside a word.
+/// Whether the byte range `part` of a text neither begins nor ends within a word.
 fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
     let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
         (Some(left), Some(right)) => {
@@ -242,7 +244,8 @@ mod tests {
         assert_eq!(terms_in("The Cat sat, the CAT slept."), ["cat"]);
         assert!(terms_in("A catalog of cats").is_empty());
         assert_eq!(terms_in("catalog cat"), ["cat"]);
-        // The first of overlapping terms, and the longest of terms that begin together.
+        // Of overlapping terms, the first one counts; of terms that begin at the same position, the
+        // longest.
         assert_eq!(terms_in("In New York Peppermint"), ["New York"]);
         assert_eq!(terms_in("In York Peppermint"), ["York Peppermint"]);
         assert_eq!(terms_in("new york"), ["york"], "a term with capitals has this case only");

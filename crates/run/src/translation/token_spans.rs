@@ -1,19 +1,20 @@
-//! Bytes of a text that each of its tokens covers, found by the spelling of the tokens.
+//! Byte range of each token in a text, found by comparing the spelling of tokens with the text.
 
 use std::ops::Range;
 
-/// Number of characters within which a token is searched if the token before it could not be found.
+/// Number of characters that can be skipped to find a token if the token before it could not be
+/// found.
 const AHEAD: usize = 16;
 
-/// Byte range in `text` of each token. The range is empty for a token without text, and for one
-/// whose text cannot be found: special tokens, single bytes of a character, and text that
+/// Byte range in `text` of each token. The range is empty for a token without text or whose text
+/// cannot be found, such as special tokens, single bytes of a character, and text that
 /// normalisation has changed.
 pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut at = 0;
     let mut spans = Vec::with_capacity(tokens.len());
     let mut is_lost = false;
     for token in tokens {
-        // Removes the marks that usual vocabularies put at the beginnings and ends of words.
+        // Removes the markers of the beginnings and ends of words that are common in vocabularies.
         let surface = token.trim_start_matches(['▁', 'Ġ', '#']).trim_end_matches("</w>");
         let surface =
             if surface.is_empty() { token.trim_start_matches(['▁', 'Ġ']) } else { surface };
@@ -32,7 +33,8 @@ pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     spans
 }
 
-/// Number of bytes at the beginning of `text` that spell `surface`, in any case.
+/// Number of bytes at the beginning of `text` that spell `surface`, without regard to upper and
+/// lower case; `None` if `text` begins otherwise.
 fn matched(text: &str, surface: &str) -> Option<usize> {
     if surface.is_empty() {
         return None;

@@ -15,7 +15,8 @@ pub struct AveragedWeights {
     state: State,
 }
 
-/// Averages the weights of `checkpoints`: sums in `f64`, and the mean rounded once to `f32`.
+/// Averages the weights of `checkpoints`. Sums are computed in `f64`, and the mean is rounded once
+/// to `f32`.
 ///
 /// # Errors
 /// If `checkpoints` is empty, if one of them cannot be loaded, or if they differ in tensors, shapes
@@ -56,17 +57,18 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointErr
 }
 
 impl AveragedWeights {
-    /// Averages these weights, with the factor `weight`, and those of the checkpoint in the
-    /// directory `parent`, from which the run began, with the factor `1 - weight` (Wortsman et al.
-    /// 2022, "Robust fine-tuning of zero-shot models", equation 1). Weights that the parent lacks
-    /// are not changed.
+    /// Returns `weight` times these weights plus `1 - weight` times the weights of the checkpoint
+    /// in the directory `parent`, from which the run began (Wortsman et al. 2022, "Robust
+    /// fine-tuning of zero-shot models", equation 1). Weights that the parent does not have are not
+    /// changed.
     ///
-    /// For adapters, the matrix B is multiplied by `weight`. This is the same, because the adapters
-    /// of the parent would change nothing.
+    /// For adapters, the matrix B is multiplied by `weight`. The result is the same, because the
+    /// change that adapters make is proportional to B, and the parent counts as having adapters
+    /// without effect.
     ///
     /// # Errors
-    /// When the parent cannot be loaded or has another tokenizer, or when the adapters are DoRA's,
-    /// which are not additive.
+    /// If the parent cannot be loaded or has another tokenizer, or if the adapters are those of
+    /// DoRA, whose change of the weights is not proportional to B.
     pub fn with_parent(mut self, parent: &Path, weight: f64) -> Result<Self, CheckpointError> {
         if self.tensors.iter().any(|tensor| tensor.name.ends_with(".magnitude")) {
             return Err(CheckpointError::Magnitudes { path: parent.to_owned() });
@@ -92,7 +94,7 @@ impl AveragedWeights {
     }
 
     /// Saves the average as a directory that [`load_model`](crate::load_model) loads. The directory
-    /// has no moments, so training cannot be resumed from it.
+    /// has no state of the optimizer, so training cannot be resumed from it.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -101,7 +103,7 @@ impl AveragedWeights {
     }
 }
 
-/// Refuses to average models whose tensors differ in name or shape.
+/// Returns an error if tensors of the two models differ in name or shape.
 fn check_same(path: &Path, expected: &[Named], got: &[Named]) -> Result<(), CheckpointError> {
     let path = path.to_owned();
     for tensor in got {

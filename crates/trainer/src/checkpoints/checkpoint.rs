@@ -1,4 +1,4 @@
-//! One checkpoint: the files in its directory, written together and verified when they are read.
+//! Files of a checkpoint: they are written together, and verified when they are read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +14,8 @@ use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
-/// Writes a checkpoint directory: one file for each name and its tensors in `contents`, and the
-/// state.
+/// Writes a checkpoint directory: a file with each name in `contents`, which has the tensors beside
+/// the name, and the file of the state.
 pub(crate) fn write<T: Written>(
     path: &Path,
     state: &State,
@@ -27,8 +27,9 @@ pub(crate) fn write<T: Written>(
     write_files(path, || Ok(state.clone()), files)
 }
 
-/// Writes a checkpoint directory like [`write`], but `contents` has a function that writes each
-/// file; they are called one after the other. `state` is called when all files are on the disk.
+/// Writes a checkpoint directory like [`write`], but `contents` has, for the name of each file, a
+/// function that writes this file. The functions are called one after the other. `state` is called
+/// when all these files are on the disk.
 pub(super) fn write_files<'a, F>(
     path: &Path,
     state: impl FnOnce() -> Result<State, CheckpointError>,
@@ -51,7 +52,8 @@ where
     })
 }
 
-/// Rewrites the state of the checkpoint in the directory `path`; its other files are not changed.
+/// Replaces the state file of the checkpoint in the directory `path`. Its other files are not
+/// changed.
 pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
     let file = path.join(STATE_FILE);
     let mut state = State { format_version: state.format(), ..state.clone() };
@@ -62,7 +64,7 @@ pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), Checkpoint
 /// Reads and verifies the state of a checkpoint.
 ///
 /// # Errors
-/// When it is missing, corrupt, or in a newer format.
+/// If the state is missing, corrupt, or in a newer format than this version reads.
 pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -74,7 +76,7 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
         path: path.clone(),
         reason: error.to_string(),
     };
-    // The version is checked first: a newer format may have other fields.
+    // The version is checked first, because a newer format can have other fields.
     let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
     if version.format_version > ADAPTERS_FORMAT_VERSION {
         return Err(CheckpointError::NewerFormat {
@@ -92,14 +94,14 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 }
 
 /// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. If the
-/// checkpoint has adapters, the frozen weights that they change are loaded too; a model without
-/// adapters gets the sums of both.
+/// checkpoint has adapters, the frozen weights that they change are loaded, too. If `model` has no
+/// adapters, its weights are set to the frozen weights plus the changes of the adapters.
 ///
 /// # Errors
-/// When a file is missing or truncated, a tensor does not fit the model, or the checkpoint was
-/// trained with another tokenizer than `tokenizer_hash` identifies; in these cases the model is
-/// unchanged. Also when the content is corrupt, or a value is not finite; the values of the model
-/// are then undefined.
+/// If a file is missing or truncated, a tensor does not fit the model, or the checkpoint was
+/// trained with a tokenizer with another hash than `tokenizer_hash`; in these cases the model is
+/// unchanged. Also if the content is corrupt, or a value is not finite; the values of the model are
+/// then undefined.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -128,7 +130,8 @@ pub fn load_model(
     Ok(state)
 }
 
-/// Refuses a tokenizer other than the checkpoint's.
+/// Returns an error if the checkpoint was trained with a tokenizer with another hash than
+/// `tokenizer_hash`.
 pub(crate) fn check_tokenizer(
     checkpoint: &Path,
     state: &State,
@@ -146,7 +149,8 @@ pub(crate) fn check_tokenizer(
     })
 }
 
-/// Sets the parameters from host values in the layout of the store.
+/// Sets all parameters of `store` to `flat`: their values, one parameter after the other, in the
+/// order of the store.
 pub(crate) fn set_weights(
     checkpoint: &Path,
     store: &ParameterStore,
@@ -158,7 +162,8 @@ pub(crate) fn set_weights(
         .map_err(|source| CheckpointError::Tensor { path: checkpoint.join(MODEL_FILE), source })
 }
 
-/// Opens the file `name` of a checkpoint for reading, and verifies its hash.
+/// Opens the file `name` of a checkpoint for reading its tensors, and verifies the hash of the
+/// file.
 pub(crate) fn open_tensors(
     checkpoint: &Path,
     state: &State,
@@ -168,7 +173,8 @@ pub(crate) fn open_tensors(
     Reader::new(&path, files::open_verified(&path, entry_of(state, &path, name)?)?)
 }
 
-/// Returns the record in `state` of the file `name`; `path` is for the error message.
+/// Returns the size and hash of the file `name`, as recorded in `state`. `path`: path of the file,
+/// for the error message.
 fn entry_of<'a>(
     state: &'a State,
     path: &Path,
@@ -186,8 +192,8 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     Ok(bytes)
 }
 
-/// Returns the hash of `state` with an empty checksum. JSON preserves every bit of the numbers, so
-/// the hash can be recomputed from a state that was read.
+/// Returns the hash of `state` as JSON, with an empty checksum. Numbers are written so that reading
+/// them gives the same bits, so the hash can be computed again from a state that was read.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };
     Ok(files::sha256(&encode_state(path, &bare)?))

@@ -1,4 +1,5 @@
-//! Files that appear on the disk as a whole or not at all, and are read only if they are unchanged.
+//! Writing of files so that they appear on the disk as a whole or not at all, and reading of files
+//! with a check that they are unchanged.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -11,12 +12,13 @@ use sha2::{Digest, Sha256};
 
 use crate::{CheckpointError, FileEntry};
 
-/// Extension of a file or directory that is being written.
+/// Extension of a file or directory while it is being written.
 const TEMPORARY: &str = "tmp";
 /// Extension of a directory that was renamed to make room for a new one.
 const REPLACED: &str = "replaced";
 
-/// Upper bound of the size in bytes of a state file or a pointer file.
+/// Largest accepted size, in bytes, of a state file (`state.json`) or a pointer file (which names a
+/// checkpoint).
 const MOST_BYTES: u64 = 1 << 24;
 
 /// Number of bytes that are read at once.
@@ -45,10 +47,10 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Largest number of pieces that wait to be hashed.
+/// Largest number of written pieces that wait to be hashed.
 const WAITING: usize = 8;
 
-/// A file that is hashed while it is written, piece by piece.
+/// File that is hashed while it is written, one piece after the other.
 pub(crate) struct HashedFile<'a> {
     path: &'a Path,
     file: File,
@@ -72,7 +74,7 @@ impl<'a> HashedFile<'a> {
         Ok(Self { path, file, hash: Hash::Here(Sha256::new()), bytes: 0 })
     }
 
-    /// Creates a file that is hashed by another thread; for files of many pieces.
+    /// Creates a file that is hashed by another thread, for large files.
     pub(crate) fn create_large(path: &'a Path) -> Result<Self, CheckpointError> {
         let created = Self::create(path)?;
         let (pieces, received) = sync_channel::<Vec<u8>>(WAITING);
@@ -81,7 +83,7 @@ impl<'a> HashedFile<'a> {
         };
         Ok(match std::thread::Builder::new().name("hash".to_owned()).spawn(hash) {
             Ok(thread) => Self { hash: Hash::Beside { pieces, thread }, ..created },
-            // If no thread can be started, the file is still correct, but takes longer.
+            // If no thread can be started, this thread computes the hash, which takes longer.
             Err(_) => created,
         })
     }
@@ -128,17 +130,18 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
     let written = write_synced(&temporary, bytes)
         .and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
     if written.is_err() {
-        // The failure is reported; the written part would only take up room.
+        // The first error is returned. The incomplete file is removed, because it would only occupy
+        // disk space.
         let _ = fs::remove_file(&temporary);
     }
     written?;
     sync_parent(path)
 }
 
-/// Makes a directory in an existing parent, unless it exists.
+/// Makes a directory in an existing parent directory, unless it exists already.
 ///
-/// A missing parent is an error: if the folder of a run was removed or unmounted, a checkpoint in a
-/// new folder of the same name would lack the rest of its run.
+/// A missing parent directory is an error. If the folder of a run was removed or unmounted, it must
+/// not be made again, because the other files of the run would be missing there.
 pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => {
@@ -148,10 +151,11 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Makes a directory that appears under `path` only once `fill` has written all of it.
+/// Makes the directory `path` with the content that `fill` writes. It appears at `path` only when
+/// it is complete; `fill` gets a temporary path.
 ///
-/// An existing directory is replaced. A process that is killed during the replacement leaves hidden
-/// names behind, which [`recover`] resolves.
+/// An existing directory is replaced. A process that is killed during the replacement leaves
+/// directories with hidden names, which [`recover`] removes or renames back.
 pub(crate) fn commit_directory(
     path: &Path,
     fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
@@ -161,7 +165,8 @@ pub(crate) fn commit_directory(
     create_directory(&temporary)?;
     let filled = fill(&temporary).and_then(|()| sync_directory(&temporary));
     if filled.is_err() {
-        // The failure is reported; the written part would only take up room.
+        // The first error is returned. The incomplete directory is removed, because it would only
+        // occupy disk space.
         let _ = fs::remove_dir_all(&temporary);
     }
     filled?;
@@ -176,8 +181,9 @@ pub(crate) fn commit_directory(
     remove_directory(&replaced)
 }
 
-/// Resolves the leftovers of a killed process in `directory`: unfinished files and directories are
-/// removed, and a directory that was renamed to make room gets its name back.
+/// Repairs `directory` after a process was killed: unfinished files and directories are removed,
+/// and a directory that was renamed to make room for a new one, which did not appear, gets its name
+/// back.
 pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -201,8 +207,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
-/// Removes a directory made by [`commit_directory`]. The directory gets a hidden name first, so
-/// that a killed process never leaves half of it under `path`.
+/// Removes a directory made by [`commit_directory`]. The directory is renamed to a hidden name
+/// first, so that a killed process never leaves an incomplete directory at `path`.
 pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
@@ -244,7 +250,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     Ok(bytes)
 }
 
-/// Opens a regular file. Refuses pipes, which may block, and devices, which may be endless.
+/// Opens a regular file. Pipes are an error, because reading them can block, and so are devices,
+/// because they can be endless.
 fn open_regular(path: &Path) -> Result<File, CheckpointError> {
     let metadata = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
     if !metadata.is_file() {
@@ -270,7 +277,8 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
 }
 
 /// Reads a file while another thread verifies that its content has not changed since it was
-/// written. `read` may see damaged content, but then the error replaces its result.
+/// written. If the content has changed, `read` gets the changed content, but an error is returned
+/// instead of its result.
 pub(crate) fn read_verified<R>(
     path: &Path,
     entry: &FileEntry,
@@ -290,7 +298,7 @@ pub(crate) fn read_verified<R>(
     })
 }
 
-/// Opens a file that is at least as long as when it was written.
+/// Opens a file, and checks that it is at least as long as when it was written.
 fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
@@ -319,7 +327,8 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
     Ok(())
 }
 
-/// A hidden name next to `path`, on the same file system, so that a rename is atomic.
+/// Path with a hidden name next to `path`. It is on the same file system, so that a rename to
+/// `path` is atomic.
 pub(super) fn temporary_sibling(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{TEMPORARY}"))
@@ -329,7 +338,8 @@ pub(super) fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
 }
 
-/// Makes the names in a directory durable. Only Unix can open a directory for this.
+/// Waits until the names in a directory are on the disk. Other systems than Unix cannot open a
+/// directory for this, so nothing happens there.
 fn sync_directory(path: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
         File::open(path)

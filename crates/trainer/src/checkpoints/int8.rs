@@ -1,9 +1,10 @@
-//! Weights in int8: a quarter of the size. They are for translation, not for training.
+//! Weights in int8, which need a quarter of the memory of f32. They are for translation, not for
+//! training.
 //!
 //! A matrix is saved as a tensor of type I8. The scales of its rows are saved as another tensor,
-//! with the matrix's name followed by `.scales`. Other tensors stay in f32. Reading a matrix gives
-//! f32 again: exactly the numbers that the int8 values represent. When these numbers are rounded to
-//! int8 again, the int8 values are the same.
+//! with the matrix's name followed by `.scales`. Other tensors stay in f32. When a matrix is read,
+//! its values are converted to f32: each int8 value times the scale of its row. Rounding these
+//! numbers to int8 again gives the same int8 values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,14 +54,14 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<QuantizedWeights, CheckpointEr
     let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
     let absolute = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
     state.int8_of = Some(Parent { path: absolute, step: state.step, sha256 });
-    // The scores of the original weights do not belong to the rounded ones.
+    // The score was measured with the original weights, not with the rounded ones.
     state.score = None;
     state.interim = false;
     state.base = None;
     Ok(QuantizedWeights { floats, matrices, state, path })
 }
 
-/// Refuses a checkpoint whose weights are in int8.
+/// Returns an error for a checkpoint whose weights are in int8.
 pub(crate) fn require_float(checkpoint: &Path, state: &State) -> Result<(), CheckpointError> {
     match &state.int8_of {
         Some(Parent { path: parent, .. }) => {
@@ -78,7 +79,7 @@ impl QuantizedWeights {
     }
 
     /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. The directory
-    /// has no moments, so training cannot be resumed from it.
+    /// has no state of the optimizer, so training cannot be resumed from it.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -91,8 +92,8 @@ impl QuantizedWeights {
         )
     }
 
-    /// Returns the bytes of the safetensors file. All f32 tensors precede the int8 tensors, so that
-    /// a reader gets the scales of a matrix before its values.
+    /// Returns the bytes of the safetensors file. In it, all f32 tensors stand before the int8
+    /// tensors, so that a reader gets the scales of a matrix before its values.
     fn encode(&self) -> Result<Vec<u8>, CheckpointError> {
         let floats = self.floats.iter().map(|tensor| (tensor.name.clone(), Part::Float(tensor)));
         let parts = self.matrices.iter().flat_map(|(name, matrix)| {

@@ -1,4 +1,5 @@
-//! Checkpoints on disk: a directory for each saved step, and two pointers.
+//! Checkpoints on disk: a directory for each number of updates (step) after which weights were
+//! saved, and two pointers, which are text files with the name of such a directory.
 //!
 //! ```text
 //! checkpoints/step-00012000/model.safetensors      the weights to translate with
@@ -8,9 +9,9 @@
 //! ```
 //!
 //! A directory is written under a hidden name, flushed and renamed: it appears as a whole or not at
-//! all. Each file's hash is in `state.json`, and `state.json` has its own hash, so that nothing is
-//! loaded that differs from what was saved. [`Checkpoints::recover`] clears up after a process that
-//! was killed while saving.
+//! all. `state.json` has the hashes of all other files and of its own content, so that changed
+//! files are not loaded. [`Checkpoints::recover`] repairs the directory after a process was killed
+//! while it saved.
 
 mod average;
 mod checkpoint;
@@ -51,33 +52,36 @@ pub use warm_start::{
 pub use weights::{MergedWeights, merge};
 pub(crate) use weights::{Weights, copy_base, load_base, save_base};
 
-/// The file of the weights.
+/// Name of the file with the weights.
 pub const MODEL_FILE: &str = "model.safetensors";
-/// File of the frozen weights that a run's adapters change, next to its checkpoints.
+/// Name of the file with the frozen weights that a run's adapters change. It lies next to the
+/// checkpoints.
 pub const BASE_FILE: &str = "base.safetensors";
-/// The file of the optimizer's state.
+/// Name of the file with the optimizer's state.
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
-/// The file of everything else.
+/// Name of the file with the rest of the state, such as counters and hashes.
 pub const STATE_FILE: &str = "state.json";
-/// Directory of the average made at the end of training.
+/// Name of the directory with the average of checkpoints that is made at the end of training.
 pub const AVERAGED: &str = "averaged";
-/// The pointer to the newest checkpoint.
+/// Name of the pointer to the newest checkpoint.
 pub const LAST: &str = "last";
-/// The pointer to the best checkpoint.
+/// Name of the pointer to the checkpoint with the best validation score.
 pub const BEST: &str = "best";
 
-/// Prefix of the names of checkpoints that a run has abandoned by going back to an earlier
-/// checkpoint.
+/// Prefix of the names of checkpoints that a run no longer uses, because it was resumed from an
+/// earlier checkpoint.
 pub const LEFT: &str = "left-";
 
 /// Existing checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedCheckpoint {
-    /// Update after which the checkpoint was saved.
+    /// Number of updates after which the checkpoint was saved.
     pub step: u64,
-    /// Watched validation score; `None` if the checkpoint was not validated.
+    /// Validation score by the metric of early stopping; `None` if the checkpoint was not
+    /// validated.
     pub score: Option<f64>,
-    /// Metric of the score; `None` if the checkpoint was saved by an earlier version.
+    /// Metric of the score; `None` if the checkpoint was saved by an earlier version of this
+    /// program.
     pub metric: Option<Metric>,
     /// Text and method by which the score was measured; see
     /// [`Identity::validation`](crate::Identity).
@@ -92,15 +96,15 @@ pub struct SavedCheckpoint {
 /// method of measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
-    /// Watched metric.
+    /// Metric of early stopping.
     pub(crate) metric: Metric,
     /// Text and method of measurement; see [`Identity::validation`](crate::Identity).
     pub(crate) validation: &'a Map<String, Value>,
 }
 
 impl Comparable<'_> {
-    /// Returns the score of a checkpoint if it is comparable, else `None`. Properties that an
-    /// earlier version did not record count as equal.
+    /// Score of a checkpoint, or `None` if it is missing or not comparable. Properties that an
+    /// earlier version of this program did not record count as equal.
     fn score(&self, saved: &SavedCheckpoint) -> Option<f64> {
         let same = saved.metric.is_none_or(|metric| metric == self.metric)
             && (saved.validation.is_empty() || saved.validation == *self.validation);
@@ -115,7 +119,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints under `root`, which need not exist yet.
+    /// The checkpoints in the directory `root`, which need not exist yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
@@ -126,11 +130,11 @@ impl Checkpoints {
         self.root.join(checkpoint_name(step))
     }
 
-    /// Returns the directory of the checkpoint `name`: `last`, `best`, `averaged` or the name of a
-    /// directory.
+    /// Returns the directory of the checkpoint `name`, which is `last`, `best`, `averaged` or the
+    /// name of a checkpoint's directory.
     ///
     /// # Errors
-    /// The errors of [`Checkpoints::find`], and an error if no checkpoint has that name.
+    /// See [`Checkpoints::find`]. Also if no checkpoint has this name.
     pub fn resolve(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         match self.find(name)? {
             Some(path) => Ok(path),
@@ -142,11 +146,12 @@ impl Checkpoints {
         }
     }
 
-    /// Finds a checkpoint like [`Checkpoints::resolve`]; `None` if there is none.
+    /// Returns the directory of a checkpoint like [`Checkpoints::resolve`], or `None` if no
+    /// checkpoint has this name.
     ///
     /// # Errors
-    /// When a pointer cannot be read, or does not name an existing checkpoint: such a pointer is
-    /// damaged, and another checkpoint must not silently replace the intended one.
+    /// If a pointer cannot be read, or does not name an existing checkpoint. Such a pointer is
+    /// damaged, and another checkpoint must not silently be used instead.
     pub fn find(&self, alias_or_name: &str) -> Result<Option<PathBuf>, CheckpointError> {
         let plain =
             |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -160,15 +165,15 @@ impl Checkpoints {
             return Ok(directory(alias_or_name));
         }
         let Some(name) = self.pointer(alias_or_name)? else {
-            // A process that was killed right after it saved the run's first checkpoint left no
-            // pointer.
+            // There is no pointer if a process was killed right after it saved the run's first
+            // checkpoint.
             return Ok(if alias_or_name == LAST { self.newest()? } else { None });
         };
         if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
             return Ok(Some(path));
         }
-        // A process that was killed while the run went back to an earlier checkpoint may already
-        // have renamed the checkpoint that the pointer names.
+        // If a process was killed while it resumed from an earlier checkpoint, it may already have
+        // renamed the checkpoint that the pointer names.
         if alias_or_name == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir()
         {
             return self.newest();
@@ -178,7 +183,7 @@ impl Checkpoints {
         Err(CheckpointError::Pointer { path, content, available: self.available()? })
     }
 
-    /// Directory of the checkpoint with the most updates.
+    /// Directory of the checkpoint with the most updates; `None` if there are no checkpoints.
     fn newest(&self) -> Result<Option<PathBuf>, CheckpointError> {
         Ok(self.list()?.pop().map(|saved| saved.path))
     }
@@ -190,10 +195,10 @@ impl Checkpoints {
         Ok(if names.is_empty() { "none yet".to_owned() } else { names.join(", ") })
     }
 
-    /// Existing checkpoints, ascending by step.
+    /// Existing checkpoints, sorted by their numbers of updates.
     ///
-    /// A checkpoint with an unreadable state is listed without a score: the caller that loads it
-    /// reports the damage.
+    /// A checkpoint whose state cannot be read is listed without a score. There is an error when it
+    /// is loaded.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -223,9 +228,9 @@ impl Checkpoints {
         Ok(saved)
     }
 
-    /// Clears up after a process that was killed while it saved: removes unfinished files, and
-    /// gives its name back to a checkpoint that was renamed to make room. Only the process that
-    /// owns the run may call this.
+    /// Repairs the directory after a process was killed while it saved: removes unfinished files,
+    /// and renames back a checkpoint that was renamed to make room for a new one. Only the process
+    /// that has locked the run is allowed to call this.
     ///
     /// # Errors
     /// If the directory cannot be read or written.
@@ -233,8 +238,8 @@ impl Checkpoints {
         files::recover(&self.root)
     }
 
-    /// Saves a checkpoint and points `last` at it, and `best` too if `best` is true; returns the
-    /// checkpoint's directory.
+    /// Saves a checkpoint, and returns its directory. Sets the pointer `last` to it, and also the
+    /// pointer `best` if the parameter `best` is true.
     pub(crate) fn save(
         &self,
         state: &State,
@@ -246,8 +251,8 @@ impl Checkpoints {
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
-        // `last` is written last: until it points at the new checkpoint, a run resumes from the
-        // previous one, and then reaches this step and sets `best` again.
+        // `last` is written after `best`: as long as it names the previous checkpoint, a run
+        // resumes from that one, and then reaches this step and sets `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -255,15 +260,16 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Saves weights as the checkpoint of step 0 and points `last` at it. It has no moments: other
-    /// runs may begin with these weights, but training cannot be resumed from it.
+    /// Saves weights as the checkpoint of step 0, and sets the pointer `last` to it. It has no
+    /// state of the optimizer: new runs can take its weights, but training cannot be resumed from
+    /// it.
     ///
-    /// `tensors` has names and shapes. `values` returns the values of the tensor of a given name;
-    /// it is called when that tensor is written, so that memory need not hold all tensors. `state`
-    /// is called once all tensors are written.
+    /// `tensors`: names and shapes of the tensors. `values` returns the values of the tensor with a
+    /// given name, and is called when that tensor is written, so that not all tensors are in memory
+    /// at once. `state` is called when all tensors are written.
     ///
     /// # Errors
-    /// When the directory cannot be written, and the errors of `values` and `state`.
+    /// If the directory cannot be written, or `values` or `state` fails.
     pub fn save_weights<'a>(
         &self,
         tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -279,10 +285,11 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
+    /// Deletes those checkpoints of updates up to `step` that need not be kept, and returns their
+    /// names.
     ///
-    /// Checkpoints after `step` are not touched: they were saved by a process that was killed
-    /// before it could point at them. Interim checkpoints are deleted, unless a pointer names them.
+    /// Later checkpoints are not deleted: they were saved by a process that was killed before it
+    /// could set the pointers. Interim checkpoints are deleted, unless a pointer names them.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -316,15 +323,16 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Makes the pointers agree with `state`, the state of the checkpoint at `path`, and sets later
-    /// checkpoints aside; returns `false` if `path` is not in this folder.
+    /// Sets the pointers according to `state`, the state of the checkpoint at `path`, and renames
+    /// later checkpoints ([`LEFT`]). If `path` is not in this directory, changes nothing and
+    /// returns `false`.
     ///
-    /// The pointers disagree with `state` in two cases: if the run goes back to an earlier
-    /// checkpoint, or if a process had replaced the last checkpoint by one of the same step that is
+    /// The pointers disagree with `state` in two cases: if the run is resumed from an earlier
+    /// checkpoint; or if a process has replaced the last checkpoint by one of the same step that is
     /// also the best, and was killed before it changed the pointers.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
-        // A directory may have several paths.
+        // A directory can have several paths.
         let pointed_to = fs::canonicalize(self.root.join(&name));
         if pointed_to.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
@@ -349,9 +357,10 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Renames checkpoints after `step`, and an average that contains any of them: they belong to
-    /// an abandoned course of the run. Because of their new names, the run neither deletes them,
-    /// nor averages them with its own checkpoints, nor translates with them.
+    /// Renames checkpoints of updates after `step`, and an average that contains any of them,
+    /// because the run is resumed from an earlier checkpoint. Under their new names, the run
+    /// neither deletes them, nor averages them with its later checkpoints, nor translates with
+    /// them.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
@@ -374,7 +383,7 @@ impl Checkpoints {
         files::replace(&self.root.join(pointer), format!("{name}\n").as_bytes())
     }
 
-    /// Content of a pointer, if it exists.
+    /// Content of a pointer, or `None` if the pointer does not exist.
     fn pointer(&self, pointer: &str) -> Result<Option<String>, CheckpointError> {
         let path = self.root.join(pointer);
         match files::read(&path) {
@@ -385,7 +394,7 @@ impl Checkpoints {
     }
 }
 
-/// Returns the name of the checkpoint of update `step`. Names in alphabetical order are in the
+/// Returns the name of the checkpoint of update `step`. The alphabetical order of names is the
 /// order of steps.
 #[must_use]
 pub fn checkpoint_name(step: u64) -> String {

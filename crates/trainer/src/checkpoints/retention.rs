@@ -1,22 +1,23 @@
-//! Choice of the checkpoints to delete: a pure decision, separate from the code that deletes.
+//! Choice of the checkpoints to delete, without the code that deletes them.
 
 use std::cmp::Ordering;
 
 use crate::Metric;
 
-/// Facts about one checkpoint that the choice depends on.
+/// Facts about a checkpoint on which the choice depends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Update after which the checkpoint was saved.
+    /// Number of updates after which the checkpoint was saved.
     pub(crate) step: u64,
     /// Validation score; `None` if the checkpoint was not validated.
     pub(crate) score: Option<f64>,
 }
 
-/// Steps of the checkpoints to delete, ascending.
+/// Steps of the checkpoints to delete, in ascending order.
 ///
-/// Kept are the `keep_last` newest checkpoints, the `keep_best` best by `metric` (the newer among
-/// equals), and those in `protected`, which are the ones that a pointer names.
+/// These checkpoints are kept: the `keep_last` newest; the `keep_best` with the best scores by
+/// `metric` (of equal scores, the newer); and those of the steps in `protected`, which the pointer
+/// files name.
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,
@@ -39,7 +40,8 @@ pub(crate) fn to_delete(
     deleted
 }
 
-/// Better scores come first; scores that are not a number come last.
+/// Order of two scores `a` and `b`: the better score comes first, and a score that is not a number
+/// comes last.
 fn by_rank(metric: Metric, a: f64, b: f64) -> Ordering {
     match (a.is_nan(), b.is_nan()) {
         (false, false) if metric.higher_is_better() => b.total_cmp(&a),

@@ -1,4 +1,5 @@
-//! State of a run other than weights and moments: counters, data position, windows, hashes.
+//! State of a run besides weights and the optimizer's buffers: counters, position in the data, sums
+//! for logging, and hashes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,36 +16,38 @@ use crate::{
 
 /// Format of `state.json` that this version writes for weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
-/// Format that this version writes for weights in int8.
+/// Format of `state.json` that this version writes for weights in int8.
 pub const INT8_FORMAT_VERSION: u32 = 3;
-/// Format that this version writes for adapters, and the newest that it reads.
+/// Format of `state.json` that this version writes for adapters. It is also the newest format that
+/// this version reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
-/// Number of updates over which the running mean of losses is a plain mean; later, old losses are
-/// forgotten exponentially.
+/// Number of updates during which the running mean of losses is a plain mean. After that, the
+/// weight of earlier losses decreases exponentially.
 const SPIKE_WINDOW: u64 = 100;
 
-/// Origin of a run, as the caller describes it.
+/// Recipe, tokenizer and validation of a run, as the caller describes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Hash of the resolved configuration in checkpoints of format 1; newer formats have `recipe`.
+    /// Hash of the configuration in checkpoints of format 1; empty in newer formats, which have
+    /// `recipe`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config_hash: String,
     /// Hash of the tokenizer. A checkpoint can be loaded only with its own tokenizer.
     pub tokenizer_hash: String,
-    /// Part of the recipe that shaped the weights. The caller compares it with its own recipe,
+    /// Part of the recipe on which the weights depend. The caller compares it with its own recipe,
     /// because the weights can be loaded only into the same model. Empty in checkpoints of format
     /// 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
-    /// Identity of the validation scores: the text, and the method of measurement. Scores of
-    /// different identities cannot be compared. Empty if unknown.
+    /// Description of the validation: the text, and the method of measurement. Scores with
+    /// different descriptions cannot be compared. Empty if it is unknown.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub validation: Map<String, Value>,
 }
 
-/// Checkpoint of another run that gave a run its first weights.
+/// Checkpoint of another run from which weights were taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
@@ -60,15 +63,15 @@ pub struct Parent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// Record of the file of the frozen weights: [`BASE_FILE`](crate::BASE_FILE) next to the run's
-    /// checkpoints.
+    /// Size and hash of the file with the frozen weights: [`BASE_FILE`](crate::BASE_FILE), next to
+    /// the run's checkpoints.
     pub file: FileEntry,
-    /// Factor of the adapters' change.
+    /// Factor of the product of the adapters' matrices in the change of a weight.
     #[serde(with = "exact::number")]
     pub scale: f64,
 }
 
-/// One file of a checkpoint as it was saved.
+/// Hash and size of a file of a checkpoint when it was saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
@@ -78,16 +81,16 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// Sums since the last log event. They are part of the state, so that an interruption does not
-/// change logged averages.
+/// Sums over the updates since the last log event. They are part of the state, so that an
+/// interruption does not change logged averages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Updates made.
+    /// Number of updates.
     pub updates: u64,
     /// Number of target tokens.
     pub tokens: u64,
-    /// Target tokens predicted correctly.
+    /// Number of target tokens that were predicted correctly.
     pub correct: u64,
     /// Sum of label-smoothed cross entropy over tokens.
     #[serde(with = "exact::number")]
@@ -95,16 +98,16 @@ pub struct Window {
     /// Sum of cross entropy over tokens.
     #[serde(with = "exact::number")]
     pub nll_sum: f64,
-    /// Sum of R-Drop's divergence over tokens; absent from the file of a run without R-Drop.
+    /// Sum of R-Drop's divergence over tokens. It is not in the file of a run without R-Drop.
     #[serde(with = "exact::number", default, skip_serializing_if = "is_zero")]
     pub divergence_sum: f64,
-    /// Routing of tokens to experts; absent from the file of a run without experts.
+    /// Routing of tokens to experts. It is not in the file of a run without experts.
     #[serde(default, skip_serializing_if = "Routing::is_empty")]
     pub routing: Routing,
     /// Sum of gradient norms over updates.
     #[serde(with = "exact::number")]
     pub gradient_norm_sum: f64,
-    /// Sums of estimates of the gradients' noise; absent from the file of a run with one
+    /// Sums of estimates of the gradients' noise. They are not in the file of a run with one
     /// micro-batch per update.
     #[serde(default, skip_serializing_if = "GradientNoise::is_zero")]
     pub noise: GradientNoise,
@@ -135,14 +138,14 @@ impl Window {
 pub struct State {
     /// The format of this file.
     pub format_version: u32,
-    /// Updates made.
+    /// Number of updates.
     pub step: u64,
-    /// The next micro-batch to train on.
+    /// Position of the next micro-batch in the data.
     pub position: Position,
-    /// Seed of the run. All randomness is a function of the seed and of the place of its use, so
-    /// the seed is also the complete random state.
+    /// Seed of the run. All random numbers are functions of the seed and of the place where they
+    /// are used, so there is no other state of random numbers.
     pub seed: u64,
-    /// Target tokens trained on.
+    /// Number of target tokens in all updates.
     pub tokens: u64,
     /// Number of updates that were skipped because the loss or a gradient was not finite, or the
     /// loss was too high.
@@ -152,30 +155,31 @@ pub struct State {
     /// Running mean of the loss per token; `None` if `training.spike_factor` is 0.
     #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
-    /// The best validation, and the number of validations since.
+    /// Best validation, and number of validations since then.
     pub early_stopping: EarlyStopping,
     /// Record of the last validations if their loss is far above that of random guesses; otherwise
-    /// `None`, and absent from the file.
+    /// `None`. `None` is not written to the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<DivergenceMonitor>,
-    /// Update of the last validation; `None` before the first validation.
+    /// Number of updates at the last validation; `None` before the first validation.
     pub validated_at: Option<u64>,
-    /// Watched score, if it was measured after exactly this number of updates.
+    /// Validation score by the metric of early stopping, if it was measured after exactly `step`
+    /// updates.
     #[serde(with = "exact::option")]
     pub score: Option<f64>,
     /// Sums since the last log event.
     pub window: Window,
-    /// Seconds in the training loop, in total over resumes.
+    /// Total seconds in the training loop, including those before interruptions.
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
-    /// True if the checkpoint is outside the schedule: it exists only because training was
-    /// interrupted or could not continue. Such a checkpoint serves only for resuming: if it counted
-    /// otherwise, an interruption would change which checkpoints are kept and averaged.
+    /// Whether the checkpoint was saved only because training was interrupted or could not
+    /// continue. Such a checkpoint is only for resuming. It is not counted among those that are
+    /// kept and averaged, because an interruption must not change the choice of these.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
-    /// Origin of the run.
+    /// Recipe, tokenizer and validation of the run.
     pub identity: Identity,
-    /// Source of the first weights; `None` if they were random.
+    /// Checkpoint from which the first weights were taken; `None` if they were random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// Checkpoint whose weights were rounded to int8; `None` if the weights are not in int8.
@@ -184,9 +188,9 @@ pub struct State {
     /// Frozen weights that the checkpoint's adapters change; `None` if it has no adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// The checkpoint's files other than this one, by name.
+    /// Sizes and hashes of the checkpoint's other files, by name.
     pub files: BTreeMap<String, FileEntry>,
-    /// SHA-256 of this file with this field empty.
+    /// SHA-256 of this file's content with an empty `checksum`.
     pub checksum: String,
 }
 
@@ -228,8 +232,8 @@ impl State {
         }
     }
 
-    /// Resets the comparison of validations, because scores so far cannot be compared with later
-    /// ones.
+    /// Removes the records of validation scores, because the scores so far cannot be compared with
+    /// later ones.
     pub(crate) fn forget_scores(&mut self) {
         self.early_stopping = EarlyStopping::default();
         (self.astray, self.score) = (None, None);
@@ -251,8 +255,8 @@ impl State {
         }
     }
 
-    /// Returns the largest loss per token with which the next update is still made; infinite if
-    /// `spike_factor` is 0 or no loss is known yet.
+    /// Returns the limit of the loss per token above which the next update is skipped. It is
+    /// infinite if `spike_factor` is 0 or no loss is known yet.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss
             .filter(|_| spike_factor > 0.0)
@@ -260,7 +264,7 @@ impl State {
     }
 
     /// Adds the loss per token of the last update to the running mean, if `spike_factor` is not 0.
-    /// `step` already counts that update.
+    /// `self.step` already includes that update.
     pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
         let count = self.step.min(SPIKE_WINDOW) as f64;
         self.mean_loss = (spike_factor > 0.0)

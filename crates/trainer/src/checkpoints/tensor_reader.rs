@@ -13,28 +13,29 @@ use super::files::failed;
 use super::tensors::{HEAD, Named, PIECE, assigned};
 use crate::CheckpointError;
 
-/// Safetensors file that is read tensor by tensor, so that memory never holds more than one tensor.
+/// Safetensors file that is read one tensor after the other, so that only one tensor is in memory
+/// at a time.
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
     /// Names and shapes of the tensors, in the order of their values in the file. The scales of an
     /// int8 tensor have no entry of their own.
     tensors: Vec<(String, Vec<usize>)>,
-    /// All stored parts of tensors, in the order of the file.
+    /// All tensors as stored in the file, in its order.
     stored: Vec<Stored>,
 }
 
-/// A tensor in the file, or a part of one.
+/// Tensor in the file. An int8 tensor is stored as two tensors: scales and values.
 enum Stored {
     /// Values in f32.
     Float { name: String, shape: Vec<usize> },
-    /// Scales of an int8 tensor, one per row; `of` is that tensor's name.
+    /// Scales of the int8 tensor called `of`, one for each row.
     Scales { of: String, count: usize },
-    /// Values in int8; their scales precede them in the file.
+    /// Values in int8; their scales stand before them in the file.
     Int8 { name: String, shape: [usize; 2] },
 }
 
-/// Suffix of the name of an int8 tensor in the name of its scales.
+/// Suffix that is added to the name of an int8 tensor to form the name of its scales.
 pub(super) const SCALES: &str = ".scales";
 
 impl Reader {
@@ -99,7 +100,7 @@ impl Reader {
         self.tensors.iter().any(|(name, _)| name.starts_with(prefix))
     }
 
-    /// All tensors, by name in ascending order.
+    /// Returns all tensors, sorted by name.
     pub(crate) fn all(self) -> Result<Vec<Named>, CheckpointError> {
         let mut all = Vec::with_capacity(self.tensors.len());
         self.each(&mut |tensor| {
@@ -110,8 +111,8 @@ impl Reader {
         Ok(all)
     }
 
-    /// For each prefix, the values of the tensors with that prefix, joined in the flat layout of
-    /// `store`.
+    /// For each prefix, the values of the tensors whose names are the prefix followed by a
+    /// parameter's name, joined in the order of the parameters in `store`.
     pub(crate) fn flat<S: AsRef<str>>(
         self,
         store: &ParameterStore,
@@ -126,12 +127,13 @@ impl Reader {
         Ok(flat)
     }
 
-    /// Passes the values of every parameter to `take`, once for each prefix, together with the
-    /// index of the prefix. The tensor in the file is called by the prefix and the parameter's
+    /// Passes the values of each parameter to `take`, once for each prefix, together with the index
+    /// of the prefix. The name of the tensor in the file is the prefix followed by the parameter's
     /// name.
     ///
-    /// Nothing is passed if the file lacks a parameter, has one of another shape, or has other
-    /// tensors. If a tensor has values that are not finite, only the tensors before it are passed.
+    /// If a tensor is missing or has another shape than its parameter, or there are other tensors,
+    /// there is an error before anything is passed. If a tensor has values that are not finite,
+    /// there is an error after the tensors before it have been passed.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
         parameters: &[Parameter],
@@ -146,16 +148,17 @@ impl Reader {
         })
     }
 
-    /// Refuses a file that does not have exactly the tensors of these parameters.
+    /// Returns an error if the file does not have exactly the tensors of `parameters`.
     pub(crate) fn require(&self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
         assigned(&self.path, self.tensors.iter().cloned(), parameters, &[""]).map(|_| ())
     }
 
-    /// Sets `parameters` to the tensors of the file, which must be exactly these. f32 values for
-    /// parameters on the host are read directly to their final place: a copy would take as long as
-    /// the reading.
+    /// Sets `parameters` to the tensors of the file, which must have exactly the tensors of these
+    /// parameters. f32 values for parameters in main memory are read directly into these, because a
+    /// copy would take as long as the reading.
     ///
-    /// If a tensor has values that are not finite, the tensors before it are still set.
+    /// If a tensor has values that are not finite, there is an error, but the tensors before it
+    /// have been set.
     pub(crate) fn load(self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
         let path = self.path.clone();
         let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
@@ -175,8 +178,8 @@ impl Reader {
         })
     }
 
-    /// Passes every tensor to `take`, in the order of the file. A tensor with a value that is not
-    /// finite ends this with an error.
+    /// Passes all tensors to `take`, in the order of the file. There is an error at a tensor with a
+    /// value that is not finite.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -184,8 +187,9 @@ impl Reader {
         self.each_else(&mut |_, _| Ok(false), take)
     }
 
-    /// Passes every tensor to `take`, like [`Self::each`], unless `read` returns `true` for it.
-    /// `read` is called for tensors in f32, and may read the values from the file on its own.
+    /// Passes all tensors to `take`, like [`Self::each`], except those for which `read` returns
+    /// `true`. `read` is called for each tensor in f32, and can read its values from the file
+    /// itself; then it returns `true`.
     fn each_else(
         mut self,
         read: &mut dyn FnMut(&str, &mut File) -> Result<bool, CheckpointError>,
@@ -227,7 +231,7 @@ impl Reader {
     }
 }
 
-/// Reads the `count` values of the tensor `name`; an error if any is not finite.
+/// Reads the `count` values of the tensor `name`. Returns an error if one of them is not finite.
 fn read_values(
     path: &Path,
     file: &mut File,

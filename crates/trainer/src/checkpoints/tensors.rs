@@ -1,8 +1,9 @@
-//! Parameters as flat buffers and as safetensors files.
+//! Conversion of parameters, and of buffers with one value per parameter, to safetensors files.
 //!
-//! Buffers of one value per parameter (moments, the moving average, gradients) have the parameter
-//! store's flat layout: one parameter after the other. In files each parameter has its own name and
-//! shape, so that a checkpoint can be inspected and checked tensor by tensor.
+//! Buffers with one value per parameter (moments, moving averages of weights, gradients) have a
+//! flat layout: all parameters one after the other, in the order of the parameter store. In files,
+//! each parameter is a tensor with its own name and shape, so that checkpoints can be inspected and
+//! checked.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use taper_ops::{Parameter, ParameterStore};
 use super::files::HashedFile;
 use crate::{CheckpointError, FileEntry};
 
-/// A named tensor of `f32` on the host.
+/// Named tensor with `f32` values in main memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Named {
     pub(crate) name: String,
@@ -26,13 +27,13 @@ pub(crate) struct Named {
 
 /// A named tensor that can be written.
 pub(crate) trait Written {
-    /// Name.
+    /// Name of the tensor.
     fn name(&self) -> &str;
 
-    /// Shape.
+    /// Shape of the tensor.
     fn shape(&self) -> &[usize];
 
-    /// Values, in row-major order.
+    /// Values of the tensor, in row-major order.
     fn values(&self) -> CandleResult<Cow<'_, [f32]>>;
 }
 
@@ -50,13 +51,14 @@ impl Written for Named {
     }
 }
 
-/// A named tensor of a running training. Its values are copied to the host only when it is written,
-/// so that memory never holds a second copy of all tensors. Until then, training may change them.
+/// A named tensor of a running training. Its values are copied to main memory only when it is
+/// written, so that there is never a second copy of all tensors. Until then, training can change
+/// the values.
 #[derive(Debug)]
 pub(crate) struct Live {
     name: String,
     shape: Vec<usize>,
-    /// Flat tensors that together, one after the other, contain the values.
+    /// One-dimensional tensors that contain the values, one tensor after the other.
     parts: Vec<Tensor>,
 }
 
@@ -71,8 +73,8 @@ impl Written for Live {
 
     fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
         let copy = |part: &Tensor| {
-            // On a device other than the CPU, Candle would copy the whole buffer of a view to the
-            // host.
+            // On a device other than the CPU, Candle would copy the whole buffer to main memory,
+            // even if `part` is only a range of it.
             let part = if part.device().is_cpu() { part } else { &part.force_contiguous()? };
             part.to_vec1::<f32>()
         };
@@ -84,8 +86,8 @@ impl Written for Live {
     }
 }
 
-/// Returns the parameters of `store` as tensors to write, named `prefix` followed by the
-/// parameter's name.
+/// Returns the parameters of `store` as tensors to write. The name of a tensor is `prefix` followed
+/// by the parameter's name.
 pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleResult<Vec<Live>> {
     let live = |parameter: &Parameter| {
         let values = parameter.var().as_detached_tensor().flatten_all()?;
@@ -98,8 +100,9 @@ pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleRes
     store.parameters().iter().map(live).collect()
 }
 
-/// Cuts a flat buffer into tensors, one per parameter, named `prefix` followed by the parameter's
-/// name. `parts`, one after the other, are the buffer.
+/// Divides a flat buffer into tensors to write, one for each parameter of `store`. The name of a
+/// tensor is `prefix` followed by the parameter's name. `parts`: the buffer as several tensors, one
+/// after the other.
 pub(crate) fn live_parts(
     store: &ParameterStore,
     prefix: &str,
@@ -122,15 +125,15 @@ pub(crate) fn live_parts(
     store.parameters().iter().map(cut).collect()
 }
 
-/// Writes a safetensors file of f32, tensor by tensor, so that memory never holds more than one
-/// tensor.
+/// Writes a safetensors file of f32, one tensor after the other, so that only one tensor is in
+/// memory at a time.
 ///
-/// `tensors` has names and shapes. `values` returns the values of the tensor of a given name; it is
-/// called in ascending order of the names, which is the order of the file.
+/// `tensors`: names and shapes of the tensors. `values` returns the values of the tensor with a
+/// given name. It is called in ascending order of names, which is also the order in the file.
 ///
 /// # Errors
-/// When the file cannot be written, a name occurs twice, or the number of values does not fit a
-/// shape, and the errors of `values`.
+/// If the file cannot be written, a name occurs twice, the number of values does not fit a shape,
+/// or `values` fails.
 pub fn write_tensors<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -150,13 +153,13 @@ pub fn write_tensors<'a>(
         (name.clone(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
     };
     let infos = tensors.iter().map(info).collect();
-    // The metadata has only one key: several would be written in the order of a hash map, which
-    // varies, and equal runs must give equal bytes.
+    // The metadata has only one key, because equal runs must give equal files, and several keys
+    // would be written in the varying order of a hash map.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let mut header = Metadata::new(Some(metadata), infos)
         .map_err(|error| corrupt(error.to_string()))
         .and_then(|all| serde_json::to_vec(&all).map_err(|error| corrupt(error.to_string())))?;
-    // Values begin at a multiple of eight bytes.
+    // The header is padded so that values begin at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(HEAD as usize), b' ');
     let mut file = HashedFile::create_large(path)?;
     file.write((header.len() as u64).to_le_bytes().to_vec())?;
@@ -173,7 +176,7 @@ pub fn write_tensors<'a>(
     file.finish()
 }
 
-/// Writes a safetensors file of these tensors.
+/// Writes a safetensors file of the tensors `all`.
 pub(crate) fn write_named<T: Written>(
     path: &Path,
     all: &[T],
@@ -218,12 +221,13 @@ pub(crate) fn assigned<'a, S: AsRef<str>>(
     }
 }
 
-/// Number of bytes before the header of a safetensors file, which state the header's length.
+/// Number of bytes at the beginning of a safetensors file, before the header; they contain the
+/// header's length.
 pub(super) const HEAD: u64 = 8;
 /// Number of values that are read or written at once.
 pub(super) const PIECE: usize = 1 << 14;
 
-/// Returns the bytes of `values` in little-endian order, which is the order of files.
+/// Returns the bytes of `values` in little-endian order, as in safetensors files.
 fn little_endian(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; size_of_val(values)];
     for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {

@@ -1,9 +1,11 @@
-//! Weights of another run as the first weights of a new run: fine-tuning, transfer.
+//! Weights of another run as the initial weights of a new run, for fine-tuning and transfer
+//! learning.
 //!
-//! A parameter takes the values of the tensor with its name and shape. A table of tokens takes the
-//! rows of the tokens that both tokenizers have. Other parameters keep their random values. The
-//! alternative, to refuse any partial fit, was rejected: reuse is needed precisely for a deeper
-//! model or another output layer. The caller reports which parameters were taken.
+//! A parameter takes the values of the checkpoint's tensor with the same name and shape. If the
+//! tokenizers differ, a parameter with one row per token takes the rows of the tokens that both
+//! tokenizers have. Other parameters keep their random values. It is no error if some parameters do
+//! not fit, because weights are also reused for a deeper model or one with another output layer.
+//! The caller reports which parameters were taken.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,25 +22,25 @@ use crate::{CheckpointError, Parent};
 pub struct WarmStart {
     /// The checkpoint that gave the values.
     pub parent: Parent,
-    /// Parameters with values of the checkpoint, in the order of the file.
+    /// Parameters whose values were taken from the checkpoint, in the order of the file.
     pub taken: Vec<String>,
     /// Parameters of the model that keep their random values, in the order of the model.
     pub drawn: Vec<SkippedParameter>,
     /// Tensors of the checkpoint without a parameter in the model.
     pub unused: Vec<String>,
-    /// Tables that took only some of their rows, in the order of the file.
+    /// Parameters for which only the rows of common tokens were taken, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly: Vec<PartialTable>,
-    /// Parameters that `is_wanted` excluded, though the checkpoint has them.
+    /// Parameters that [`WarmStartSettings::is_wanted`] excluded although the checkpoint has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwanted: Vec<String>,
 }
 
-/// Table of tokens (one row per token) that took the rows of the tokens it has in common with the
-/// checkpoint's table.
+/// Parameter with one row per token (table of tokens) for which the rows of tokens that are also in
+/// the checkpoint's table were taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartialTable {
-    /// Name.
+    /// Name of the parameter.
     pub name: String,
     /// Number of rows that were taken.
     pub rows: usize,
@@ -46,20 +48,20 @@ pub struct PartialTable {
     pub of: usize,
 }
 
-/// For each row of a table of tokens, the row of the same token in another table; `None` if the
-/// other table lacks the token.
+/// For each row of a table of tokens, the index of the row with the same token in another table;
+/// `None` if the other table does not have the token.
 pub type SharedRows = Vec<Option<usize>>;
 
 /// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct WarmStartSettings<'a> {
-    /// Hash of the tokenizers that the checkpoint must have; they determine the tokens of its
-    /// tables.
+    /// Hash that the checkpoint's tokenizers must have. They determine the tokens of its tables.
     pub tokenizer_hash: &'a str,
-    /// Returns true for the name of a parameter that is to take values.
+    /// Function that returns whether the parameter with this name takes values from the checkpoint.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// For the table of tokens of this name, the checkpoint's row for each of its rows; `None` if
-    /// the parameter is not a table of tokens, or if the tokenizers are the same.
+    /// Function that returns, for the table of tokens with this name, the index of the checkpoint's
+    /// row for each of its rows. It returns `None` if the parameter is not a table of tokens, or if
+    /// the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -69,23 +71,24 @@ impl std::fmt::Debug for WarmStartSettings<'_> {
     }
 }
 
-/// A parameter that took no values.
+/// Parameter that took no values from the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SkippedParameter {
-    /// Name.
+    /// Name of the parameter.
     pub name: String,
-    /// Shape in the model.
+    /// Shape of the parameter in the model.
     pub shape: Vec<usize>,
-    /// Shape of the checkpoint's tensor of that name; `None` if there is none.
+    /// Shape of the checkpoint's tensor with this name; `None` if there is no such tensor.
     pub found: Option<Vec<usize>>,
 }
 
-/// Sets each parameter of `model` that `taking` selects to the values of the checkpoint in the
-/// directory `checkpoint`, if the checkpoint has a tensor of that name and shape.
+/// Sets each parameter of `model` that `taking` selects to the values of the tensor with the same
+/// name and shape in the directory `checkpoint`, if there is such a tensor. Returns the list of
+/// parameters that took values, and of those that did not.
 ///
 /// # Errors
-/// If the checkpoint cannot be read or is corrupt, or if its tokenizer is not the one stated in
-/// `taking`: its embeddings would then belong to other words.
+/// If the checkpoint cannot be read or is corrupt, or if its tokenizer has another hash than
+/// `taking` requires, because its embeddings would then belong to other tokens.
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,
@@ -143,8 +146,9 @@ pub fn warm_start(
     Ok(WarmStart { parent, taken, drawn, unused, partly, unwanted })
 }
 
-/// Copies rows of the checkpoint's table (`values` of the given `shape`) to the rows of `parameter`
-/// with the same token, and returns the number of rows copied; `None` if the widths differ.
+/// Copies rows of the checkpoint's table to the rows of `parameter` with the same token. Returns
+/// the number of copied rows, or `None` if the shapes do not fit. `values` and `shape`: values and
+/// shape of the checkpoint's table.
 fn take_rows(
     parameter: &Parameter,
     values: &[f32],

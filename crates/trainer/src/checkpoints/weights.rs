@@ -1,10 +1,10 @@
-//! Complete weights of a checkpoint: those in its file or, for a checkpoint of adapters, the frozen
-//! weights with the adapters added.
+//! Complete weights of a checkpoint: the weights in its file or, for a checkpoint of adapters, the
+//! frozen weights with the changes of the adapters added.
 //!
 //! **Decision.** The frozen weights of a run with adapters are a single file next to the run's
 //! checkpoints; the state of each checkpoint has that file's hash. So a checkpoint contains only
 //! adapters and the state of their optimizer, and the run needs no other folder. All code except
-//! training reads the sum of frozen weights and adapters, and need not know adapters.
+//! training reads the sum of frozen weights and changes, so it does not depend on adapters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,17 +22,17 @@ use super::{BASE_FILE, Checkpoints, MODEL_FILE};
 use crate::checkpoints;
 use crate::{CheckpointError, Parent, State};
 
-/// Weights of a checkpoint, read tensor by tensor.
+/// Complete weights of a checkpoint, which are read one tensor after the other.
 pub(crate) struct Weights {
     reader: Reader,
     adapters: Option<Adapters>,
 }
 
-/// Tensors of a checkpoint with adapters.
+/// Tensors in the file of a checkpoint with adapters.
 struct Adapters {
-    /// File of the tensors.
+    /// Path of the file.
     path: PathBuf,
-    /// Adapters, and trained tensors without adapters, by name.
+    /// Matrices of the adapters, and other tensors that are trained as a whole, by name.
     tensors: HashMap<String, Named>,
     scale: f64,
 }
@@ -61,11 +61,11 @@ impl Weights {
         all
     }
 
-    /// Passes every complete weight to `take`. A weight with a value that is not finite ends this
-    /// with an error.
+    /// Passes all complete weights to `take`. There is an error at a weight with a value that is
+    /// not finite.
     ///
     /// # Errors
-    /// If adapters do not fit the weight that they change, and the errors of `take`.
+    /// If adapters do not fit the weight that they change, a value is not finite, or `take` fails.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -83,7 +83,7 @@ impl Weights {
 }
 
 impl Adapters {
-    /// Adds the change that its adapters make to the weight `tensor`, if it has adapters.
+    /// If there are adapters for the weight `tensor`, adds their change to it.
     fn add_to(&self, tensor: &mut Named) -> Result<(), CheckpointError> {
         let Some(layer) = tensor.name.strip_suffix(".weight") else { return Ok(()) };
         let factor = |kind: &str, part: usize| {
@@ -107,7 +107,7 @@ impl Adapters {
     }
 }
 
-/// Path of the frozen weights that the adapters in the directory `checkpoint` change.
+/// Path of the file with the frozen weights that the adapters in the directory `checkpoint` change.
 fn base_path(checkpoint: &Path) -> PathBuf {
     let canonical = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
     canonical.with_file_name(BASE_FILE)
@@ -121,8 +121,8 @@ fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> 
     }
 }
 
-/// Loads the frozen weights of `store` (its base), if it has adapters, from the file next to the
-/// checkpoint in the directory `checkpoint`.
+/// If `store` has adapters, loads its frozen weights (its base) from the file next to the directory
+/// `checkpoint`.
 ///
 /// # Errors
 /// If the file is missing or damaged, or does not fit the store.
@@ -137,8 +137,8 @@ pub(crate) fn load_base(
     open_base(checkpoint, base)?.load(store.base())
 }
 
-/// Writes the frozen weights of `store` (its base) next to the checkpoints, and returns the record
-/// of them; `None` if `store` has no adapters.
+/// Writes the frozen weights of `store` (its base) to a file next to the checkpoints. Returns a
+/// record of this file, or `None` if `store` has no adapters.
 ///
 /// # Errors
 /// If the file cannot be written, or a value cannot be copied from the device.
@@ -161,8 +161,8 @@ pub(crate) fn save_base(
     Ok(Some(Base { file, scale }))
 }
 
-/// Copies the frozen weights `base` from the folder of one run's checkpoints to another's, unless
-/// they are there already.
+/// Copies the file of frozen weights that `base` describes from the folder of one run's checkpoints
+/// to that of another run, unless it is there already.
 ///
 /// # Errors
 /// If the weights cannot be read or written.
@@ -190,8 +190,8 @@ pub struct MergedWeights {
 }
 
 /// Adds the adapters of the checkpoint in the directory `checkpoint` to the weights that they
-/// change. `recipe` becomes the [`Identity::recipe`](crate::Identity) of the result: the recipe of
-/// a run that trains these weights without adapters.
+/// change. `recipe`: recipe of a run that has the resulting weights and no adapters; it becomes the
+/// [`Identity::recipe`](crate::Identity) of the result.
 ///
 /// # Errors
 /// If the checkpoint cannot be loaded, or has no adapters.
@@ -213,7 +213,7 @@ pub fn merge(
     state.parent = Some(Parent { path, step: state.step, sha256 });
     state.identity.recipe = recipe;
     state.base = None;
-    // The score was measured with the adapters' checkpoint, not with the sum.
+    // The score was measured with the checkpoint of adapters, not with the rounded sum.
     state.score = None;
     state.interim = false;
     Ok(MergedWeights { tensors, state })
@@ -227,8 +227,8 @@ impl MergedWeights {
     }
 
     /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. The directory
-    /// has no moments, so training cannot be resumed from it, but a new run can begin with its
-    /// weights.
+    /// has no state of the optimizer, so training cannot be resumed from it, but a new run can take
+    /// its weights.
     ///
     /// # Errors
     /// If the directory cannot be written.

@@ -5,13 +5,14 @@ use thiserror::Error;
 use super::TrainingConfig;
 use crate::ScheduleKind;
 
-/// Upper bound of the number of micro-batches of an update: all of them are in memory at once.
+/// Largest number of micro-batches of an update, all of which are in memory at once.
 const MOST_MICRO_BATCHES: usize = 65_536;
 
-/// Largest number of f32; a larger rate or factor would become infinite in f32.
+/// Largest finite number of f32. A larger rate or factor would become infinite in f32.
 const MOST: f64 = f32::MAX as f64;
 
-/// A value in the configuration, or a combination of two, that makes training impossible.
+/// Error about a value in the configuration, or a combination of values, that makes training
+/// impossible.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("training.{key} is {value}: {requirement}")]
 pub struct ConfigError {
@@ -23,8 +24,8 @@ pub struct ConfigError {
     pub requirement: &'static str,
 }
 
-/// Returns early with the error for a key (the path of a field of the configuration), unless the
-/// key's value meets the requirement.
+/// Returns from the calling function with an error if the value of a key does not meet the
+/// requirement. The key is given as the path of a field of the configuration.
 macro_rules! require {
     ($config:ident.$first:ident$(.$more:ident)*, $holds:expr, $requirement:expr) => {
         require(
@@ -47,13 +48,13 @@ impl TrainingConfig {
         self.check_loop()
     }
 
-    /// Checks optimizer and schedule.
+    /// Checks the settings of optimizer and schedule.
     fn check_rule(&self) -> Result<(), ConfigError> {
         let (kind, peak) = (self.schedule.kind, self.schedule.learning_rate);
         require!(self.optimizer.beta1, is_share, SHARE);
         require!(self.optimizer.beta2, is_share, SHARE);
         require!(self.optimizer.momentum, is_share, SHARE);
-        // A smaller value would be 0 in f32, and the optimizer would divide zero by zero.
+        // A smaller value could become 0 in f32, and the optimizer would then divide zero by zero.
         let divides = |x| (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&x);
         let requirement = "it must be at least 1.2e-38, the least number of f32, and at most 1";
         require!(self.optimizer.epsilon, divides, requirement);
@@ -72,7 +73,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks the objective of an update, and the number of its micro-batches.
+    /// Checks settings of the loss, and of how an update is computed.
     fn check_objective(&self) -> Result<(), ConfigError> {
         require!(self.label_smoothing, is_share, SHARE);
         let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
@@ -94,7 +95,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks the rules for the end of training, and for the results that are kept.
+    /// Checks the settings of the end of training, and of the checkpoints that are kept.
     fn check_loop(&self) -> Result<(), ConfigError> {
         let is_time = |x: f64| x >= 0.0 && x.is_finite();
         require!(self.max_minutes, is_time, "it must be 0 (no limit) or more");
@@ -121,7 +122,7 @@ impl TrainingConfig {
     }
 }
 
-/// Requirements that several keys share.
+/// Requirements that are the same for several keys.
 const SHARE: &str = "it must be in [0, 1)";
 const NOT_NEGATIVE: &str = "it must be 0 or more, and at most 3.4e38";
 const POSITIVE: &str = "it must be above 0, and at most 3.4e38";
@@ -146,7 +147,7 @@ fn require<T: std::fmt::Debug + Copy>(
     holds: impl Fn(T) -> bool,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
-    // The debug format uses an exponent where the other format would print hundreds of digits.
+    // The debug format writes large numbers with an exponent, and not with hundreds of digits.
     let error = || ConfigError { key, value: format!("{value:?}"), requirement };
     if holds(value) { Ok(()) } else { Err(error()) }
 }

@@ -1,4 +1,4 @@
-//! Choice among the translations that a search found: its candidates.
+//! Reranking: choice among the translations that a search has found (its candidates).
 
 mod models;
 
@@ -13,23 +13,23 @@ use self::models::RerankingModels;
 use super::Translation;
 use super::parts::TextPart;
 
-/// Chooser among candidates, by the weights that the recipe gives to several criteria.
+/// Reranker of candidates, by a sum of several criteria with the weights in the recipe.
 #[derive(Debug, Clone)]
 pub(super) struct Reranker {
     settings: RerankingConfig,
     /// Tokenizer of BLEU.
     tokenizer: Tokenizer,
-    /// True if candidates are sampled, so that each represents an equal share of the probability.
+    /// Whether candidates are random samples, so that all represent the same probability.
     are_drawn: bool,
     models: Arc<RerankingModels>,
 }
 
 impl Reranker {
-    /// Chooser for a search with the settings `config`. `languages` are the source and the target
-    /// language, and `tokenizer` is BLEU's.
+    /// Reranker for a search with the settings `config`. `tokenizer`: tokenizer of BLEU.
+    /// `languages`: source language and target language.
     ///
     /// # Errors
-    /// When a model that the recipe names cannot be loaded.
+    /// If a model that the recipe names cannot be loaded.
     pub(super) fn new(
         config: &DecodingConfig,
         tokenizer: Tokenizer,
@@ -39,22 +39,22 @@ impl Reranker {
         Ok(Self { models, ..Self::alone(config, tokenizer) })
     }
 
-    /// Chooser that uses only the translating model.
+    /// Reranker without other models than the translating one.
     fn alone(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         let are_drawn = config.sampling.is_active();
         Self { settings: config.reranking.clone(), tokenizer, are_drawn, models: Arc::default() }
     }
 
-    /// Chooser for other search settings with the same models.
+    /// Reranker for other settings of the search, with the same models.
     pub(super) fn under(&self, config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         Self { models: Arc::clone(&self.models), ..Self::alone(config, tokenizer) }
     }
 
-    /// Orders the candidates of each text by their totals, the best first. Candidates with the same
-    /// text have the same utility. Candidates with equal totals keep their order.
+    /// Sorts the candidates of each text by the weighted sums (totals) of their scores, the best
+    /// first. Candidates with equal totals keep their order.
     ///
     /// # Errors
-    /// When a candidate cannot be scored.
+    /// If a candidate cannot be scored.
     pub(super) fn rank(
         &self,
         texts: &[TextPart],
@@ -75,11 +75,11 @@ impl Reranker {
         Ok(())
     }
 
-    /// Scores of the candidates of each text by every criterion, whatever its weight; 0 by a
-    /// criterion whose model is missing.
+    /// Scores of the candidates of each text by all criteria, also those with weight 0. The score
+    /// by a criterion whose model is missing is 0.
     ///
     /// # Errors
-    /// When a candidate cannot be scored.
+    /// If a candidate cannot be scored.
     pub(super) fn all_scores(
         &self,
         texts: &[TextPart],
@@ -88,7 +88,8 @@ impl Reranker {
         self.scores(&Criteria::from([1.0; 4]), texts, translations)
     }
 
-    /// Scores of the candidates of each text; 0 by a criterion without a weight or a model.
+    /// Scores of the candidates of each text by all criteria. The score by a criterion with weight
+    /// 0 or without a model is 0.
     fn scores(
         &self,
         weights: &Criteria,
@@ -120,7 +121,8 @@ impl Reranker {
         Ok(scores.collect())
     }
 
-    /// Scores of all candidates, text by text, by the reverse model and by the language model.
+    /// Two lists of scores of all candidates, one text after the other: by the reverse model, and
+    /// by the language model.
     fn by_models(
         &self,
         weights: &Criteria,
@@ -147,11 +149,11 @@ impl Reranker {
         Ok([back.unwrap_or_else(none), fluency.unwrap_or_else(none)])
     }
 
-    /// Utility of each candidate, from 0 to 1: its expected score with the candidates as
-    /// references.
+    /// Utility of each candidate, from 0 to 1: the weighted mean of its scores against all
+    /// candidates as references. Candidates with the same text have the same utility.
     fn utilities(&self, candidates: &[Translation]) -> Result<Vec<f64>> {
         let weights = self.weights(candidates);
-        // Samples may be equal, so each different text is scored once.
+        // Several samples can have the same text, so each distinct text is scored once.
         let mut references: Vec<WeightedReference<'_>> = Vec::new();
         let mut places = Vec::with_capacity(candidates.len());
         for (candidate, weight) in candidates.iter().zip(weights) {
@@ -178,9 +180,9 @@ impl Reranker {
         Ok(places.into_iter().map(|place| utilities[place] / 100.0).collect())
     }
 
-    /// Weight of each candidate as a reference. Sampled candidates have equal weights. The
-    /// candidates of a beam are all different, so each is weighted by its probability relative to
-    /// the likeliest one.
+    /// Weight of each candidate as a reference. Samples have equal weights, because likely texts
+    /// occur more often among them. The candidates of a beam are all different, so the weight of
+    /// each is its probability relative to that of the likeliest one.
     fn weights(&self, candidates: &[Translation]) -> Vec<f64> {
         if self.are_drawn {
             return vec![1.0; candidates.len()];

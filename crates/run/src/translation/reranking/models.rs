@@ -1,5 +1,5 @@
-//! Models that score candidates in addition to the translating model: one that translates back, and
-//! a language model of the target language.
+//! Models that score candidates for a translation, in addition to the translating model: a model of
+//! the opposite direction (reverse model), and a language model of the target language.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::super::{Side, score_pairs};
 use crate::generation::TextScorer;
 use crate::{LoadSettings, LoadedRun};
 
-/// Models by which candidates are scored.
+/// Models with which candidates are scored.
 #[derive(Debug, Default)]
 pub(super) struct RerankingModels {
     reverse: Option<LoadedRun>,
@@ -20,11 +20,11 @@ pub(super) struct RerankingModels {
 }
 
 impl RerankingModels {
-    /// Loads the models that `settings` name, unless there is no choice among candidates.
-    /// `languages` are the source and the target language of the translations.
+    /// Loads the models that `settings` name, if reranking is requested. `languages`: source
+    /// language and target language of the translations.
     ///
     /// # Errors
-    /// When a model cannot be loaded, or translates between other languages.
+    /// If a model cannot be loaded, or the reverse model translates between other languages.
     pub(super) fn load(settings: &RerankingConfig, languages: [&str; 2]) -> Result<Arc<Self>> {
         if !settings.is_active() {
             return Ok(Arc::default());
@@ -43,8 +43,8 @@ impl RerankingModels {
         self.reverse.is_some() || self.language_model.is_some()
     }
 
-    /// Log-probability per token of each source as the translation of its candidate; `None` without
-    /// a reverse model.
+    /// For each candidate, the log-probability per token of its source as a translation of the
+    /// candidate; `None` if there is no reverse model.
     pub(super) fn back(
         &self,
         sources: &[String],
@@ -61,8 +61,8 @@ impl RerankingModels {
         Ok(Some(or_worst(scores.into_iter().map(|score| score.ok().map(by_token)))))
     }
 
-    /// Log-probability per token of each candidate as text of the target language; `None` without a
-    /// language model.
+    /// For each candidate, the log-probability per token of its text by the language model; `None`
+    /// if there is no language model.
     pub(super) fn fluency(&self, candidates: &[String]) -> Result<Option<Vec<f64>>> {
         let Some(run) = &self.language_model else { return Ok(None) };
         let scores = TextScorer::new(run)?.texts(candidates, |_| {})?;
@@ -73,7 +73,7 @@ impl RerankingModels {
     }
 }
 
-/// Loads the run at `path`, which must translate in the opposite direction of `languages`.
+/// Loads the run at `path`, which must translate from the second of `languages` to the first.
 fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     let key = || format!("decoding.reranking.reverse {}", path.display());
     let run: LoadedRun = LoadedRun::open(path, &LoadSettings::default()).with_context(key)?;
@@ -89,7 +89,7 @@ fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     Ok(run)
 }
 
-/// Replaces missing scores, of texts that a model cannot read, by the lowest score.
+/// Replaces missing scores (of texts that a model cannot read) by the lowest of the scores.
 fn or_worst(scores: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
     let scores: Vec<Option<f64>> = scores.collect();
     let worst = scores.iter().flatten().copied().fold(0.0, f64::min);
