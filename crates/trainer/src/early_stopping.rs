@@ -1,37 +1,41 @@
-//! Decision to stop training because the watched score does not improve.
+//! Early stopping: decision to end training because the validation score by the chosen metric does
+//! not improve.
 
 use serde::{Deserialize, Serialize};
 
 use crate::exact;
 use crate::{EarlyStoppingConfig, Metric};
 
-/// The best validation so far.
+/// Validation with the best score so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// Update after which the score was measured.
+    /// Number of updates after which the score was measured.
     pub step: u64,
-    /// The score of the watched metric.
+    /// Score by the metric of early stopping.
     #[serde(with = "exact::number")]
     pub score: f64,
 }
 
-/// State of early stopping: the best score, and the number of validations since.
+/// State of early stopping: the best score, and the number of validations since then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EarlyStopping {
-    /// The best validation so far.
+    /// Validation with the best score so far; `None` before the first score.
     pub best: Option<Best>,
     /// Number of validations since the best one.
     pub without_improvement: u32,
-    /// Metric of the best score; `None` if the run was begun by an earlier version.
+    /// Metric of the best score; `None` before the first score, or if the run was begun by an
+    /// earlier version of this program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
 }
 
 impl EarlyStopping {
-    /// Takes the score of the validation after update `step`, and returns whether it is a new best.
+    /// Records the score of the validation after `step` updates, and returns whether it is better
+    /// than all scores before.
     ///
-    /// NaN is never the best: a run that diverged must not replace its best checkpoint.
+    /// NaN never counts as better, because a run that has diverged must not replace its best
+    /// checkpoint.
     pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
         let improved = match self.best {
             _ if score.is_nan() => false,
@@ -47,13 +51,14 @@ impl EarlyStopping {
         improved
     }
 
-    /// True if the scores so far belong to another metric than `metric`, so that they cannot be
-    /// compared.
+    /// Whether the scores so far belong to another metric than `metric`, so that they cannot be
+    /// compared with scores by `metric`.
     pub(crate) fn is_of_another(&self, metric: Metric) -> bool {
         self.metric.is_some_and(|watched| watched != metric)
     }
 
-    /// True if `config.patience` validations in a row brought no improvement.
+    /// Whether training ends, because `config.patience` validations in a row brought no
+    /// improvement.
     #[must_use]
     pub const fn is_over(&self, config: &EarlyStoppingConfig) -> bool {
         config.patience > 0 && self.without_improvement >= config.patience

@@ -1,5 +1,4 @@
-//! Errors of training and of checkpoints. Each message describes the error and its place, and gives
-//! advice.
+//! Errors of training and of checkpoints. Most messages say what failed and where, and give advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,30 +7,31 @@ use thiserror::Error;
 
 use crate::{ConfigError, ExchangeError, OptimizerKind};
 
-/// Error of a part that the caller supplied, or an error whose type does not matter here.
+/// Error of any type, for example from a data source or an observer that the caller supplied.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reason why training could not begin or continue.
 #[derive(Debug, Error)]
 pub enum TrainError {
-    /// Training is impossible with the configuration.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A checkpoint could not be saved or loaded.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The run was begun with another seed, so that training would not continue it.
+    /// The checkpoint belongs to a run with another seed, so that training with the configured seed
+    /// would not continue that run.
     #[error(
         "{} was trained with seed {saved}, but training.seed is {configured}: set it to {saved}, \
          or start a new run",
         path.display()
     )]
     Seed {
-        /// The checkpoint.
+        /// Path of the checkpoint.
         path: PathBuf,
         /// Seed in the checkpoint.
         saved: u64,
-        /// The configured seed.
+        /// Seed in the configuration.
         configured: u64,
     },
     /// From some micro-batch on, the data has no target tokens.
@@ -40,9 +40,9 @@ pub enum TrainError {
          for dropped examples"
     )]
     NoData {
-        /// The pass over the data, from 0.
+        /// Epoch (pass over the data), counted from 0.
         epoch: u64,
-        /// The micro-batch, from 0.
+        /// Index of the micro-batch in the epoch.
         index: u64,
     },
     /// Another process of the training has ended, or cannot be reached.
@@ -51,9 +51,9 @@ pub enum TrainError {
     /// The training data could not be read.
     #[error("cannot fetch micro-batch {index} of epoch {epoch}")]
     Source {
-        /// The pass over the data, from 0.
+        /// Epoch (pass over the data), counted from 0.
         epoch: u64,
-        /// The micro-batch, from 0.
+        /// Index of the micro-batch in the epoch.
         index: u64,
         /// Cause.
         source: BoxError,
@@ -63,22 +63,23 @@ pub enum TrainError {
     Compute {
         /// Action that failed.
         action: &'static str,
-        /// Number of the update, from 1; 0 means before the first update.
+        /// Number of the update, counted from 1; 0 before the first update.
         step: u64,
         /// Cause.
         source: BoxError,
     },
-    /// Several updates in a row had too high a loss, or a loss or gradient that was not finite.
+    /// Several updates in a row were skipped, because the loss was too high, or the loss or a
+    /// gradient was not finite.
     #[error(
         "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason} ({place}); \
          {last_good}; go on with a lower learning rate, more warm-up or a smaller clip_norm"
     )]
     Diverged {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// Skipped updates in a row.
+        /// Number of updates that were skipped in a row.
         in_a_row: u32,
-        /// Value that was not finite, or too high.
+        /// Description of the value that was not finite or too high.
         reason: String,
         /// First parameter or layer with a value that is not finite, or the batch whose loss is too
         /// high.
@@ -87,7 +88,8 @@ pub enum TrainError {
         /// updates.
         last_good: String,
     },
-    /// The losses of several validations were far above the loss of random guesses, or NaN.
+    /// The losses of several validations, or of the last one, were far above the loss of random
+    /// guesses, or not finite.
     #[error(
         "training diverged: the validation loss after update {step} is {loss:.2}{place}{}; train with \
          a lower learning rate, a longer warm-up or a smaller clip_norm",
@@ -96,29 +98,30 @@ pub enum TrainError {
         ))
     )]
     Astray {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// The loss, in nats per answer.
+        /// Loss of the last validation, in nats per predicted token or class.
         loss: f64,
-        /// Comparison with the loss of random guesses, in words; may be empty.
+        /// Comparison with the loss of random guesses, as part of the message; can be empty.
         place: String,
-        /// Update and checkpoint of the best validation so far; `None` if there is none.
+        /// Best validation so far: number of updates, and path of its checkpoint; `None` if there
+        /// is none.
         best: Option<(u64, PathBuf)>,
     },
     /// Validation failed.
     #[error("validation after update {step} failed")]
     Validation {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
         /// Cause.
         source: BoxError,
     },
-    /// Validation did not measure the watched score.
+    /// Validation did not measure the score that the metric of early stopping requires.
     #[error(
         "training.early_stopping.metric is {metric}, but validation measured only: {available}"
     )]
     MissingMetric {
-        /// The watched metric.
+        /// Metric of early stopping.
         metric: &'static str,
         /// Names of the measured scores.
         available: String,
@@ -126,7 +129,7 @@ pub enum TrainError {
     /// The observer failed.
     #[error("cannot record the events at update {step}")]
     Observer {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
         /// Cause.
         source: BoxError,
@@ -134,8 +137,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Returns the failure of the communication between processes, if this error is one; else
-    /// `None`.
+    /// Returns the failure of communication between processes, or `None` if this error has another
+    /// cause.
     #[must_use]
     pub fn between_processes(&self) -> Option<&ExchangeError> {
         match self {
@@ -166,7 +169,7 @@ pub enum CheckpointError {
         path.display()
     )]
     Pointer {
-        /// The pointer's file.
+        /// Path of the pointer file.
         path: PathBuf,
         /// Beginning of the file's content.
         content: String,
@@ -176,31 +179,33 @@ pub enum CheckpointError {
     /// A file of a checkpoint is missing.
     #[error("{} is missing: the checkpoint is incomplete, use another one", path.display())]
     Missing {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The checkpoints to average have adapters for different weights, or with different scales.
+    /// Checkpoints that are to be averaged have adapters of different frozen weights, or with
+    /// different scales.
     #[error(
         "{} has adapters of other weights, or with another scale: average checkpoints of one run",
         path.display()
     )]
     OtherBase {
-        /// The checkpoint.
+        /// Path of the checkpoint.
         path: PathBuf,
     },
-    /// The adapters are DoRA's, whose effect on the weights is not additive.
+    /// A share of the adapters' change was to be added to other weights, but adapters of DoRA also
+    /// rescale the weights, so there is no such share.
     #[error(
         "the adapters have trained lengths (DoRA), so no share of them can be added to {}",
         path.display()
     )]
     Magnitudes {
-        /// Checkpoint of the weights that they change.
+        /// Path of the checkpoint with the other weights.
         path: PathBuf,
     },
     /// A checkpoint has no adapters.
     #[error("{} has no adapters: its weights are whole already", path.display())]
     NoAdapters {
-        /// The checkpoint.
+        /// Path of the checkpoint.
         path: PathBuf,
     },
     /// The frozen weights that the adapters of a run change are missing.
@@ -210,7 +215,7 @@ pub enum CheckpointError {
         path.display()
     )]
     MissingBase {
-        /// File of the frozen weights.
+        /// Path of the file of the frozen weights.
         path: PathBuf,
     },
     /// A file or directory could not be read or written.
@@ -218,7 +223,7 @@ pub enum CheckpointError {
     Io {
         /// Action that failed.
         action: &'static str,
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
         /// Cause.
         source: io::Error,
@@ -226,7 +231,7 @@ pub enum CheckpointError {
     /// A file is shorter than when it was saved.
     #[error("{} is truncated: it has {got} bytes of {expected}; use another checkpoint", path.display())]
     Truncated {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Size when it was saved.
         expected: u64,
@@ -236,95 +241,96 @@ pub enum CheckpointError {
     /// A file differs from what was saved.
     #[error("{} is corrupt: {reason}; use another checkpoint", path.display())]
     Corrupt {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Description of the fault of the file.
         reason: String,
     },
-    /// The checkpoint was saved by a later version of this program.
+    /// The checkpoint has a format of a later version of this program.
     #[error("{} has format {found}, but this version reads formats up to {supported}: upgrade", path.display())]
     NewerFormat {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Format of the file.
         found: u32,
         /// The newest format that can be read.
         supported: u32,
     },
-    /// Weights in int8 were to be converted or averaged; they can only be used for decoding.
+    /// Weights in int8 were to be converted or averaged, but they can only be used for decoding.
     #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
     Int8 {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The checkpoint that was rounded.
+        /// Path of the checkpoint whose weights were rounded to int8.
         parent: PathBuf,
     },
     /// A tensor of the checkpoint has a value that is NaN or infinite.
     #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
     NotFinite {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
     },
     /// A tensor of the model is not in the file.
     #[error("{} has no tensor '{name}' (expected shape {expected:?}): it belongs to another model", path.display())]
     MissingTensor {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Shape in the model.
+        /// Shape of the model's parameter.
         expected: Vec<usize>,
     },
-    /// The file has a tensor that the model does not.
+    /// The file has a tensor without a parameter in the model.
     #[error("{} has a tensor '{name}' of shape {got:?} that the model lacks: it belongs to another model", path.display())]
     UnexpectedTensor {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Shape in the file.
+        /// Shape of the tensor in the file.
         got: Vec<usize>,
     },
     /// A tensor has another shape than in the model.
     #[error("{}: tensor '{name}' has shape {got:?}, but the model expects {expected:?}", path.display())]
     Shape {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The tensor.
+        /// Name of the tensor.
         name: String,
-        /// Shape in the model.
+        /// Shape of the model's parameter.
         expected: Vec<usize>,
-        /// Shape in the file.
+        /// Shape of the tensor in the file.
         got: Vec<usize>,
     },
-    /// The checkpoint was trained with another tokenizer: its embeddings belong to other words.
+    /// The checkpoint was trained with another tokenizer, so its embeddings belong to other tokens.
     #[error(
         "{} was trained with the tokenizer {expected}, but the one given is {got}: use the \
          tokenizer.json of its run",
         path.display()
     )]
     Tokenizer {
-        /// The checkpoint's state file.
+        /// Path of the checkpoint's state file.
         path: PathBuf,
         /// Hash of the checkpoint's tokenizer.
         expected: String,
         /// Hash of the given tokenizer.
         got: String,
     },
-    /// The checkpoint was saved with another optimizer, whose state the configured one cannot use.
+    /// The checkpoint was saved with another optimizer, whose state the configured optimizer cannot
+    /// use.
     #[error(
         "{} has no '{missing}', which {kind:?} keeps: the run was trained with another \
          optimizer; set training.optimizer.kind back, or start a new run",
         path.display()
     )]
     OtherOptimizer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The configured optimizer.
+        /// Kind of the configured optimizer.
         kind: OptimizerKind,
-        /// Names of the configured optimizer's buffers that the file lacks.
+        /// Names of the configured optimizer's buffers that are not in the file.
         missing: String,
     },
     /// The caller's function that returns the values of tensors failed.
@@ -333,10 +339,10 @@ pub enum CheckpointError {
     /// The list of checkpoints to average was empty.
     #[error("no checkpoints to average: name at least one")]
     NothingToAverage,
-    /// Tensors could not be moved between the model and the file.
+    /// Values could not be copied between tensors of the model and the file.
     #[error("cannot move tensors between the device and {}", path.display())]
     Tensor {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Cause.
         source: candle_core::Error,

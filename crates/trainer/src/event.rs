@@ -1,7 +1,7 @@
-//! Events of training, as values that serialise to one JSON line each.
+//! Events of a training. Each is written as one line of JSON.
 //!
-//! Everything measured by the clock is in the field `timing`, so that the other fields of two runs
-//! can be compared.
+//! All measured times are in the field `timing`, so that the other fields of two equal runs are
+//! equal.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use taper_model::Routing;
 
 use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 
-/// Measurements by the clock.
+/// Measured times and speeds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Seconds in the training loop, in total over resumes.
+    /// Total seconds in the training loop, including those before interruptions.
     pub elapsed_seconds: f64,
     /// Target tokens trained on per second since the previous log event; `None` if no tokens were
     /// trained on.
@@ -30,31 +30,31 @@ pub struct Timing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The last update was reached.
+    /// The largest number of updates was reached.
     MaxUpdates,
-    /// The last pass over the data was completed.
+    /// The largest number of epochs was completed.
     MaxEpochs,
-    /// The time was used up.
+    /// The time limit was reached.
     MaxMinutes,
-    /// The watched metric did not improve for long enough.
+    /// The score of early stopping did not improve in the configured number of validations.
     EarlyStopping,
     /// The caller requested the interruption. A run that is resumed after it gives the same result
     /// as an uninterrupted run.
     Interrupted,
 }
 
-/// How evenly tokens are routed to experts.
+/// Measures of how evenly tokens are routed to experts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Number of tokens of the busiest expert of a layer, divided by the number that each expert
-    /// would have if all had equally many; the mean over layers and updates.
+    /// Number of tokens of the expert of a layer with most tokens, relative to an equal
+    /// distribution of tokens; mean over layers and updates.
     pub busiest: f64,
 }
 
 impl ExpertLoad {
-    /// Returns the load of experts; `None` if no tokens were routed.
+    /// Computes the measures from counts of routed tokens; `None` if no tokens were routed.
     pub(crate) fn from_routing(routing: Routing) -> Option<Self> {
         let share = |count: u64| count as f64 / routing.routed as f64;
         (!routing.is_empty())
@@ -79,64 +79,66 @@ pub struct Sample {
 pub enum Event {
     /// Averages over the updates since the last log event.
     Log {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// Pass over the data, from 0, to which the next micro-batch belongs.
+        /// Epoch (pass over the data), counted from 0, to which the next micro-batch belongs.
         epoch: u64,
         /// Label-smoothed cross entropy per target token.
         loss: f64,
         /// Cross entropy per target token.
         nll: f64,
-        /// Divergence between R-Drop's two predictions of a target token; `None` without R-Drop.
+        /// Mean divergence between R-Drop's two predictions of a target token; `None` without
+        /// R-Drop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         divergence: Option<f64>,
         /// Routing of tokens to experts; `None` without experts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
-        /// Share of target tokens predicted correctly; `None` if the answers are numbers (the loss
-        /// is then the squared error).
+        /// Share of target tokens that were predicted correctly; `None` if the model predicts
+        /// numbers. `loss` and `nll` are then squared errors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
         /// The learning rate of the last update.
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
-        /// Gradient noise scale in target tokens (McCandlish et al. 2018): larger batches hardly
-        /// save updates. `None` with one micro-batch per update, or if noise hides the gradient.
+        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): with batches above this
+        /// size, few updates are saved. `None` with one micro-batch per update, or if the noise is
+        /// too large to estimate the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,
-        /// Norms of each layer; empty unless `training.log_layers` is set.
+        /// Norms of gradients and weights of each layer; empty unless `training.log_layers` is set.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         layers: BTreeMap<String, NormsPerLayer>,
-        /// Target tokens trained on since the start of the run.
+        /// Number of target tokens in all updates since the start of the run.
         tokens: u64,
-        /// Number of target tokens in the updates that the averages cover.
+        /// Number of target tokens in the updates since the last log event.
         window_tokens: u64,
-        /// Measurements by the clock.
+        /// Measured times and speeds.
         timing: Timing,
     },
     /// A validation was made.
     Validation {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// The pass over the data, from 0.
+        /// Epoch (pass over the data), counted from 0, of the next micro-batch.
         epoch: u64,
         /// Scores of the validation.
         scores: Scores,
-        /// True if the watched metric is better than in all earlier validations.
+        /// Whether the score of early stopping is better than in all earlier validations.
         improved: bool,
-        /// Examples of the model's output; may be empty.
+        /// Examples of the model's output; can be empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         samples: Vec<Sample>,
-        /// Measurements by the clock.
+        /// Measured times and speeds.
         timing: Timing,
     },
     /// An update was skipped, because the loss or a gradient was not finite, or the loss was too
     /// high.
     Skipped {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// The pass over the data, from 0.
+        /// Epoch (pass over the data), counted from 0, of the next micro-batch.
         epoch: u64,
         /// Description of the value that was not finite or too high.
         reason: String,
@@ -145,42 +147,42 @@ pub enum Event {
         place: String,
         /// Number of updates skipped since the last update that was made.
         in_a_row: u32,
-        /// Skipped updates since the start of the run.
+        /// Number of updates skipped since the start of the run.
         total: u64,
     },
     /// A checkpoint was saved.
     Checkpoint {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
         /// Directory of the checkpoint.
         path: PathBuf,
         /// True if the checkpoint is the best so far.
         best: bool,
-        /// The names of older checkpoints that were deleted.
+        /// Names of older checkpoints that were deleted.
         deleted: Vec<String>,
-        /// Measurements by the clock.
+        /// Measured times and speeds.
         timing: Timing,
     },
     /// Checkpoints were averaged at the end of training.
     Averaged {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// The directory of the average.
+        /// Directory of the average.
         path: PathBuf,
-        /// The names of the checkpoints that were averaged.
+        /// Names of the checkpoints that were averaged.
         checkpoints: Vec<String>,
     },
     /// Training ended.
     Stopped {
-        /// Updates made.
+        /// Number of updates made so far.
         step: u64,
-        /// The pass over the data, from 0.
+        /// Epoch (pass over the data), counted from 0, of the next micro-batch.
         epoch: u64,
-        /// Reason.
+        /// Reason why training ended.
         reason: StopReason,
-        /// Updates skipped since the start of the run.
+        /// Number of updates skipped since the start of the run.
         skipped: u64,
-        /// Measurements by the clock.
+        /// Measured times and speeds.
         timing: Timing,
     },
 }
@@ -199,8 +201,8 @@ impl Event {
         }
     }
 
-    /// True if the event belongs to the record of the run, which is the same wherever the run was
-    /// interrupted.
+    /// Whether the event belongs to the record of the run. The record does not depend on where the
+    /// run was interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
@@ -212,23 +214,23 @@ pub trait Observer {
     /// Receives `event`.
     ///
     /// # Errors
-    /// When the event cannot be received, which ends training.
+    /// If the event cannot be received. This ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
-    /// Is called after each update that was made, for a progress display. `_step` is the number of
-    /// updates made, `_seconds` the seconds of training so far.
+    /// Is called after each update that was not skipped, for a progress display. `_step`: number of
+    /// updates so far. `_seconds`: seconds of training so far.
     ///
     /// # Errors
-    /// When progress cannot be shown, which ends training.
+    /// If progress cannot be shown. This ends training.
     fn updated(&mut self, _step: u64, _seconds: f64) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Makes all received events durable. Called before each checkpoint is saved, so that no
-    /// checkpoint is ahead of the record.
+    /// Writes all received events to the disk. It is called before each checkpoint is saved, so
+    /// that the record has all events up to the checkpoint.
     ///
     /// # Errors
-    /// When the events cannot be made durable, which ends training.
+    /// If the events cannot be written. This ends training.
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

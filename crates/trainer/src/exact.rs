@@ -1,7 +1,7 @@
-//! Floating-point numbers in JSON, to the bit.
+//! Floating-point numbers in JSON without loss of bits.
 
-/// Serialises a number as a string that parses back to the same bits: JSON readers may round the
-/// last bit, and JSON has no infinities.
+/// Serialises a number as a string from which the same bits are read again. JSON numbers are not
+/// used, because readers can round their last bit, and because there are no infinities among them.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

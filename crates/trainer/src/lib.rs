@@ -2,14 +2,15 @@
 //!
 //! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
 //! [`Source`] yields by position, asks a [`Validator`] for scores and reports to an [`Observer`].
-//! It names no model, knows no files of text, no tokenizer and no BLEU, and prints nothing.
+//! It does not depend on particular models, text files, tokenizers or BLEU, and prints nothing.
 //!
-//! The central decision: the state of a run is weights, moments, counters and a data position, and
-//! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order is a
-//! function of (seed, epoch), and the learning rate is a function of the update number. So a
-//! checkpoint is the complete state, and a resumed run equals an uninterrupted one byte for byte.
-//! The alternative, to save the state of generators and iterators, was rejected: each new source of
-//! randomness would be one more state to forget.
+//! The central decision: the state of a run consists of weights, buffers of the optimizer, counters
+//! and a position in the data. Dropout is a function of seed, update, micro-batch and position in
+//! the model; the order of the data is a function of seed and epoch; and the learning rate is a
+//! function of the number of the update. So a checkpoint has the complete state, and the files of a
+//! resumed run are identical byte for byte to those of an uninterrupted run. The alternative, to
+//! save the state of random generators and iterators, was rejected, because each new generator
+//! would have a state that could be left out by mistake.
 //!
 //! Read [`config`](TrainingConfig) first, then `trainer` (the loop), `updates` (one update),
 //! `optimizers` and `checkpoints` (what is on disk).

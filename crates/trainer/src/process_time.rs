@@ -1,4 +1,4 @@
-//! How long each of several processes computes, and how long it waits for the others.
+//! Times for which each of several processes computes, and waits for the others.
 
 use std::ops::AddAssign;
 
@@ -19,14 +19,14 @@ pub struct ProcessTime {
 }
 
 impl ProcessTime {
-    /// Returns the share of the process's time that it spent waiting.
+    /// Returns the share of the process's time in which it has waited.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         let all = self.busy_seconds + self.waiting_seconds;
         if all > 0.0 { self.waiting_seconds / all } else { 0.0 }
     }
 
-    /// Returns the slowest of several processes, with its rank; `None` for a single process. The
+    /// Returns the rank and the time of the slowest process; `None` for a single process. The
     /// slowest process is the one that waits least, because the others wait for it.
     #[must_use]
     pub fn slowest(all: &[Self]) -> Option<(usize, &Self)> {
@@ -36,8 +36,8 @@ impl ProcessTime {
         if all.len() > 1 { all.iter().enumerate().min_by(least) } else { None }
     }
 
-    /// Describes in words which process is the slowest, and how long each process waits; `None` for
-    /// a single process.
+    /// Text about which process is the slowest, and how long all processes wait; `None` for a
+    /// single process.
     #[must_use]
     pub fn describe(all: &[Self]) -> Option<String> {
         let (rank, slowest) = Self::slowest(all)?;
@@ -59,8 +59,8 @@ impl ProcessTime {
         ))
     }
 
-    /// Removes unprintable characters from the machine's name, because another process may have
-    /// sent anything.
+    /// Removes all characters except ASCII letters, digits and `-_.` from the machine's name,
+    /// because it was sent by another process, and limits its length.
     #[must_use]
     pub fn with_plain_name(mut self) -> Self {
         self.host.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

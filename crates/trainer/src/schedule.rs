@@ -1,4 +1,4 @@
-//! Learning-rate schedules: pure functions of the update number, which counts from 1.
+//! Learning-rate schedules: functions of the number of the update, which is counted from 1.
 //!
 //! A schedule keeps no state, so a resumed run has the same learning rates as an uninterrupted run.
 //!
@@ -90,7 +90,8 @@ impl ScheduleConfig {
     /// Returns the learning rate of update `step` (from 1; 0 is treated as 1) for a model of width
     /// `d_model`.
     ///
-    /// `max_updates` is the last update of the run; only schedules that fall towards it use it.
+    /// `max_updates`: number of updates of the run, on which only the schedules depend that reach
+    /// the minimum at the last update.
     #[must_use]
     pub fn at(&self, step: u64, d_model: usize, max_updates: u64) -> f64 {
         let step = step.max(1);
@@ -115,8 +116,8 @@ impl ScheduleConfig {
         }
     }
 
-    /// Lowest learning rate at `step`. The configured minimum applies only after the warm-up;
-    /// during the warm-up it would replace the small rates.
+    /// Lower bound of the learning rate of update `step`. The configured minimum applies only after
+    /// the warm-up, because rates during the warm-up can be smaller.
     fn floor(&self, step: u64) -> f64 {
         if step < self.warmup { 0.0 } else { self.minimum }
     }
@@ -128,7 +129,7 @@ fn noam(step: u64, d_model: usize, warmup: u64, scale: f64) -> f64 {
     scale * (d_model as f64).powf(-0.5) * step.powf(-0.5).min(step * warmup.powf(-1.5))
 }
 
-/// Returns how far `step` is on the way from the end of the warm-up (0) to the last update (1).
+/// Returns the position of `step` between the end of the warm-up (0) and the last update (1).
 fn progress(step: u64, warmup: u64, max_updates: u64) -> f64 {
     if max_updates <= warmup {
         return 1.0;

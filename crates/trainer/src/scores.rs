@@ -22,13 +22,13 @@ pub enum Metric {
     Chrf,
 }
 
-/// The named scores of one validation, in the order of their names.
+/// Scores of one validation by name, in alphabetical order of the names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scores(BTreeMap<String, f64>);
 
 impl Metric {
-    /// The name of the score in [`Scores`].
+    /// Name of the metric's score in [`Scores`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Source of training data: micro-batches, fetched by position.
+//! Source of training data, from which micro-batches are requested by their positions.
 
 use std::ops::Range;
 
@@ -7,33 +7,33 @@ use taper_model::Batch;
 
 use crate::BoxError;
 
-/// Place in the data: a pass over the data, and a micro-batch of that pass. Both are counted from
-/// 0.
+/// Position of a micro-batch in the data. Epochs and micro-batches are counted from 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// The pass over the data.
+    /// Epoch (pass over the data).
     pub epoch: u64,
-    /// The micro-batch within the pass.
+    /// Index of the micro-batch in the epoch.
     pub index: u64,
 }
 
-/// Training data, addressed by position.
+/// Training data from which micro-batches are requested by their positions.
 ///
-/// The same position must always give the same micro-batch: then a resumed run can continue where
-/// it stopped without reading the earlier data again.
+/// The same position must always give the same micro-batch. So a resumed run continues at its
+/// position without reading the earlier data again.
 pub trait Source {
-    /// Number of micro-batches in pass `epoch`; must be above 0.
+    /// Number of micro-batches in epoch `epoch`, which must be above 0.
     ///
     /// # Errors
     /// If the data cannot be read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Reorders the micro-batches at `_places`, which form an update: the result is the order in
-    /// which they are the leaves of the tree that sums the update's gradients. This process
-    /// requests the leaves in the range `_own` next; in the next update it will request as many.
+    /// Puts the positions `_places` of an update's micro-batches into the order in which these are
+    /// the leaves of the binary tree along which the update's gradients are summed. `_own`: range
+    /// of the leaves that this process requests next. In the next update, it usually requests the
+    /// same range.
     ///
-    /// The order must depend only on the places and the data. A source that knows the costs of
+    /// The order must depend only on the positions and the data. A source that knows the costs of
     /// micro-batches sorts them so that processes have equal work, as [`balanced`] does; other
     /// sources leave the order unchanged.
     ///

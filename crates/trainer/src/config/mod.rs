@@ -1,7 +1,7 @@
-//! The training configuration: every option with its meaning and its one default.
+//! Training configuration: all options with their meanings and defaults.
 //!
-//! A zero switches an option off, so that a resolved configuration can be written in full without
-//! optional keys.
+//! The value 0 switches an option off, so that all keys of a configuration have values and can be
+//! written to a file.
 
 mod checks;
 
@@ -73,7 +73,8 @@ impl Default for GuidedAlignmentConfig {
 }
 
 impl GuidedAlignmentConfig {
-    /// Guidance of attention that the model needs for its loss; `None` if the weight is 0.
+    /// Guidance of attention as the model reads it, with indices of layer and head from 0; `None`
+    /// if the weight is 0, so that nothing is guided.
     #[must_use]
     pub const fn guidance(&self) -> Option<Guidance> {
         if self.weight == 0.0 {
@@ -289,7 +290,7 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Objective that these values describe.
+    /// Loss that these settings describe.
     #[must_use]
     pub const fn objective(&self) -> Objective {
         Objective {
@@ -299,8 +300,8 @@ impl TrainingConfig {
         }
     }
 
-    /// Number of values that training keeps for each parameter, other than the weight and its
-    /// gradient: the optimizer's buffers, and the moving average if there is one.
+    /// Number of buffers with one value per parameter that training keeps, in addition to weights
+    /// and gradients: the optimizer's buffers, and the moving average if there is one.
     #[must_use]
     pub fn state_buffers(&self) -> u64 {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)

@@ -1,5 +1,5 @@
-//! Common decisions of processes. They depend only on values that every process has, so that all
-//! processes decide alike.
+//! Common decisions of processes that train together. A decision depends only on values that all
+//! processes have, so that all decide alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +27,11 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
         .collect()
 }
 
-/// Returns `result` if every process succeeded; otherwise no process continues.
+/// Returns `result` if it is no error in any process. Otherwise, all processes get an error.
 ///
 /// # Errors
-/// If a process has an error: in that process the error itself, in the others a notice of it.
+/// If `result` is an error in a process. That process gets this error, and the others get
+/// [`ExchangeError::Failed`].
 pub(crate) fn agree<T>(
     exchange: &mut dyn Exchange,
     result: Result<T, TrainError>,
@@ -42,10 +43,10 @@ pub(crate) fn agree<T>(
     }
 }
 
-/// Does `work` in process 0 only, and returns its result in all processes.
+/// Calls `work` in process 0 only, and returns its result in all processes.
 ///
 /// # Errors
-/// If `work` fails: in process 0 the error itself, in the others a notice of it.
+/// If `work` fails. Process 0 gets its error, and the others get [`ExchangeError::Failed`].
 pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     work: impl FnOnce() -> Result<T, TrainError>,
@@ -61,12 +62,11 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     decision.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }
 
-/// Refuses to continue unless every process has the same `fact`; `subject` is its name in the
-/// error. If a process has another fact, `details` describes the difference between the fact of
-/// process 0 and that one.
+/// Returns an error unless all processes have the same `fact`. `subject`: name of the fact in the
+/// error. `details` describes the difference between the fact of process 0 and another fact.
 ///
 /// # Errors
-/// If a process has another fact than process 0; the error names the first such process.
+/// If a process has another fact than process 0. The error names the first such process.
 pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     subject: &'static str,

@@ -1,6 +1,6 @@
-//! Threads of one process in the role of the processes of a training: for tests, for several
-//! simultaneous steps of a small model on a machine with enough cores, and for estimating the cost
-//! of a network of a given speed.
+//! Exchange between threads that take the role of processes in a training. It is used in tests, to
+//! train a small model with several threads, and to estimate the duration of a training over a
+//! network of a given speed.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -16,30 +16,30 @@ enum Content {
     Fact(Vec<u8>),
 }
 
-/// A message, with the time from which it may be read.
+/// Message with the time of its arrival: it cannot be received before.
 #[derive(Debug)]
 struct Message {
     arrives: Instant,
     content: Content,
 }
 
-/// Simulated network of limited speed: each process sends a limited number of bytes per second, one
-/// message after the other, and each message arrives some time after it was sent.
+/// Simulated network of limited speed. Each process sends a limited number of bytes per second, one
+/// message after the other, and each message arrives after a delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
     /// Number of bytes that one process can send per second.
     pub bytes_per_second: f64,
-    /// Time between sending and receiving a byte.
+    /// Time between the sending and the arrival of a byte.
     pub delay: Duration,
 }
 
-/// One of several threads that train one model together.
+/// Connection of one of several threads that train a model together.
 #[derive(Debug)]
 pub struct InProcess {
     rank: usize,
-    /// Channels to each thread, including this one.
+    /// Channels to all threads, including this one, by rank.
     to: Vec<Sender<Message>>,
-    /// Channels from each thread, including this one.
+    /// Channels from all threads, including this one, by rank.
     from: Vec<Receiver<Message>>,
     network: Option<Network>,
     /// Time at which the simulated network will have sent all messages of this thread.
@@ -52,8 +52,8 @@ pub fn in_process(size: usize) -> Vec<InProcess> {
     connected(size, None)
 }
 
-/// Connects `size` threads over a simulated `network`: a message is passed on at once, but may be
-/// read only when that network would have delivered it.
+/// Connects `size` threads over a simulated network, and returns their connections by rank. A
+/// message can be received only when `network` would have delivered it.
 #[must_use]
 pub fn in_process_over(size: usize, network: Network) -> Vec<InProcess> {
     connected(size, Some(network))
@@ -74,7 +74,7 @@ fn connected(size: usize, network: Option<Network>) -> Vec<InProcess> {
 }
 
 impl InProcess {
-    /// Sends process `rank` a message of `bytes` bytes.
+    /// Sends `content`, which counts as a message of `bytes` bytes, to process `rank`.
     fn send(&mut self, rank: usize, content: Content, bytes: usize) -> Result<(), ExchangeError> {
         let now = Instant::now();
         let arrives = match self.network {
@@ -96,8 +96,8 @@ impl InProcess {
         Ok(message.content)
     }
 
-    /// All ranks, beginning with the one after this process's, so that the processes do not all
-    /// send to the same process first.
+    /// All ranks, beginning with the rank after this process's own, so that not all processes send
+    /// to the same process first.
     fn ranks(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.to.len());
         (1..=size).map(move |distance| (rank + distance) % size)
@@ -117,8 +117,8 @@ impl Exchange for InProcess {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
             let bytes = part.elem_count() * size_of::<f32>();
-            // The receiver gets a copy, because the buffer under a view is written to again.
-            // (`copy` would copy the whole buffer of a view.)
+            // The receiver gets a copy, because the buffer of which `part` is a range is
+            // overwritten later. (`copy` would copy the whole buffer.)
             self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())
@@ -157,7 +157,7 @@ mod tests {
         let began = Instant::now();
         for one in &mut both {
             for _ in 0..2 {
-                // The network needs 50 ms for each, one after the other.
+                // Each part has 200,000 bytes, for which the network needs 50 ms.
                 let part = Tensor::zeros(50_000, DType::F32, &Device::Cpu).expect("zeros");
                 one.begin(vec![part; 2]).expect("begun");
             }

@@ -1,11 +1,12 @@
 //! Communication of processes that train one model together.
 //!
-//! The micro-batches of an update are the leaves of a fixed binary tree, and are divided among
-//! processes. Each process sums the gradients of its own micro-batches, subtree by subtree. Pieces
-//! of these sums are exchanged, so that each process has one piece of the total, and makes the
-//! optimizer's step on that piece (Rajbhandari et al. 2020, "ZeRO", section 5.1). All decisions
-//! depend only on values that every process has. So the result is the same to the bit for any
-//! number of processes; a single process is the trivial case.
+//! The gradients of an update's micro-batches are summed in the order of a fixed binary tree, whose
+//! leaves are the micro-batches. Each process computes a range of leaves, and sums their gradients
+//! for each complete subtree in this range. These sums are divided into pieces (ranges of
+//! parameters), which are exchanged. Each process then has one piece of the total, and makes the
+//! optimizer's step on this piece (Rajbhandari et al. 2020, "ZeRO", section 5.1). All decisions
+//! depend only on values that every process has. So the resulting weights are identical bit for bit
+//! for any number of processes.
 //!
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.
@@ -40,26 +41,26 @@ pub(crate) use timed::Timed;
 /// Failure to communicate with other processes.
 #[derive(Debug, Error)]
 pub enum ExchangeError {
-    /// Another process has failed, and reports the reason itself.
+    /// Another process has ended because of an error, which it reports itself.
     #[error("process {rank} of the training has ended: see its output")]
     Failed {
-        /// Rank.
+        /// Rank of the process.
         rank: usize,
     },
-    /// A process is gone, and cannot report anything.
+    /// A process has disappeared without a message, for example because it was killed.
     #[error("process {rank} of the training is gone: {why}; a training needs all of its processes")]
     Lost {
-        /// Rank.
+        /// Rank of the process.
         rank: usize,
         /// Rank of the process that noticed this.
         here: usize,
-        /// Symptom.
+        /// Description of how this was noticed.
         why: String,
     },
     /// A process was started with another setting than process 0.
     #[error("process {rank} of the training has another {subject} than process 0{details}")]
     Differs {
-        /// Rank.
+        /// Rank of the process.
         rank: usize,
         /// Rank of the process that noticed this.
         here: usize,
@@ -71,22 +72,24 @@ pub enum ExchangeError {
     /// The processes could not all connect.
     #[error("{0}")]
     Rendezvous(String),
-    /// A process sent unexpected bytes: it runs another version of this program.
+    /// A process has sent unexpected data, probably because it runs another version of this
+    /// program.
     #[error(
         "process {rank} sent data that this one does not understand: start the same program on \
          each"
     )]
     Garbled {
-        /// Rank.
+        /// Rank of the process.
         rank: usize,
     },
-    /// A tensor could not be moved.
+    /// A tensor could not be copied.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
 }
 
 impl ExchangeError {
-    /// True if another process reports this failure; each failure is reported by only one process.
+    /// Whether another process reports this error, so that this process need not. Each failure is
+    /// reported by only one process.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {
@@ -97,7 +100,7 @@ impl ExchangeError {
         }
     }
 
-    /// Returns the error for a connection from process `here` to process `rank` that failed.
+    /// Error about the failure of a connection from process `here` to process `rank`.
     pub(crate) fn lost(rank: usize, here: usize, error: &std::io::Error) -> Self {
         Self::Lost { rank, here, why: format!("the connection to it failed ({error})") }
     }
@@ -105,31 +108,32 @@ impl ExchangeError {
 
 /// Connection of this process to all processes that train the same model.
 ///
-/// All processes must call the same methods in the same order; each call waits until every process
-/// has made it, unless stated otherwise.
+/// All processes must call the same methods in the same order. Unless stated otherwise, a call
+/// waits until all processes have made the same call.
 pub trait Exchange: Send {
-    /// Number of this process, from 0. Process 0 measures, prints and writes for all.
+    /// Rank of this process: its index among all processes. Process 0 validates, reports and writes
+    /// files for all.
     fn rank(&self) -> usize;
 
     /// Number of processes.
     fn size(&self) -> usize;
 
     /// Begins to send `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
-    /// parts that the processes sent to this one. Several exchanges may be begun before the first
-    /// is ended.
+    /// parts that the processes have sent to this one. Several exchanges can be begun before the
+    /// first is ended.
     ///
-    /// Parts are not copied if possible: their storage must not be written to before all processes
-    /// have ended the exchange.
+    /// Implementations can avoid copies of the parts, so their memory must not be written to before
+    /// all processes have ended the exchange.
     ///
     /// # Shapes
-    /// Parts are flat and f32, `(length,)`; their lengths may differ, and may be 0.
+    /// Each part is an f32 tensor `(length,)`. Lengths can differ, and can be 0.
     ///
     /// # Errors
-    /// If a process has ended, or the device has no memory left.
+    /// If a process has ended, or the device has too little memory.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for the earliest exchange that was begun but not ended, and returns the parts that the
-    /// processes sent to this one, by the sender's rank.
+    /// Waits for the earliest exchange that was begun but not ended. Returns the parts that the
+    /// processes have sent to this one, by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].
@@ -146,13 +150,13 @@ pub trait Exchange: Send {
     }
 
     /// Sends `message` to every process, and returns the messages of all processes, by rank. All
-    /// exchanges that were begun must have been ended before.
+    /// exchanges that were begun must have been ended before this call.
     ///
     /// # Errors
     /// If a process has ended.
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError>;
 
-    /// Sends `message` from process 0 to every process, and returns it; the others' arguments are
+    /// Returns the `message` of process 0 in all processes. The messages of other processes are
     /// ignored.
     ///
     /// # Errors
@@ -171,7 +175,7 @@ pub trait Exchange: Send {
     }
 }
 
-/// One process that trains by itself.
+/// Exchange of a single process that trains alone.
 #[derive(Debug, Default)]
 pub struct SingleProcess {
     /// Parts of the exchanges in progress, which the process sends to itself.

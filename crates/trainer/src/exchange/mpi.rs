@@ -1,17 +1,18 @@
 //! Processes started by `mpirun`, or by a cluster's launcher of MPI processes. The MPI library
 //! carries the data between them, over any network that it supports.
 //!
-//! Only operations that move data are used: all-to-all and all-gather. The library's reductions are
-//! not used, because the order of their sums depends on the number of processes and on the network.
+//! Only operations that move data are used: all-to-all and all-gather. The library's reductions
+//! (sums over processes) are not used, because the order of summation depends on the number of
+//! processes and on the network.
 //!
 //! One thread initialises the library, makes all calls and finalises it, so that an exchange
-//! continues while other threads compute. The blocking calls of MPI libraries wait by spinning,
-//! which takes a core from the computation. Here calls do not block; they are polled at growing
-//! intervals.
+//! continues while other threads compute. The blocking calls of MPI libraries wait in a busy loop,
+//! which occupies a core that is needed for computation. So only non-blocking calls are used here,
+//! and their completion is checked at growing intervals.
 //!
-//! Before each call, every process sends the others the kind of its call. A process that ends in
-//! order sends instead that it leaves, and the others end as well. A killed process cannot send
-//! this; then `mpirun` ends the others.
+//! Before each call, each process sends the kind of the call to all others. A process that ends
+//! sends a message about this instead, and the others end as well. A killed process cannot send
+//! this message; then `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -26,11 +27,12 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Longest time for which a process that ends waits until the others know that it leaves.
+/// Longest time for which a process that ends waits until the others have received the message that
+/// it leaves.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Time during which a call is polled without a pause.
+/// Time during which the completion of a call is checked without pauses.
 const EAGER: Duration = Duration::from_micros(100);
-/// Longest pause between two polls.
+/// Longest pause between two checks.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
 /// Request to the thread that calls the library. All processes must make the same requests in the
@@ -52,25 +54,26 @@ enum Answer {
 
 type Answers = Receiver<Result<Answer, ExchangeError>>;
 
-/// One of several processes of MPI.
+/// Connection of one of several processes that MPI connects.
 #[derive(Debug)]
 pub struct Mpi {
     rank: usize,
     size: usize,
-    /// `None` once this process is ending.
+    /// Channel to the thread that calls the library; `None` when this process is ending.
     calls: Option<Sender<Call>>,
     answers: Answers,
     thread: Option<JoinHandle<()>>,
-    /// For each exchange that was begun, the device on which its result is wanted.
+    /// For each exchange that was begun and not ended, the device for its result.
     begun: std::collections::VecDeque<Device>,
 }
 
 impl Mpi {
-    /// Joins the other processes; call it once per process. `expected` is this process's rank and
-    /// the number of processes, if the launcher has told them.
+    /// Connects to the other processes; this must be called only once in a process. `expected`:
+    /// rank of this process and number of processes, if the launcher has set them.
     ///
     /// # Errors
-    /// When the library cannot be used, or does not know the other processes.
+    /// If the library cannot be initialised, or has another rank or number of processes than
+    /// `expected`.
     pub fn join(expected: Option<(usize, usize)>) -> Result<Self, ExchangeError> {
         let (calls, requested) = channel();
         let (answer_sender, answers) = channel();
@@ -101,12 +104,13 @@ impl Mpi {
         calls.send(call).map_err(|_| self.silent())
     }
 
-    /// Waits for the answer to the earliest call that has none yet.
+    /// Waits for the answer to the earliest call that has not been answered yet.
     fn answer(&self) -> Result<Answer, ExchangeError> {
         self.answers.recv().map_err(|_| self.silent())?
     }
 
-    /// Returns an error that is not reported, for a call after the thread has reported an error.
+    /// Returns an error that this process does not report, for a call after the thread has already
+    /// returned an error.
     const fn silent(&self) -> ExchangeError {
         ExchangeError::Failed { rank: self.rank }
     }
@@ -150,7 +154,7 @@ impl Exchange for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Tells the other processes that this one ends, and ends the library.
+    /// Sends the other processes a message that this one ends, and finalises the library.
     fn drop(&mut self) {
         self.calls = None;
         let deadline = Instant::now() + FAREWELL;
@@ -179,11 +183,11 @@ fn serve(
         let answer = world.perform(call);
         let has_failed = answer.is_err();
         if answers.send(answer).is_err() || has_failed {
-            // The other processes know of the failure, or cannot be reached any more.
+            // The other processes have noticed the failure, too, or cannot be reached any more.
             return;
         }
     }
-    // An error means that another process ends at the same time, so it is ignored.
+    // An error is ignored, because it means that another process ends at the same time.
     let _ = world.agree_on(Action::Leave, &vec![0; world.size]);
 }
 
@@ -196,10 +200,10 @@ enum Action {
     Leave = 3,
 }
 
-/// All processes, as seen by the thread that may call the library.
+/// Calls of the library that involve all processes, for the thread that makes them.
 ///
-/// Each buffer has one more element than is used: an empty vector has no real address, and
-/// libraries interpret some such addresses as constants like `MPI_IN_PLACE`.
+/// Each buffer has one more element than is used. The address of an empty vector is not that of an
+/// allocation, and libraries could take it for a constant such as `MPI_IN_PLACE`.
 struct World {
     communicator: SimpleCommunicator,
     rank: usize,
@@ -235,11 +239,12 @@ impl World {
         }
     }
 
-    /// Tells each process the next action of this one, and how many values this one will send to
-    /// it; returns how many values each process will send to this one.
+    /// Sends each process the next action of this process, and the number of values in `counts`
+    /// that this one will send to it. Returns the number of values that each process will send to
+    /// this one.
     ///
     /// # Errors
-    /// If another process has another action; all processes then get an error.
+    /// If a process has another action than the others. All processes then get an error.
     fn agree_on(&self, action: Action, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> =
             counts.iter().flat_map(|&count| [action as u64, count as u64]).collect();
@@ -294,8 +299,8 @@ impl World {
     }
 }
 
-/// Returns the numbers of elements of each process, and the offsets of their first elements, in the
-/// library's integer type.
+/// Returns, for each process, the number of its elements and the offset of the first of them, in
+/// the library's integer type.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());
@@ -315,7 +320,7 @@ fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     Ok((numbers, starts))
 }
 
-/// Cuts `all` into consecutive parts of the lengths `counts`.
+/// Divides `all` into consecutive parts with the lengths `counts`.
 fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
     let mut rest = all;
     let mut parts = Vec::with_capacity(counts.len());
@@ -327,7 +332,7 @@ fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
     parts
 }
 
-/// Waits for a call without taking the core from computing threads.
+/// Waits for the completion of a call, with pauses so that other threads can use the core.
 fn wait<'a, D: ?Sized>(mut call: Request<'a, D, &LocalScope<'a>>) {
     let began = Instant::now();
     loop {

@@ -1,5 +1,6 @@
-//! Processes with one GPU each. Gradients and weights go from GPU to GPU by NCCL. Messages go by
-//! another exchange, which also connects the processes and notices if one is gone.
+//! Exchange between processes with one GPU each. Gradients and weights are sent from GPU to GPU
+//! with the library NCCL. Messages are sent over another exchange (the host), which also connects
+//! the processes and notices if one of them disappears.
 
 use std::collections::VecDeque;
 
@@ -8,18 +9,19 @@ use taper_ops::device::nccl::{Communicator, unique_id};
 
 use super::{Exchange, ExchangeError, everyone};
 
-/// One of several processes with a GPU each.
+/// Connection of one of several processes with a GPU each.
 pub struct Nccl {
     host: Box<dyn Exchange>,
-    /// `None` before the first exchange of tensors on a GPU; these tensors determine the GPU.
+    /// Connection between the GPUs; `None` before the first exchange of tensors on a GPU, which
+    /// determines the GPU of this process.
     communicator: Option<Communicator>,
-    /// For each exchange that was begun: the tensors that operations queued on the GPU will fill;
-    /// `None` if the exchange was begun on the host.
+    /// For each exchange that was begun and not ended, the resulting tensors, which queued
+    /// operations of the GPU fill; `None` if the exchange was begun on the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 
 impl Nccl {
-    /// Makes the exchange by NCCL for processes that `host` connects.
+    /// Makes an exchange over NCCL for processes that `host` connects.
     #[must_use]
     pub fn over(host: Box<dyn Exchange>) -> Self {
         Self { host, communicator: None, begun: VecDeque::new() }
@@ -32,7 +34,8 @@ impl Nccl {
             None => {
                 let (rank, size) = (self.host.rank(), self.host.size());
                 let id = if rank == 0 { unique_id() } else { Ok(Vec::new()) };
-                // If the first process cannot make the id, the others must not wait for it.
+                // If process 0 cannot make the id of the connection, the others must not wait for
+                // the id.
                 let failed = everyone(&mut *self.host, id.is_err())?;
                 let id = id?;
                 if failed[0] {
@@ -64,8 +67,9 @@ impl Exchange for Nccl {
                 return self.host.begin(parts);
             }
         };
-        // Each process learns how many values every process has for it. This waits, but delays no
-        // computation: with a GPU, exchanges are begun when all gradients exist.
+        // The processes tell each other how many values they will send. This waits for all
+        // processes, but does not delay computation, because with a GPU, exchanges begin only when
+        // all gradients are computed.
         let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
         let mut received = Vec::with_capacity(parts.len());
         for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Division among processes of an update's micro-batches, and of the parameters in the flat layout.
+//! Division of an update's micro-batches, and of the parameters, among processes.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -7,12 +7,14 @@ use taper_ops::{NORM_CHUNK, Parameter, ParameterStore};
 
 use crate::Optimizer;
 
-/// Places where the flat layout (all parameters, one after the other) may be cut.
+/// Positions at which the flat layout (the values of all parameters, one parameter after the other)
+/// can be divided into pieces for processes.
 ///
-/// The layout consists of segments. A parameter that the optimizer needs as a whole is a segment,
-/// and so is the range between two such parameters. The norm of the gradient is summed in chunks of
-/// each segment. A cut is at the end of a segment, or at the end of a chunk if the segment may be
-/// cut. So no chunk is divided, and the sums of the norm are the same for any number of processes.
+/// The layout consists of segments. Each parameter that the optimizer needs as a whole is a
+/// segment, and so is each range between two such parameters. The norm of the gradient is summed in
+/// chunks (ranges of fixed length) within each segment. A division (cut) is only allowed at the end
+/// of a segment or, in a segment that can be cut, at the end of a chunk. So no chunk is divided,
+/// and the norm is the same for any number of processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,
@@ -25,7 +27,7 @@ struct Segment {
 }
 
 impl Layout {
-    /// Layout of the parameters; `optimizer` decides which of them may be cut.
+    /// Layout of the parameters in `store`. `optimizer` decides which parameters must not be cut.
     pub(crate) fn new(store: &ParameterStore, optimizer: &dyn Optimizer) -> Self {
         let mut segments = Vec::new();
         let mut end = 0;
@@ -50,7 +52,7 @@ impl Layout {
         self.segments.last().map_or(0, |last| last.range.end)
     }
 
-    /// Place nearest to `place` where the layout may be cut.
+    /// Allowed position of a cut that is nearest to `place`.
     fn nearest_cut(&self, place: usize) -> usize {
         let number = self.segments.partition_point(|segment| segment.range.end <= place);
         let Some(Segment { range, may_be_cut }) = self.segments.get(number) else { return place };
@@ -59,7 +61,7 @@ impl Layout {
         range.end.min(range.start + steps * step)
     }
 
-    /// Segments and parts of segments in a range, counted from its start.
+    /// Ranges of segments, or of their parts, within `range`, relative to its start.
     pub(crate) fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let part = |segment: &Segment| {
             let start = segment.range.start.max(range.start);
@@ -70,19 +72,19 @@ impl Layout {
     }
 }
 
-/// A bucket of the flat layout (a range that is exchanged at once) and its division into one piece
-/// per process; `rank` selects the piece that this process's optimizer updates.
+/// Bucket of the flat layout (a range that is exchanged at once), with its division into one piece
+/// for each process. The optimizer of this process updates the piece with the index `rank`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Beginning of each process's piece, and the end of the last one; all are cuts of the layout.
+    /// Start of each process's piece, and end of the last piece. All are allowed positions of cuts.
     bounds: Vec<usize>,
     rank: usize,
 }
 
-/// Divides the parameters into buckets of about `values` values each, as seen by process number
-/// `rank` out of `size` processes. Every process has a piece of each bucket, so that all send and
-/// receive equally as the buckets become ready one after the other. A single process has a single
-/// bucket.
+/// Divides the parameters into buckets of about `values` values each, for the process `rank` of
+/// `size` processes. Each process has a piece of each bucket, so that all processes send and
+/// receive equally much when the gradients of a bucket are ready. If there is only one process,
+/// there is only one bucket.
 pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
@@ -95,8 +97,8 @@ pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) 
 }
 
 impl Piece {
-    /// Divides the range `bucket`, which lies between cuts of the layout, among `size` processes,
-    /// as seen by process number `rank`.
+    /// Divides the range `bucket`, whose ends are allowed positions of cuts, among `size`
+    /// processes, for the process `rank`.
     pub(crate) fn new(layout: &Layout, bucket: Range<usize>, rank: usize, size: usize) -> Self {
         let chunks = bucket.len().div_ceil(NORM_CHUNK);
         let bound = |rank: usize| {
@@ -126,21 +128,22 @@ impl Piece {
     }
 }
 
-/// Returns which of an update's micro-batches process number `rank` out of `size` processes
-/// computes. There are `leaves` micro-batches: the leaves of the tree by which gradients are added.
+/// Range of an update's micro-batches that the process `rank` of `size` processes computes.
+/// `leaves`: number of micro-batches, which are the leaves of the tree in whose order gradients are
+/// added.
 pub(crate) fn leaves_of(leaves: usize, rank: usize, size: usize) -> Range<usize> {
     rank * leaves / size..(rank + 1) * leaves / size
 }
 
-/// Returns both halves of a range of leaves, the first being the larger one. They are the subtrees
-/// of the tree whose leaves are this range.
+/// Returns both halves of a range of leaves. If their lengths differ, the first one is longer. They
+/// are the two subtrees of the tree whose leaves are this range.
 pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     let middle = leaves.start + leaves.len().div_ceil(2);
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// Given the tree whose leaves are the range `tree`: its largest subtrees that lie within `leaves`,
-/// in order.
+/// Largest subtrees that lie within the range `leaves`, in order, of the tree whose leaves are the
+/// range `tree`. Each subtree is returned as the range of its leaves.
 pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<usize>> {
     if leaves.start <= tree.start && tree.end <= leaves.end {
         return vec![tree];
@@ -151,14 +154,14 @@ pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<u
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, leaves)).collect()
 }
 
-/// Order in which micro-batches of these costs become the leaves of an update's tree. Both halves
+/// Order in which micro-batches with these costs become the leaves of an update's tree. Both halves
 /// of each subtree cost about the same, so that processes, each of which has complete subtrees,
 /// have equal work. The order does not depend on the number of processes. If all costs are equal,
-/// micro-batches stay in their order.
+/// the order of micro-batches does not change.
 ///
-/// From the costliest on, each micro-batch joins the half with the lower cost so far (Graham 1969,
-/// "Bounds on Multiprocessing Timing Anomalies", section 5: the longest processing time first).
-/// Then each half is divided in the same way.
+/// In the order of decreasing cost, each micro-batch is added to the half with the lower sum of
+/// costs so far (Graham 1969, "Bounds on Multiprocessing Timing Anomalies", section 5: the longest
+/// processing time first). Then each half is divided in the same way.
 #[must_use]
 pub fn balanced(costs: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..costs.len()).collect();
@@ -190,7 +193,7 @@ fn balance(costs: &[u64], leaves: &mut [usize]) {
 mod tests {
     use super::*;
 
-    /// Layout of segments with these lengths; segments marked `true` may be cut.
+    /// Layout of segments. Each pair is the length of a segment, and whether it can be cut.
     fn layout(lengths: &[(usize, bool)]) -> Layout {
         let mut end = 0;
         let segment = |&(length, may_be_cut): &(usize, bool)| {
@@ -200,7 +203,7 @@ mod tests {
         Layout { segments: lengths.iter().map(segment).collect() }
     }
 
-    /// Every way of dividing a layout, with the pieces of all processes in order.
+    /// Pieces of all processes in order, for several numbers of processes and sizes of buckets.
     fn divisions(layout: &Layout) -> Vec<Vec<Range<usize>>> {
         let mut divisions = Vec::new();
         for size in [1, 2, 3, 4, 7] {
@@ -231,8 +234,8 @@ mod tests {
         }
     }
 
-    /// Segments that must stay whole are in one piece, and the chunks of the norm are the same as
-    /// for one process.
+    /// Checks that a segment that must not be cut is in one piece, and that the chunks of the norm
+    /// are the same as for one process.
     #[test]
     fn what_must_stay_whole_is_in_one_piece() {
         let (long, short) = (5 * NORM_CHUNK + 3, 70);

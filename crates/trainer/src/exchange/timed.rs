@@ -1,4 +1,4 @@
-//! Wrapper of an exchange that measures how long this process has waited in it.
+//! Wrapper of an exchange that measures the time for which this process has waited for others.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// An exchange, and the total time that its blocking calls took.
+/// Exchange, with the total duration of its blocking calls.
 pub(crate) struct Timed {
     inner: Box<dyn Exchange>,
     waited: Duration,

@@ -28,7 +28,7 @@ impl Optimizer for Adam {
     }
 }
 
-/// Returns the hyperparameters of one step for the kernel.
+/// Returns the hyperparameters of one step, as the function that computes it reads them.
 pub(super) fn numbers(config: &OptimizerConfig, step: &Step, decoupled: bool) -> AdamStep {
     let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, .. } = config;
     let &Step { number, learning_rate, gradient_scale } = step;

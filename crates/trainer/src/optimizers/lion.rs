@@ -1,4 +1,4 @@
-//! Lion.
+//! The optimizer Lion.
 
 use candle_core::{Result, bail};
 use taper_ops::{Piece, update_pieces};
@@ -6,7 +6,8 @@ use taper_ops::{Piece, update_pieces};
 use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2), for a
-/// gradient `g`, the momentum `m`, the learning rate η and the decay λ of matrices:
+/// weight θ, its gradient `g` and momentum `m`, the learning rate η and the weight decay λ, which
+/// is 0 for parameters that are not matrices:
 ///
 /// ```text
 /// c ← β₁ m + (1 - β₁) g
@@ -47,8 +48,8 @@ impl Optimizer for Lion {
 }
 
 impl Lion {
-    /// Makes the same step with Candle's primitives: it is the reference for tests, and the step on
-    /// devices other than the CPU.
+    /// Makes the same step with plain Candle operations. It is the reference in tests, and is used
+    /// on devices other than the CPU.
     fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let &OptimizerConfig { beta1, beta2, weight_decay, .. } = &self.config;
@@ -78,7 +79,7 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
     use taper_ops::ParameterStore;
 
-    /// Applies the paper's algorithm in f64 to each weight.
+    /// Applies the algorithm of the publication to each weight, in f64.
     fn by_hand(weights: &mut [f64], momentum: &mut [f64], gradient: &[f64], decay: f64) {
         let (eta, beta1, beta2) = (0.01, 0.9, 0.99);
         for ((weight, momentum), g) in weights.iter_mut().zip(momentum).zip(gradient) {

@@ -1,15 +1,15 @@
-//! Optimizers: rules that change the weights by their gradient.
+//! Optimizers: rules by which weights are updated from their gradients.
 //!
 //! To add an optimizer, write a file in this folder, and name the optimizer here three times: as a
-//! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and
-//! the checks of memory and disk ask the optimizer for its buffers.
+//! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, the command
+//! `inspect`, and the checks of memory and disk get the buffers from [`Optimizer::buffers`].
 //!
-//! Weights, gradient and buffers are flat, in the order of the parameter store. A step may be made
-//! on any range of them that does not cut a parameter which the optimizer [needs as a
+//! Weights, gradient and buffers are flat, in the order of the parameter store. A step can be made
+//! on any range of them that does not divide a parameter which the optimizer [needs as a
 //! whole](Optimizer::needs_whole). Processes that train together each keep only the buffers of
 //! their own range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer such as Adafactor,
-//! whose state is smaller than one value per parameter, does not fit this interface; but dividing
-//! the buffers among processes saves memory, too.
+//! whose state is smaller than one value per parameter, does not fit this interface. Its purpose,
+//! to save memory, is also served by the division of buffers among processes.
 
 mod adam;
 mod lion;
@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_ops::{Parameter, ParameterStore};
 
-/// A rule that changes the weights by their gradient.
+/// Rule by which weights are updated from their gradients.
 ///
 /// An optimizer has no state of its own: the caller passes buffers with the state, which are zero
 /// before the first step.
@@ -32,16 +32,17 @@ pub trait Optimizer: Debug + Send + Sync {
     /// value.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// True if each step needs all values of this parameter at once, so that no range may cut it.
+    /// Whether a step needs all values of this parameter at once, so that ranges must not divide
+    /// it.
     fn needs_whole(&self, parameter: &Parameter) -> bool {
         let _ = parameter;
         false
     }
 
-    /// Makes a step on a part of the parameters.
+    /// Updates a part of the parameters.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has too little memory.
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()>;
 }
 
@@ -61,14 +62,14 @@ pub struct Part<'a> {
     pub state: &'a mut [Tensor],
 }
 
-/// The numbers of one step.
+/// Hyperparameters of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Number of the update, from 1.
+    /// Number of the update, counted from 1.
     pub number: u64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Factor by which the gradient is multiplied: below 1 if it is clipped.
+    /// Factor by which the gradient is multiplied; it is below 1 if the gradient is clipped.
     pub gradient_scale: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Muon.
+//! The optimizer Muon.
 
 use candle_core::{Result, Tensor, bail};
 use taper_ops::{MuonStep, Parameter, muon_step};
@@ -9,9 +9,9 @@ use super::{Optimizer, OptimizerConfig, Part, Step};
 /// Muon (Jordan et al. 2024) for the projections of linear layers, and AdamW for all other
 /// parameters; see [`muon_step`].
 ///
-/// The first buffer is the momentum of projections, and the first moment of other parameters. The
-/// second buffer is the second moment of other parameters; for projections it is unused. So the
-/// state is as large as Adam's.
+/// For projections, the first buffer is the momentum, and the second buffer is not used. For other
+/// parameters, the two buffers are the first and the second moment. So the state is as large as
+/// Adam's.
 #[derive(Debug)]
 pub(super) struct Muon {
     pub(super) config: OptimizerConfig,

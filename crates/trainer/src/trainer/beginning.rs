@@ -11,11 +11,11 @@ use crate::updates::Updater;
 use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
 impl<M: Model> Trainer<M> {
-    /// Begins a run with the current weights of `model`; the run saves its checkpoints under
+    /// Begins a run with the current weights of `model`. Its checkpoints are saved in the directory
     /// `checkpoints`.
     ///
     /// # Errors
-    /// When the configuration does not allow training, or buffers cannot be allocated.
+    /// If the configuration is not valid, or buffers cannot be allocated.
     pub fn new(
         model: M,
         config: TrainingConfig,
@@ -26,7 +26,7 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Begins a run like [`Trainer::new`], in one of several processes that train a model together.
-    /// Every process must have made the same model.
+    /// All processes must have built the same model.
     ///
     /// # Errors
     /// See [`Trainer::new`].
@@ -45,11 +45,11 @@ impl<M: Model> Trainer<M> {
         Ok(Self::assemble(model, config, checkpoints, updater, state, false))
     }
 
-    /// Continues the run under `checkpoints` from its checkpoint called `name` (`last`, `best` or a
-    /// directory's name).
+    /// Continues the run whose checkpoints are in the directory `checkpoints`, from its checkpoint
+    /// called `name` (`last`, `best` or the name of a checkpoint's directory).
     ///
     /// # Errors
-    /// When the configuration does not allow training or has another seed, or the checkpoint cannot
+    /// If the configuration is not valid or has another seed than the run, or the checkpoint cannot
     /// be loaded or does not fit the model or the tokenizer.
     pub fn resume(
         model: M,
@@ -63,15 +63,15 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Continues like [`Trainer::resume`], but from the checkpoint in the directory `path`, which
-    /// may be elsewhere. New checkpoints are saved under `checkpoints`. If `path` is there, `last`
-    /// points at it from now on.
+    /// can belong to another folder. New checkpoints are saved in `checkpoints`. If `path` is in
+    /// `checkpoints`, the pointer `last` is set to it.
     ///
     /// `identity` replaces the identity in the checkpoint, so that a change which the caller has
-    /// accepted need not be accepted again. If the validation scores have another identity or
-    /// metric than in the checkpoint, the best score and the patience are reset.
+    /// accepted need not be accepted again. If validation has another description or metric than in
+    /// the checkpoint, the best score and the count of validations without improvement are reset.
     ///
     /// # Errors
-    /// The errors of [`Trainer::resume`], and an error if `last` cannot be changed.
+    /// See [`Trainer::resume`]. Also if the pointer `last` cannot be written.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,
@@ -90,10 +90,10 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Continues like [`Trainer::resume_from`], in one of several processes that train a model
-    /// together. The number of processes may differ from the number before.
+    /// together. The number of processes can differ from that before.
     ///
     /// # Errors
-    /// The errors of [`Trainer::resume_from`] in any of the processes.
+    /// See [`Trainer::resume_from`]; the errors of all processes.
     pub fn resume_among(
         mut exchange: Box<dyn Exchange>,
         model: M,
@@ -126,8 +126,8 @@ impl<M: Model> Trainer<M> {
         Ok(Self::assemble(model, config, checkpoints, updater, state, saved))
     }
 
-    /// Reads the state of the checkpoint in the directory `path`; an error if training must not
-    /// continue from it.
+    /// Reads the state of the checkpoint in the directory `path`. Returns an error if training must
+    /// not continue from it.
     fn read(
         config: &TrainingConfig,
         identity: &Identity,

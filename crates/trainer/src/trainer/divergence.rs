@@ -1,10 +1,10 @@
-//! Detection of divergence with finite numbers: validation losses that are far above the loss of
-//! random guesses, and that do not fall or are still so high when training ends.
+//! Detection of divergence by validation losses that are far above the loss of random guesses, and
+//! that do not decrease or are still so high when training ends.
 //!
-//! Two other cases are not divergence. A model that overfits may have such a validation loss,
-//! because of wrong answers with a high probability; but its training loss is low. A model that
-//! begins with such a loss, for example because of large word vectors, has falling validation
-//! losses.
+//! There are two cases of such losses that are not divergence. A model that overfits can have such
+//! a validation loss, because it gives wrong answers a high probability; but its training loss is
+//! low. A model can begin with such a loss, for example because of large word vectors; but then its
+//! validation losses decrease.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -14,26 +14,26 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Training ends after this many consecutive validations with a loss far above that of random
-/// guesses and without a new lowest loss.
+/// Number of consecutive validations after which training ends if their losses are far above that
+/// of random guesses and none of them is a new lowest loss.
 const MOST_VALIDATIONS: u32 = 3;
 
 /// Record of the consecutive validations whose loss is far above that of random guesses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DivergenceMonitor {
-    /// Lowest loss of these validations, in nats per answer.
+    /// Lowest loss of these validations, in nats per predicted token or class.
     #[serde(with = "exact::number")]
     lowest: f64,
-    /// Loss of the last validation, in nats per answer.
+    /// Loss of the last validation, in nats per predicted token or class.
     #[serde(with = "exact::number")]
     last: f64,
-    /// Number of validations since the lowest loss; the first validation counts as one, too.
+    /// Number of validations since the lowest loss; 1 after the first validation.
     validations: u32,
 }
 
 impl DivergenceMonitor {
-    /// Returns the record after one more validation with this loss.
+    /// Returns the record after one more validation with the loss `loss`.
     fn after(before: Option<Self>, loss: f64) -> Self {
         match before {
             Some(before) if loss < before.lowest => {
@@ -45,7 +45,7 @@ impl DivergenceMonitor {
     }
 }
 
-/// Returns the bound, in nats, above which a loss is far above that of random guesses among
+/// Returns the limit, in nats, above which a loss counts as far above that of random guesses among
 /// `classes` classes.
 fn far_above(classes: usize) -> f64 {
     1.5 * (classes as f64).ln() + 1.0
@@ -68,9 +68,9 @@ impl<M: Model> Trainer<M> {
         astray.is_some()
     }
 
-    /// Returns an error if training has diverged: after several consecutive validations with a loss
-    /// far above that of random guesses or, at the end of training (`is_complete`), if the last
-    /// validation is one of them and its loss is not a new lowest one.
+    /// Returns an error if training has diverged: if several consecutive validations had losses far
+    /// above that of random guesses without a new lowest loss or, at the end of training
+    /// (`is_complete`), if the last validation had such a loss.
     ///
     /// # Errors
     /// If training has diverged.

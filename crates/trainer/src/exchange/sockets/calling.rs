@@ -1,4 +1,4 @@
-//! Calls from this process to other processes, which may not have started yet.
+//! Connections that this process makes to other processes, which have possibly not started yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -9,14 +9,14 @@ use super::greeting::{Answer, Hello, Watch, introduce};
 use super::rendezvous::Rendezvous;
 use crate::ExchangeError;
 
-/// Time for one attempt to connect.
+/// Time limit of one attempt to connect.
 const CONNECTING_TIME: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(10);
 
 impl Rendezvous {
-    /// Connects to process 0, which may be started later than this process. Returns the connection,
-    /// and the listener of this process with its port.
+    /// Connects to process 0, which is possibly started later than this process. Returns the
+    /// connection, and a listener of this process with its port.
     pub(super) fn join_first(
         &self,
         deadline: Instant,
@@ -55,8 +55,8 @@ impl Rendezvous {
         }
     }
 
-    /// Connects to process `rank`, which listens at `address`; `port` is the port at which this
-    /// process listens. `all` are the connections made so far, by rank.
+    /// Connects to process `rank`, which listens at `address`. `port`: port at which this process
+    /// listens. `all`: connections made so far, by rank.
     pub(super) fn join(
         &self,
         rank: usize,
@@ -69,7 +69,7 @@ impl Rendezvous {
         let watch: &mut Watch<'_> = &mut || watch().and_then(|()| self.require_silence(all));
         loop {
             let stream = TcpStream::connect(address).map_err(|error| match error.kind() {
-                // The process did listen a moment ago, so it has ended since.
+                // The process was listening a moment ago, so it has ended since then.
                 io::ErrorKind::ConnectionRefused => ExchangeError::lost(rank, self.rank, &error),
                 _ => self.error(format_args!(
                     "cannot reach process {rank} at {address}: {error}; is a firewall between the \
@@ -81,16 +81,16 @@ impl Rendezvous {
                 Err(error) if Instant::now() > deadline => {
                     return Err(ExchangeError::lost(rank, self.rank, &error));
                 }
-                // Process `rank` dropped this caller because it had too many, or because this
-                // process was too slow.
+                // Process `rank` has closed the connection, because it had too many callers or this
+                // process was too slow, so this process tries again.
                 Err(_) => std::thread::sleep(RETRY),
             }
         }
     }
 
-    /// Greets process `to` over `stream`, and returns the stream once both processes have proved
-    /// that they know the key. The inner error is a failure of the connection, after which the
-    /// caller may try again.
+    /// Exchanges greetings with process `to` over `stream`. Returns the stream when both processes
+    /// have proved that they know the key. The inner error is a failure of the connection, after
+    /// which another attempt can succeed.
     fn introduced(
         &self,
         stream: TcpStream,

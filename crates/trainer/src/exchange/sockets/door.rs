@@ -1,6 +1,6 @@
-//! Port at which a process accepts calls from anybody. All callers are served concurrently, none
-//! for longer than the time of a greeting. A caller that cannot prove that it knows the key is
-//! turned away.
+//! Port at which a process accepts connections (calls) from anybody. All callers are served
+//! concurrently, each for at most the time limit of a greeting. A caller that cannot prove that it
+//! knows the key is turned away.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,31 +10,32 @@ use std::time::{Duration, Instant};
 use super::frame::{Patience, is_timeout};
 use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answer, is_proof};
 
-/// Time limit of a complete greeting, since anybody may connect and send nothing.
+/// Time limit of a complete greeting, because anybody can connect and then send nothing.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// Largest number of simultaneous callers. If there are more, the oldest are dropped; if one of
-/// these belongs to the training, it calls again.
+/// Largest number of simultaneous callers. If there are more, the earliest are dropped. A process
+/// of the training that is dropped calls again.
 const MOST_CALLERS: usize = 256;
 
-/// A listening port, and the callers that have not completed their greeting.
+/// Listening port, with the callers that have not completed their greeting.
 pub(super) struct Door {
     listener: TcpListener,
     callers: Vec<Caller>,
     turned_away: TurnedAway,
 }
 
-/// A connection whose other end has not yet proved that it knows the key.
+/// Connection whose other end has not proved yet that it knows the key.
 struct Caller {
     stream: TcpStream,
     deadline: Instant,
-    /// Bytes received so far: a hello and a proof, or the beginning of these.
+    /// Bytes received so far: a hello (first message) followed by a proof, or the beginning of
+    /// these.
     heard: Vec<u8>,
-    /// The caller's hello, and the challenge that was sent in reply; `None` until the hello is
+    /// Hello of the caller, and challenge that was sent in reply; `None` until the hello is
     /// complete.
     greeted: Option<(Hello, Challenge)>,
 }
 
-/// A process that has proved that it knows the key.
+/// Connection of a process that has proved that it knows the key.
 pub(super) struct Guest {
     stream: TcpStream,
     pub(super) hello: Hello,
@@ -71,12 +72,12 @@ impl Door {
         &self.turned_away
     }
 
-    /// Reads the bytes that callers have sent, without waiting, and returns the new guests: the
-    /// callers that have now proved that they know `key`. `rank` is the rank of this process.
+    /// Reads the bytes that callers have sent, without waiting. Returns the callers that have now
+    /// proved that they know `key`. `rank`: rank of this process.
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // If the connection has failed meanwhile, a process of the training calls again.
+            // If the connection has failed since then, a process of the training calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -104,7 +105,8 @@ impl Caller {
         Ok(Self { stream, deadline, heard: Vec::new(), greeted: None })
     }
 
-    /// Reads new bytes, and returns whether the greeting is complete. A wrong proof is an error.
+    /// Reads new bytes, and returns whether the greeting is complete. Returns an error if the
+    /// caller must be turned away.
     fn hear(&mut self, rank: usize, key: &str) -> Result<bool, SkipReason> {
         loop {
             let awaited = if self.greeted.is_none() { HELLO } else { HELLO + PROOF };
@@ -127,8 +129,8 @@ impl Caller {
         }
     }
 
-    /// Reads up to `awaited` bytes in total, without waiting, and returns whether new bytes have
-    /// come.
+    /// Reads bytes without waiting, until `awaited` bytes have been received in total. Returns
+    /// whether new bytes were read.
     fn read(&mut self, awaited: usize) -> Result<bool, SkipReason> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
@@ -151,7 +153,8 @@ impl Caller {
         }
     }
 
-    /// Sends a challenge without waiting: the system's buffer of a new connection has room for it.
+    /// Sends a challenge. This does not wait, because the send buffer of a new connection has room
+    /// for it.
     fn challenge(&mut self, rank: usize) -> Result<(), SkipReason> {
         let hello = Hello::parse(&self.heard).ok_or(SkipReason::Stranger)?;
         let challenge = Challenge::new(rank).map_err(|_| SkipReason::Stranger)?;
@@ -168,7 +171,7 @@ impl Guest {
     /// Accepts the process, and returns its connection.
     ///
     /// # Errors
-    /// If the other process is gone.
+    /// If the other process has closed the connection.
     pub(super) fn admit(self, key: &str) -> io::Result<TcpStream> {
         Patience::USUAL.apply(&self.stream)?;
         let answer = answer(Verdict::Accepted, key, &self.hello, &self.challenge);
@@ -176,7 +179,7 @@ impl Guest {
         Ok(self.stream)
     }
 
-    /// Refuses the process; the caller of this method reports the reason.
+    /// Refuses the process. The caller of this function must report the reason.
     pub(super) fn refuse(self, key: &str) {
         let answer = answer(Verdict::Refused, key, &self.hello, &self.challenge);
         let _ = (&self.stream).write_all(&answer);

@@ -1,5 +1,5 @@
-//! Frames, of which all data on a connection consist: a kind, a length, and content of that length
-//! in bytes.
+//! Frames: units in which data are sent over a connection. A frame has a kind, a length in bytes,
+//! and content of this length.
 //!
 //! ```text
 //! kind (1 byte), length (u64), content
@@ -18,22 +18,22 @@ pub(super) enum FrameKind {
     Part,
     /// Bytes of a message between processes.
     Fact,
-    /// Empty: the sender is alive.
+    /// No content: the sender is alive.
     Alive,
-    /// The sender ends, and reports any error itself. The content is the loss that made it end, if
-    /// any, as JSON.
+    /// The sender ends, and reports its error itself. If it ends because a third process was lost,
+    /// the content is a description of this loss as JSON; otherwise the content is `null` in JSON.
     Leave,
-    /// Empty: the sender has read everything up to the frame `Leave`.
+    /// No content: the sender has read all frames up to `Leave`.
     Heard,
-    /// Addresses of all processes, which process 0 sends to each.
+    /// Addresses of all processes, which process 0 sends to all others.
     Addresses,
-    /// Empty: the sender is connected to all other processes. From process 0 it means that all
-    /// processes are connected.
+    /// No content: the sender is connected to all other processes. If process 0 is the sender: all
+    /// processes are connected to all others.
     Ready,
-    /// Address at which the receiver, on the same machine, can connect without TCP; empty if there
-    /// is none.
+    /// Name and secret of a socket to which the receiver, on the same machine, can connect without
+    /// TCP; empty if there is no such socket.
     Offer,
-    /// One byte: true if the sender has connected to the address in the frame `Offer`.
+    /// One byte: 1 if the sender has connected to the socket in the frame `Offer`, otherwise 0.
     Taken,
 }
 
@@ -49,17 +49,17 @@ const KINDS: [FrameKind; 9] = [
     FrameKind::Taken,
 ];
 
-/// Number of bytes of a frame before its content.
+/// Number of bytes of a frame's header, which stands before its content.
 const HEADER: usize = 9;
 
-/// Number of values that are read at a time, so that a false length cannot cause a large
-/// allocation.
+/// Number of values that are read at a time, so that a wrong length does not cause a large
+/// allocation of memory.
 const VALUES_AT_ONCE: usize = 1 << 22;
-/// Upper bound of the bytes of a message's content.
+/// Largest accepted number of bytes of a message.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// How long a process may be silent, counted in reads that each wait for one beat. A clock would
-/// also count time during which the whole machine was asleep.
+/// Time after which a silent process counts as lost. It is counted in reads that wait for one beat
+/// each, because a clock would also count the time during which this machine was suspended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// Time between two signs of life, and time limit of each read and write.
@@ -69,10 +69,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Half a minute of silence.
+    /// A beat of one second, and half a minute until a process counts as lost.
     pub(super) const USUAL: Self = Self { beat: Duration::from_secs(1), beats: 30 };
 
-    /// Sets reads and writes of `stream` to wait for one beat.
+    /// Sets the time limit of each read and write of `stream` to one beat.
     pub(super) fn apply(self, stream: &TcpStream) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
@@ -80,8 +80,8 @@ impl Patience {
         stream.set_write_timeout(Some(self.beat))
     }
 
-    /// Repeats `attempt`, which moves some bytes and returns how many, until `length` bytes are
-    /// moved. Its argument is the number of bytes moved so far.
+    /// Calls `attempt` until `length` bytes are read or written. `attempt` receives the number of
+    /// bytes so far, and returns the number of bytes that it has read or written.
     fn repeat(
         self,
         length: usize,
@@ -123,7 +123,7 @@ impl Patience {
         let mut header = [0; HEADER];
         header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
         header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
-        // Header and content are in one write, because each write wakes the reader up.
+        // Header and content are written together, because each write wakes the reader up.
         let mut written = 0;
         self.repeat(HEADER, |done| {
             let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
@@ -134,7 +134,7 @@ impl Patience {
         self.write(stream, &content[written - HEADER..])
     }
 
-    /// Reads the beginning of a frame: its kind, and the number of bytes that follow.
+    /// Reads the header of a frame. Returns its kind, and the number of bytes of its content.
     pub(super) fn read_header(self, stream: impl Read) -> io::Result<(FrameKind, u64)> {
         let mut header = [0; HEADER];
         self.read(stream, &mut header)?;
@@ -143,8 +143,8 @@ impl Patience {
         Ok((*kind, u64::from_le_bytes(length)))
     }
 
-    /// Reads the beginning of a frame if bytes have come; `None` if not. An error if the connection
-    /// has ended. Does not wait for the first byte.
+    /// Reads the header of a frame, as [`Self::read_header`], if at least one byte has arrived;
+    /// otherwise returns `None` without waiting. Returns an error if the connection has ended.
     pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(FrameKind, u64)>> {
         stream.set_nonblocking(true)?;
         let waiting = stream.peek(&mut [0]);
@@ -156,7 +156,7 @@ impl Patience {
         }
     }
 
-    /// Reads the content of a frame of bytes, `length` bytes long.
+    /// Reads content of `length` bytes, as bytes.
     pub(super) fn read_bytes(self, mut stream: impl Read, length: u64) -> io::Result<Vec<u8>> {
         if length > MOST_BYTES {
             return Err(ErrorKind::InvalidData.into());
@@ -173,7 +173,7 @@ impl Patience {
         Ok(bytes)
     }
 
-    /// Reads the content of a frame of f32 values, `length` bytes long.
+    /// Reads content of `length` bytes, as f32 values.
     pub(super) fn read_values(self, mut stream: impl Read, length: u64) -> io::Result<Vec<f32>> {
         let length = usize::try_from(length).map_err(|_| ErrorKind::InvalidData)?;
         if !length.is_multiple_of(size_of::<f32>()) {
@@ -197,7 +197,7 @@ impl Patience {
     }
 }
 
-/// Returns the bytes of f32 values in the order in which they are sent (little-endian).
+/// Returns the bytes of f32 values in little-endian order, in which they are sent.
 pub(super) fn as_bytes(values: &[f32]) -> std::borrow::Cow<'_, [u8]> {
     if cfg!(target_endian = "big") {
         values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()

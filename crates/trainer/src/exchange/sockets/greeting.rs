@@ -1,4 +1,5 @@
-//! Greeting of two processes: each verifies the other before anything else is sent.
+//! Greeting of two processes: before anything else is sent, each process verifies that the other
+//! one knows the common key.
 //!
 //! ```text
 //! who connects:  hello      magic, version, rank, size, port, nonce          54 bytes
@@ -7,11 +8,12 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof covers both nonces, the ranks and the role. Because of the
-//! nonces, a proof is valid for one greeting only; because of the role, it cannot be sent back to
-//! its sender as the sender's proof. The process that connects proves its knowledge first, so that
-//! a stranger who calls receives nothing from which to guess the key. All lengths are fixed, so
-//! that no sender decides how much is read.
+//! The key itself is never sent. A proof is a message authentication code (HMAC) of the hello, the
+//! challenge and the role of its sender. Because of the nonces (random numbers that are used once),
+//! a proof is valid for one greeting only. Because of the role, a process that received a proof
+//! cannot send it back as its own. The process that connects sends its proof first, so a stranger
+//! who connects receives nothing from which the key could be guessed. All lengths are fixed, so
+//! that a sender cannot cause much to be read.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -23,32 +25,33 @@ use subtle::ConstantTimeEq;
 use super::frame::{Patience, is_timeout};
 use crate::ExchangeError;
 
-/// Function that is called while waiting; an error ends the wait.
+/// Function that is called repeatedly while this process waits. If it returns an error, the wait
+/// ends.
 pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
 /// First bytes in each direction of every connection of this program.
 pub(super) const MAGIC: &[u8; 8] = b"TAPERNET";
 /// Version of the protocol.
 const VERSION: u32 = 3;
-/// Bytes of a nonce, which makes each greeting unique.
+/// Number of bytes of a nonce, which makes each greeting unique.
 const NONCE: usize = 32;
-/// Bytes of a hello.
+/// Number of bytes of a hello.
 pub(super) const HELLO: usize = MAGIC.len() + 3 * 4 + 2 + NONCE;
-/// Bytes of a challenge.
+/// Number of bytes of a challenge.
 const CHALLENGE: usize = MAGIC.len() + 2 * 4 + NONCE;
-/// Bytes of a proof.
+/// Number of bytes of a proof.
 pub(super) const PROOF: usize = 32;
-/// Bytes of an answer.
+/// Number of bytes of an answer.
 const ANSWER: usize = 1 + PROOF;
 
 /// First message, from the process that connects.
 #[derive(Clone)]
 pub(super) struct Hello([u8; HELLO]);
 
-/// Reply, from the process that listens.
+/// Reply to the hello, from the process that listens.
 pub(super) struct Challenge([u8; CHALLENGE]);
 
-/// Role of the process that proves its knowledge of the key.
+/// Role in the connection of the process that sends a proof.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
     Connects,
@@ -60,7 +63,8 @@ pub(super) enum Role {
 pub(super) enum Verdict {
     OtherKey = 0,
     Accepted = 1,
-    /// The key is right, but the process is not one that is expected.
+    /// The key is right, but the process is refused, for example because another one has the same
+    /// rank.
     Refused = 2,
 }
 
@@ -69,7 +73,8 @@ pub(super) enum Verdict {
 pub(super) enum Answer {
     /// Both processes know the key.
     Accepted,
-    /// Both processes know the key; the listening process refuses, and reports the reason itself.
+    /// Both processes know the key, but the listening process refuses the connection. It reports
+    /// the reason itself.
     Refused,
     /// The two processes do not have the same key.
     OtherKey,
@@ -80,7 +85,7 @@ pub(super) enum Answer {
 }
 
 impl Hello {
-    /// Makes the hello of process `rank` of `size`, which listens at `port`.
+    /// Makes the hello of the process `rank` of `size` processes, which listens at `port`.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -129,7 +134,7 @@ impl Challenge {
     }
 }
 
-/// Proof that a process in `role` knows `key`, for a greeting with these two messages.
+/// Proof that a process with the role `role` knows `key`, in a greeting with these two messages.
 pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge) -> [u8; PROOF] {
     let role: &[u8] = match role {
         Role::Connects => b"taper connects",
@@ -138,7 +143,8 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// True if `received` is the correct proof, compared in constant time.
+/// Whether `received` is the correct proof. The comparison takes the same time wherever they
+/// differ.
 pub(super) fn is_proof(
     received: &[u8],
     key: &str,
@@ -149,7 +155,8 @@ pub(super) fn is_proof(
     received.ct_eq(&proof(key, role, hello, challenge)).into()
 }
 
-/// Returns the bytes of the answer `verdict`, with this process's proof unless the key was wrong.
+/// Bytes of the answer with `verdict`, and with this process's proof unless the other process has
+/// another key.
 pub(super) fn answer(
     verdict: Verdict,
     key: &str,
@@ -176,12 +183,12 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Sends `hello` over `stream` to process `to`, and proves that this process knows `key`. Reads of
-/// `stream` must have a short timeout: after each read, `watch` decides whether to continue.
-/// Waiting ends at `deadline`.
+/// Sends `hello` over `stream` to process `to`, proves that this process knows `key`, and verifies
+/// the proof of the other process. Reads of `stream` must have a short timeout, because `watch` is
+/// called before each read. Waiting ends at `deadline`.
 ///
 /// # Errors
-/// The errors of `watch`.
+/// If `watch` returns an error.
 pub(super) fn introduce(
     stream: &TcpStream,
     hello: &Hello,
@@ -230,8 +237,8 @@ fn converse(
     }
 }
 
-/// Reads the next `LENGTH` bytes of `stream`; waits until `deadline`, or until `watch` returns an
-/// error.
+/// Reads the next `LENGTH` bytes of `stream`. Waits for them until `deadline`, or until `watch`
+/// returns an error.
 fn wait_for<const LENGTH: usize>(
     mut stream: &TcpStream,
     deadline: Instant,

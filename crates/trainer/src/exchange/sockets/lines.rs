@@ -1,9 +1,9 @@
-//! Connections of a process to the others while it trains: threads that read from them, and threads
-//! that send messages and signs of life.
+//! Connections of a process to the other processes during training, with threads that read from
+//! them and threads that send messages and signs of life.
 //!
-//! A process has three threads for each other process. One reads everything that arrives, so that
-//! two processes that send to each other never wait for each other to read. One sends messages, in
-//! their order, while the process computes. One sends a sign of life every second.
+//! A process has three threads for each other process. The first reads all data that arrive, so
+//! that two processes that send to each other never block each other. The second sends messages in
+//! order, while the process computes. The third sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,31 +19,32 @@ use super::stream::Stream;
 /// Longest time for which a process that ends waits until the others have read that it ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Message or end of the connection from another process.
+/// Message or event from another process.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Part(Vec<f32>),
     Fact(Vec<u8>),
-    /// The other process ends in order. `None`: it reports any error itself; otherwise it ends
-    /// because it has lost a third process.
+    /// The other process has announced that it ends. If it ends because a third process was lost,
+    /// this is the loss; otherwise `None`, and the other process reports its error itself.
     Left(Option<Loss>),
-    /// The other process is gone, or cannot be reached any more, for this reason.
+    /// The other process has disappeared or cannot be reached any more; the text is the reason.
     Lost(String),
 }
 
-/// Rank of a process that was lost, and the reason.
+/// Rank of a process that was lost, and reason why it counts as lost.
 pub(super) type Loss = (usize, String);
 
-/// Function that is called when a process is lost, with that process's rank and the reason.
+/// Function that is called when a process is lost. Arguments: rank of that process, and reason why
+/// it counts as lost.
 pub type OnProcessLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
 /// Message to another process.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// A flat f32 tensor on the host.
+    /// One-dimensional f32 tensor in main memory.
     Part(Tensor),
     Fact(Vec<u8>),
-    /// This process ends, and sends nothing after this; the content is the reason.
+    /// This process ends, and sends nothing after this message. The content is the reason, as JSON.
     Leave(Vec<u8>),
 }
 
@@ -55,14 +56,14 @@ struct Line {
     outgoing: Sender<Outgoing>,
 }
 
-/// The connections to the other processes, by rank.
+/// Connections to the other processes, by rank.
 pub(super) struct Lines {
     lines: Vec<Option<Line>>,
     patience: Patience,
     /// Number of messages that wait to be written.
     unsent: AtomicUsize,
-    /// For each rank, whether nothing more needs to be sent there: that process has read that this
-    /// one ends, or has ended itself.
+    /// For each rank, whether nothing more has to be sent to that process, because it has read that
+    /// this process ends, or has ended itself.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
@@ -73,7 +74,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts to use `streams`, and passes everything received to `incoming`.
+    /// Starts the threads for `streams`. All received messages are passed to `incoming`, each with
+    /// the sender's rank.
     pub(super) fn open(
         streams: Vec<Option<Stream>>,
         patience: Patience,
@@ -116,9 +118,9 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Sends a message to process `rank`, after all earlier ones, without waiting. If that process
-    /// cannot receive it any more, this is no error here: the next process that waits for it will
-    /// notice.
+    /// Sends a message to process `rank`, after all earlier messages, without waiting. If that
+    /// process cannot be reached any more, there is no error here, but the next time that a message
+    /// from it is awaited.
     pub(super) fn send(&self, rank: usize, frame: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
@@ -130,8 +132,8 @@ impl Lines {
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for frame in queue {
-            // If a message cannot be sent, the other process has ended; whoever waits for it will
-            // notice.
+            // If a message cannot be sent, the other process has ended. This is noticed when a
+            // message from it is awaited.
             is_open = is_open && self.write_whole(rank, &frame).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
             if matches!(frame, Outgoing::Leave(_)) {
@@ -196,7 +198,7 @@ impl Lines {
                         has_left = true;
                         let _ = self.write_frame(rank, FrameKind::Heard, &[]);
                     }
-                    // If this process is ending, nobody receives the message; this is no error.
+                    // If this process is ending, the message has no receiver, which is no error.
                     let _ = incoming.send((rank, message));
                 }
                 Ok(None) => {}
@@ -229,11 +231,11 @@ impl Lines {
         }
     }
 
-    /// Sends process `rank` signs of life at intervals.
+    /// Sends a sign of life to process `rank` in each beat, until this process ends.
     fn beat(&self, rank: usize) {
         let Some(line) = &self.lines[rank] else { return };
         while !self.closing.load(Ordering::Acquire) {
-            // If the lock is taken, a frame is being written, which is a sign of life itself.
+            // If the lock is taken, a frame is being written, which is a sign of life, too.
             if let Ok(_writing) = line.writing.try_lock()
                 && self.patience.write_frame(&line.stream, FrameKind::Alive, &[]).is_err()
             {
@@ -249,13 +251,14 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Records the loss because of which this process ends; only the first is kept.
+    /// Records the loss of another process because of which this process ends. Only the first loss
+    /// is kept.
     pub(super) fn lost(&self, loss: Loss) {
         lock(&self.loss).get_or_insert(loss);
     }
 
-    /// Tells all other processes that this one ends, and waits until they have read its messages,
-    /// or until they take too long.
+    /// Sends all other processes a message that this one ends, and waits until they have read it,
+    /// but not longer than a time limit.
     pub(super) fn leave(&self) {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
@@ -267,8 +270,8 @@ impl Lines {
         let mut deadline = Instant::now() + FAREWELL;
         let mut quiet = lock(&self.quiet);
         while !quiet.iter().all(|&heard| heard) {
-            // While messages are unsent, the wait goes on; the writer gives up a connection that
-            // accepts no more bytes.
+            // As long as there are unsent messages, the wait continues. It ends, because the
+            // writing thread gives up a connection that accepts no more bytes.
             if self.unsent.load(Ordering::Acquire) > 0 {
                 deadline = Instant::now() + FAREWELL;
             }
@@ -286,7 +289,8 @@ impl Lines {
     }
 }
 
-/// Locks `mutex`, even if poisoned: no thread panics in the middle of a change.
+/// Locks `mutex`, even if a thread has panicked while it held the lock, because no thread can panic
+/// in the middle of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,10 @@
-//! Processes on one machine or on several, each connected to every other: by TCP or, within a
-//! machine, by a cheaper socket.
+//! Exchange between processes on one machine or on several. Each process is connected to all
+//! others: by TCP or, on the same machine, by a Unix socket, which takes less processor time.
 //!
-//! A thread of the receiver reads data as they arrive, so that no process waits for another one to
-//! read. A killed process closes its connections, and a lost machine falls silent; the other
-//! processes notice both within seconds. A process that ends in order announces this after its last
-//! message, and the others read all of its messages.
+//! A thread of the receiver reads data as they arrive, so that a process never waits until another
+//! one reads. If a process is killed, its connections are closed, which the others notice at once.
+//! If a machine is lost, they notice its silence within half a minute. A process that ends
+//! announces this after its last message, so the others read all of its messages.
 
 mod calling;
 mod door;
@@ -29,40 +29,42 @@ use lines::{Incoming, Lines, Outgoing};
 pub use lines::OnProcessLoss;
 pub use rendezvous::Rendezvous;
 
-/// One of several processes that are connected by sockets.
+/// Connection of one of several processes that are connected by sockets.
 pub struct Sockets {
     rank: usize,
     size: usize,
     lines: Arc<Lines>,
     incoming: Receiver<(usize, Incoming)>,
-    /// Messages from each process that have arrived but were not asked for yet, by rank.
+    /// For each rank, the messages from that process that have arrived but have not been requested
+    /// yet.
     waiting: Vec<VecDeque<Incoming>>,
-    /// For each exchange in progress, the part that this process sends to itself.
+    /// For each exchange that was begun and not ended, the part that this process sends to itself.
     own: VecDeque<Tensor>,
 }
 
-/// Handle by which a process that must end immediately, for example after a signal, tells the other
-/// processes.
+/// Handle with which a process that must end immediately, for example after a signal, announces
+/// this to the other processes.
 #[derive(Clone)]
 pub struct LeaveHandle(Arc<Lines>);
 
 impl LeaveHandle {
-    /// Tells the other processes that this one ends. This process must report the reason itself.
+    /// Announces to the other processes that this one ends. This process must report the reason
+    /// itself.
     pub fn say(&self) {
         self.0.leave();
     }
 }
 
 impl Sockets {
-    /// Connects to the other processes. `listener` is for process 0, which may have begun to listen
-    /// before it started the others. `watch` is called repeatedly while waiting; an error from it
-    /// ends the wait. `on_loss` is called on a separate thread if a process is lost later, even
-    /// while this process is busy.
+    /// Connects to the other processes. `listener`: listener of process 0, if it has begun to
+    /// listen before it started the others; otherwise `None`. `watch` is called repeatedly while
+    /// this process waits; if it returns an error, the wait ends. `on_loss` is called on a separate
+    /// thread if a process is lost later, even while this process is busy.
     ///
     /// # Errors
-    /// When there is no key although other machines can reach the meeting place, or when a process
-    /// does not connect in time, runs another version of this program, or was started with another
-    /// number of processes.
+    /// If there is no key although other machines can reach process 0, or if a process does not
+    /// connect in time, runs another version of this program, or was started with another number of
+    /// processes.
     pub fn meet(
         rendezvous: &Rendezvous,
         listener: Option<TcpListener>,
@@ -78,14 +80,14 @@ impl Sockets {
         Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
-    /// Returns a handle by which this process can tell the others that it ends.
+    /// Returns a handle with which this process can announce to the others that it ends.
     #[must_use]
     pub fn farewell(&self) -> LeaveHandle {
         LeaveHandle(Arc::clone(&self.lines))
     }
 
-    /// Ranks of the other processes, beginning with the one after this process's, so that the
-    /// processes do not all send to the same process first.
+    /// Ranks of the other processes, beginning with the rank after this process's own, so that not
+    /// all processes send to the same process first.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |distance| (rank + distance) % size)
@@ -105,7 +107,8 @@ impl Sockets {
                 None => {}
             }
             match self.incoming.recv() {
-                // Without the lost process, no exchange can be completed.
+                // Without the lost process, no exchange can be completed, so this is an error even
+                // if `rank` is another process.
                 Ok((lost, Incoming::Lost(why))) => return Err(self.lost(lost, why)),
                 Ok((from, message)) => self.waiting[from].push_back(message),
                 Err(_) => return Err(self.lost(rank, "the connection is closed".to_owned())),
@@ -172,8 +175,9 @@ impl Exchange for Sockets {
     }
 }
 
-/// Returns the flat tensor `part` on the host; a tensor on the host is returned unchanged.
-/// (`Tensor::to_device` would copy all of the storage under a view.)
+/// Returns the one-dimensional tensor `part` in main memory. A tensor that is there already is
+/// returned unchanged. (`Tensor::to_device` would copy the whole buffer of which `part` is a
+/// range.)
 fn on_host(part: &Tensor) -> candle_core::Result<Tensor> {
     match part.device() {
         Device::Cpu => Ok(part.clone()),

@@ -1,5 +1,6 @@
-//! Connections without TCP between processes on one machine. The processes are connected by TCP
-//! first: one process listens at a random name, and sends the other this name and a secret.
+//! Connections by Unix sockets, without TCP, between processes on one machine. The processes are
+//! connected by TCP first. Then one process listens at a socket with a random name, and sends this
+//! name and a secret word to the other over TCP.
 //!
 //! The names are Linux's "abstract" socket names, which are not files (unix(7)): a killed process
 //! leaves nothing behind. On other systems, and between containers that do not share these names,
@@ -25,13 +26,14 @@ mod linux {
 
     use super::{Stream, TcpStream};
 
-    /// Number of bytes of the random part of the name, and of the secret word; `secret` holds both,
-    /// one after the other.
+    /// Number of bytes of the random part of the name, and also of the secret word. `secret` is the
+    /// first followed by the second.
     const LENGTH: usize = 16;
-    /// Size of the socket's send buffer in bytes: a larger buffer wakes the reader up less often.
+    /// Size of the socket's send buffer, in bytes. The reader is woken up less often if the buffer
+    /// is larger.
     const WAITING: usize = 2 << 20;
 
-    /// Listener at a random name, to which the process that is told the secret may connect.
+    /// Listener at a random name, to which a process that knows the secret can connect.
     #[derive(Debug)]
     pub(in super::super) struct Offer {
         listener: UnixListener,
@@ -39,8 +41,8 @@ mod linux {
     }
 
     impl Offer {
-        /// Makes an offer to the process at the other end of `stream`; `None` if that is not on
-        /// this machine.
+        /// Makes an offer to the process at the other end of `stream`. Returns `None` if that
+        /// process is not on this machine, or no socket can be made.
         pub(in super::super) fn to(stream: &TcpStream) -> Option<Self> {
             if stream.local_addr().ok()?.ip() != stream.peer_addr().ok()?.ip() {
                 return None;
@@ -51,14 +53,14 @@ mod linux {
             Some(Self { listener, secret })
         }
 
-        /// Bytes to send to the other process: the random part of the name, and the secret word.
+        /// Bytes to send to the other process: the random part of the name, followed by the secret
+        /// word.
         pub(in super::super) fn secret(&self) -> &[u8] {
             &self.secret
         }
 
-        /// Returns the connection of the other process. That process must have reported already
-        /// that it has connected and sent the secret word, so this does not wait. Other callers are
-        /// turned away.
+        /// Returns the connection of the other process. That process must have reported that it has
+        /// connected and sent the secret word, so this does not wait. Other connections are closed.
         ///
         /// # Errors
         /// If the listener fails.
@@ -77,18 +79,18 @@ mod linux {
         }
     }
 
-    /// Connects to the process whose offer has this `secret`; `None` if it cannot be reached in
-    /// this way.
+    /// Connects to the process whose offer has this `secret`. Returns `None` if it cannot be
+    /// reached by a Unix socket.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
         let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
-        // A non-blocking socket: connecting must not wait if strangers have filled the listener's
-        // queue.
+        // The socket is non-blocking, so that connecting does not wait if other programs have
+        // filled the listener's queue.
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
         let address = SocketAddrUnix::new_abstract_name(name(secret).as_bytes()).ok()?;
         connect(&socket, &address).ok()?;
         let mut stream = UnixStream::from(socket);
-        // This does not block: the buffer of a new connection has room for the word.
+        // This does not wait, because the buffer of a new connection has room for the word.
         stream.write_all(&secret[LENGTH..]).ok()?;
         ready(stream).ok()
     }
@@ -120,8 +122,8 @@ mod linux {
             let offer = Offer::to(&far).expect("the same machine");
             let mut secret: [u8; 2 * LENGTH] = offer.secret().try_into().unwrap();
             let near = take(&secret).expect("there");
-            // Before the right caller come one with another secret, one that is gone, and one that
-            // sends nothing.
+            // Three other callers connect first: one with another secret, one that closes the
+            // connection, and one that sends nothing.
             let other = Offer::to(&far).expect("the same machine");
             let mut wrong: [u8; 2 * LENGTH] = other.secret().try_into().unwrap();
             wrong[LENGTH] ^= 1;
@@ -152,7 +154,7 @@ mod elsewhere {
     use super::{Stream, TcpStream};
     use std::io;
 
-    /// Type without values: on this system no offer is made.
+    /// Type without values, because no offers are made on this system.
     #[derive(Debug)]
     pub(in super::super) enum Offer {}
 

@@ -1,5 +1,5 @@
-//! Rendezvous of processes: all of them connect to process 0, which sends them each other's
-//! addresses.
+//! Rendezvous of processes: all of them connect to process 0, which sends each of them the
+//! addresses of the others.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// Pause between two checks for new bytes. A greeting takes about two such pauses.
+/// Pause between two checks for new bytes. A greeting lasts about two such pauses.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Where the processes meet, and the rank of this one.
+/// Address at which the processes meet, with the rank of this process.
 #[derive(Debug, Clone)]
 pub struct Rendezvous {
-    /// Rank of this process, from 0.
+    /// Rank of this process: its index among all processes.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
@@ -27,23 +27,23 @@ pub struct Rendezvous {
     pub host: String,
     /// Port of process 0.
     pub port: u16,
-    /// Secret that the processes of this training share. It is never sent; they prove that they
-    /// know it. It may be empty if they meet at a loopback address, which other machines cannot
-    /// reach.
+    /// Common secret of the processes of this training. It is never sent; the processes only prove
+    /// that they know it. It can be empty if `host` is a loopback address, which other machines
+    /// cannot reach.
     pub key: String,
     /// Longest time to wait for the other processes.
     pub patience: Duration,
 }
 
 impl Rendezvous {
-    /// True if the meeting place is a loopback address, which no other machine can reach.
+    /// Whether `host` is a loopback address, which other machines cannot reach.
     fn is_local(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Refuses to meet at an address that other machines can reach without a key, because anybody
-    /// who reaches the port could take part.
+    /// Returns an error if there is no key although other machines can reach the address, because
+    /// anybody could then take part in the training.
     fn require_key(&self) -> Result<(), ExchangeError> {
         if !self.key.is_empty() || self.is_local() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Rendezvous {
     /// Opens the listener of process 0.
     ///
     /// # Errors
-    /// If the port is taken.
+    /// If the port is already in use.
     pub(super) fn listen(&self) -> Result<TcpListener, ExchangeError> {
         let all: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let bound = if self.is_local() {
@@ -83,11 +83,12 @@ impl Rendezvous {
     }
 
     /// Connects to all other processes, and returns the connections by rank, with `None` for this
-    /// process itself. `watch` is called repeatedly while waiting; an error from it ends the wait.
+    /// process itself. `watch` is called repeatedly while this process waits; if it returns an
+    /// error, the wait ends.
     ///
     /// # Errors
-    /// When a required key is missing, or a process does not connect in time or runs another
-    /// program.
+    /// If a required key is missing, or a process does not connect in time or runs another version
+    /// of this program.
     pub(super) fn connections(
         &self,
         listener: Option<TcpListener>,
@@ -108,7 +109,8 @@ impl Rendezvous {
         };
         let nearest: Vec<Option<Stream>> = near.into_iter().zip(all).map(nearest).collect();
         let Err(error) = met else { return Ok(nearest) };
-        // Tells the processes that are connected already, so that none of them is left waiting.
+        // Announces the error to the processes that are connected already, so that none of them
+        // continues to wait.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
             _ => None,
@@ -155,7 +157,7 @@ impl Rendezvous {
         self.tell_all(all, FrameKind::Ready, &[])
     }
 
-    /// Connects any process other than process 0 to all others.
+    /// Connects this process, which is not process 0, to all others.
     fn join_all(
         &self,
         all: &mut [Option<TcpStream>],
@@ -181,8 +183,9 @@ impl Rendezvous {
         }
     }
 
-    /// Replaces TCP connections to processes on the same machine, if possible. Each process makes
-    /// an offer to every process of higher rank. `near` receives the new connections.
+    /// Makes connections by Unix sockets to processes on the same machine, if possible, and stores
+    /// them in `near`, by rank. For each pair of processes, the one with the lower rank offers a
+    /// socket to the other.
     fn neighbours(
         &self,
         all: &[Option<TcpStream>],
@@ -215,8 +218,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Waits for the next frame of process `rank`, which must be of this kind, and returns its
-    /// content.
+    /// Waits for the next frame from process `rank`, which must be of the kind `kind`, and returns
+    /// its content.
     fn content(
         &self,
         all: &[Option<TcpStream>],
@@ -233,7 +236,7 @@ impl Rendezvous {
         read.map_err(|error| ExchangeError::lost(rank, self.rank, &error))
     }
 
-    /// Sends a frame to each connected process.
+    /// Sends a frame to all connected processes.
     fn tell_all(
         &self,
         all: &[Option<TcpStream>],
@@ -249,8 +252,9 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Reads the beginning of the next frame of process `rank`, without waiting; `None` if there is
-    /// none yet.
+    /// Reads the header of the next frame from process `rank`, without waiting. Returns its kind
+    /// and the number of bytes of its content, or `None` if nothing has arrived. Returns an error
+    /// if the process has left.
     fn heard_of(
         &self,
         all: &[Option<TcpStream>],
@@ -271,8 +275,8 @@ impl Rendezvous {
         }
     }
 
-    /// Waits for the next frame of process `rank`; returns its kind, and the number of bytes that
-    /// follow.
+    /// Waits for the next frame from process `rank`. Returns its kind, and the number of bytes of
+    /// its content.
     fn heard(
         &self,
         all: &[Option<TcpStream>],
@@ -289,8 +293,8 @@ impl Rendezvous {
         }
     }
 
-    /// Pauses briefly if there are `absent` processes; after the deadline, returns an error that
-    /// names them and ends with `more`.
+    /// Pauses briefly if there are `absent` processes. After the deadline, returns an error
+    /// instead, which names these processes and ends with `more`.
     fn pause(
         &self,
         deadline: Instant,
@@ -313,8 +317,9 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Waits at `listener` until all processes are connected, and returns the ports at which those
-    /// that called here listen themselves, by rank.
+    /// Accepts connections at `listener` until all processes are connected, and stores them in
+    /// `all`. Returns, for the ranks that have connected here, the ports at which these processes
+    /// listen themselves.
     fn receive(
         &self,
         listener: TcpListener,
@@ -350,7 +355,7 @@ impl Rendezvous {
                     let problem = format_args!("two processes were started as number {rank}");
                     return Err(self.error(problem));
                 }
-                // If admitting fails, the process was disconnected, and calls again.
+                // If this fails, the connection has ended, and the process calls again.
                 if let Ok(stream) = guest.admit(&self.key) {
                     (all[rank], ports[rank]) = (Some(stream), port);
                 }
@@ -358,8 +363,8 @@ impl Rendezvous {
         }
     }
 
-    /// Checks that processes which are connected and wait for this one have sent nothing; the only
-    /// thing that they could send is an error.
+    /// Returns an error if a connected process that waits for this one has sent something, because
+    /// the only thing that it can send is an error.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
@@ -369,8 +374,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Waits for the addresses of the other processes, which process 0 sends once all of them have
-    /// connected.
+    /// Waits for the addresses of all processes, which process 0 sends when all of them have
+    /// connected to it.
     fn addresses(
         &self,
         all: &[Option<TcpStream>],

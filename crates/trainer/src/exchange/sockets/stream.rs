@@ -1,4 +1,4 @@
-//! Connection to another process while it trains: by TCP or, within one machine, by a Unix socket.
+//! Connection to another process during training: by TCP or, on the same machine, by a Unix socket.
 //! The Unix socket takes 40 % less processor time, because it needs no packets and
 //! acknowledgements.
 
@@ -30,7 +30,7 @@ impl Stream {
         }
     }
 
-    /// Ends the connection, for both sides.
+    /// Ends the connection in both directions.
     pub(super) fn shutdown(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
