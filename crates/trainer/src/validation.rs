@@ -1,26 +1,27 @@
-//! Validation: the trait that the caller implements, and the scores that need only the model.
+//! Validation: the trait that callers implement, and scores for which no decoding is needed.
 
 use taper_model::{Batch, Model, Objective, Pass};
 
 use crate::{BoxError, Sample, Scores, TrainError};
 
-/// Measures the model on data on which it is not trained.
+/// Validator, which scores the model on data on which it is not trained.
 ///
-/// If a moving average is configured, the measured model has the averaged weights.
+/// If a moving average of the weights is configured, the model that is scored has the averaged
+/// weights.
 pub trait Validator<M: Model> {
     /// Returns the scores of `model` after `step` updates.
     ///
     /// # Errors
-    /// When the model cannot be measured, which ends training.
+    /// If the model cannot be scored. This ends training.
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
 
-    /// Returns examples of the model's output, made in the last validation.
+    /// Returns examples of the model's output in the last validation.
     fn samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }
 }
 
-/// No validation: no scores, no best checkpoint, no early stopping.
+/// Validator without scores, for training without best checkpoint and early stopping.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoValidation;
 
@@ -30,27 +31,28 @@ impl<M: Model> Validator<M> for NoValidation {
     }
 }
 
-/// Scores under teacher forcing, per target token.
+/// Means over the target tokens of scores with teacher forcing (each token is predicted from the
+/// true tokens before it).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TeacherForced {
-    /// Label-smoothed cross entropy in nats.
+    /// Label-smoothed cross entropy, in nats.
     pub loss: f64,
-    /// Cross entropy in nats.
+    /// Cross entropy, in nats.
     pub nll: f64,
     /// Exponential of `nll`.
     pub perplexity: f64,
-    /// Share of target tokens predicted correctly.
+    /// Share of target tokens that are predicted correctly.
     pub accuracy: f64,
-    /// The number of target tokens.
+    /// Number of target tokens.
     pub tokens: u64,
-    /// True if answers are classes. If they are numbers, the loss is the squared error, and
-    /// perplexity and accuracy have no meaning.
+    /// Whether the model predicts classes, such as tokens or labels. If it predicts numbers, the
+    /// loss is the squared error, and perplexity and accuracy have no meaning.
     pub of_classes: bool,
 }
 
 impl TeacherForced {
-    /// Returns the scores with their names: `loss` and, for classes, `nll`, `perplexity` and
-    /// `accuracy`.
+    /// Returns the scores by name: `loss` and, if the model predicts classes, `nll`, `perplexity`
+    /// and `accuracy`.
     #[must_use]
     pub fn scores(&self) -> Scores {
         let mut scores = Scores::default();
@@ -64,11 +66,11 @@ impl TeacherForced {
     }
 }
 
-/// Scores `model` on `batches` without dropout. The results are means over all target tokens, not
+/// Scores `model` on `batches`, without dropout. The scores are means over all target tokens, not
 /// means over batches.
 ///
 /// # Errors
-/// When a batch cannot be fetched or computed, or there are no target tokens at all.
+/// If a batch cannot be read or computed, or there are no target tokens.
 pub fn evaluate<M: Model>(
     model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
@@ -77,7 +79,7 @@ pub fn evaluate<M: Model>(
     evaluate_under(model, batches, label_smoothing, Pass::evaluate)
 }
 
-/// Scores like [`evaluate`]; `pass` makes the pass for each batch.
+/// Scores like [`evaluate`]. `pass` returns the settings of the forward pass for each batch.
 ///
 /// # Errors
 /// See [`evaluate`].

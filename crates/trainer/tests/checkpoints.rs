@@ -1,5 +1,5 @@
-//! Checkpoints that are damaged or belong to another model are refused; errors name the file and
-//! the reason.
+//! Tests that checkpoints which are damaged or belong to another model give an error with the file
+//! and the reason.
 
 mod common;
 
@@ -19,8 +19,8 @@ fn identity() -> Identity {
     Identity { tokenizer_hash: "7eaf".to_owned(), ..Identity::default() }
 }
 
-/// Trains ten updates, with checkpoints after 5, 6 (the validation) and 10. Returns the path of the
-/// last checkpoint.
+/// Trains a run of ten updates, with checkpoints after updates 5, 6 (because of a validation) and
+/// 10. Returns the directory of the last checkpoint.
 fn trained(directory: &Path) -> PathBuf {
     let mut trainer =
         Trainer::new(model(&tiny(0.0)), short_run(10), identity(), directory).unwrap();
@@ -231,8 +231,8 @@ fn weights_that_are_not_finite_are_refused_by_name() {
     }
 }
 
-/// A checkpoint in int8 has less than half the size and loads as the rounded weights. It cannot be
-/// rounded again or averaged.
+/// Weights in int8 have a smaller file, are read as the values to which they were rounded, and
+/// cannot be rounded again or averaged.
 #[test]
 fn weights_in_int8_are_those_that_were_rounded() {
     let directory = tempfile::tempdir().unwrap();

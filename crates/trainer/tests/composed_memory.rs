@@ -1,4 +1,4 @@
-//! Compares the memory that composed operations take, as on GPUs, with its estimate.
+//! Compares the memory of plain Candle operations, which GPUs use, with its estimate.
 
 use std::alloc::System;
 
@@ -18,8 +18,7 @@ fn texts(rows: usize, length: usize) -> Sequences {
     Sequences::pack(&(0..rows).map(|row| text(row).collect::<Vec<u32>>()).collect::<Vec<_>>())
 }
 
-/// Returns the peak number of bytes of a forward and backward pass, without the weights and their
-/// gradients.
+/// Peak memory, in bytes, of forward and backward pass, without weights and their gradients.
 fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {
@@ -30,7 +29,8 @@ fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
         });
         bytes.expect("the allocator counts").most
     };
-    // The first pass makes what is kept, such as masks; the second is measured.
+    // The second run is measured, because data that are made only once, such as masks, then exist
+    // already.
     run();
     run() as f64
 }
@@ -65,8 +65,8 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             let of_text = of_text / model.cost().composed_bytes(&[tokens], length) as f64;
             let what = format!("{rows} of {length}, {norm:?}, {positions:?}, {dropout}");
             println!("{what}: {of_pairs:.2} {of_text:.2}");
-            // The estimate is an upper bound; passes without dropout also take about half of it or
-            // more.
+            // The estimate is an upper bound. About half of it or more is used, even without
+            // dropout.
             for share in [of_pairs, of_text] {
                 assert!((0.45..1.05).contains(&share), "{what}: {share}");
             }

@@ -1,7 +1,7 @@
-//! Models with each norm placement, position encoding and kind of attention learn to copy and to
-//! reverse sentences, with at least 99 % exact answers.
+//! Tests that models with each norm placement, position encoding and kind of attention learn to
+//! copy and to reverse sentences, with at least 99 % of the outputs exactly right.
 //!
-//! A Transformer whose attention, positions, masks or gradients are seriously wrong would not learn
+//! A Transformer with a serious error in attention, positions, masks or gradients does not learn
 //! this.
 
 mod common;
@@ -20,11 +20,11 @@ use taper_trainer::{
 
 const LONGEST: usize = 8;
 
-/// Numbers of sentences in a batch, tried in this order: the smaller one is enough for most models,
-/// and takes half the time.
+/// Numbers of sentences in a batch, which are tried in this order. Most models learn from the
+/// smaller batches, in half the time.
 const BATCH_SIZES: [usize; 2] = [32, 64];
 
-/// Decodes sentences greedily, word by word.
+/// Greedy decoding of each of `sentences`, word by word.
 fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let sources: Vec<Vec<u32>> =
         sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
@@ -47,9 +47,9 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 }
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
-    // ALiBi's bias is symmetric in the encoder: one layer sees distances between words, but not
-    // which of two words comes first. Copying needs the distance from the start, which a second
-    // layer can infer.
+    // In the encoder, ALiBi's bias is the same in both directions. So one layer can see the
+    // distance to the end, but not which words stand before and which after a word. Copying needs
+    // the distance from the start, which a second layer can infer.
     let (encoder_layers, max_updates) =
         if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
     let shape = ModelConfig { norm, positions, encoder_layers, ..tiny(0.0) };
@@ -76,8 +76,8 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
     );
 }
 
-/// Trains with `max_updates` updates of `rows` sentences. Returns the share of held-out sentences
-/// that are answered exactly.
+/// Share of held-out sentences with exactly right outputs after `max_updates` updates with `rows`
+/// sentences each.
 fn exact_after(task: Task, shape: &ModelConfig, max_updates: u64, rows: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
@@ -147,7 +147,7 @@ learns! {
     alibi: Alibi;
 }
 
-/// Models with other kinds of self-attention or other layers. Attention to the encoder is full.
+/// Kinds of self-attention and of other layers. (Attention to the encoder is always full.)
 mod kinds {
     use super::*;
 
@@ -173,7 +173,7 @@ mod kinds {
         learns_both(AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() });
     }
 
-    /// Each layer has three experts, and each token goes to one of them.
+    /// Three experts in each layer, one of which computes each token.
     #[test]
     fn experts() {
         let experts = ExpertsConfig { count: 3, capacity: 2.0, ..ExpertsConfig::default() };
@@ -181,10 +181,11 @@ mod kinds {
         learns_with(Task::Copy, ModelConfig { experts, ..shape(full(), full()) }, 600);
     }
 
-    /// Recurrent layers can store eight words in one vector; with attention they learn faster.
+    /// A single vector is enough for eight words, but with attention, fewer updates suffice.
     #[test]
     fn recurrent_layers() {
-        // Without attention the vector must store the whole source, and is wider.
+        // Without attention, the vector must be wider, because it has to represent the whole
+        // sentence.
         let width = |attention| if attention == RecurrentAttention::None { 144 } else { 64 };
         let of = |cell, attention| ModelConfig {
             architecture: Architecture::Recurrent,
@@ -221,8 +222,8 @@ mod kinds {
         }
     }
 
-    /// Mamba layers replace attention and feed-forward layers; in the encoder they read from both
-    /// ends.
+    /// Mamba layers in place of attention and feed-forward layers; in the encoder, they read in
+    /// both directions.
     #[test]
     fn mamba() {
         let mamba = || AttentionConfig { kind: AttentionKind::Mamba, ..AttentionConfig::default() };
@@ -230,7 +231,8 @@ mod kinds {
         learns_with(Task::Reverse, shape(mamba(), mamba()), 600);
     }
 
-    /// The encoder is a Linformer, which no decoder can be, and the decoder a Performer.
+    /// The encoder is a Linformer and the decoder a Performer, because Linformer attention is not
+    /// possible in decoders.
     #[test]
     fn linformer_and_performer() {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
@@ -257,8 +259,8 @@ mod kinds {
         learns_both(AttentionConfig { kind, chunk: 3, ..AttentionConfig::default() });
     }
 
-    /// The model has no position encoding: the encoder reads tokens in order, and the decoder knows
-    /// distances.
+    /// Neither encoder nor decoder has position encodings: the encoder's layers read tokens in
+    /// order, and the decoder's attention depends on distances.
     #[test]
     fn s4d_and_transformer_xl() {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };

@@ -1,5 +1,5 @@
-//! Compares training on the fused operations with training on composed operations in Candle with
-//! its autodiff.
+//! Compares training with fused operations and training with plain Candle operations, whose
+//! gradients Candle computes.
 
 mod common;
 
@@ -18,7 +18,7 @@ use taper_trainer::{
 
 const STEPS: u64 = 20;
 
-/// Losses per token of the first [`STEPS`] updates.
+/// Loss per token of each of the first updates.
 fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: bool) -> Vec<f64> {
     let config = ModelConfig {
         d_model: 64,
@@ -33,13 +33,13 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
     losses_of(&config, compute, composed)
 }
 
-/// Like [`losses`], of a model with this configuration.
+/// Loss per token of each of the first updates of a model with this configuration.
 fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
     let model =
         Transformer::new(config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, compute))
             .unwrap();
-    // Adam divides by the size of a gradient: with a small ε, a gradient that is only rounding
-    // error would make a full step.
+    // Adam divides by the size of a gradient. With a small ε, a gradient that consists only of
+    // rounding errors would cause a full step.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
     let training = TrainingConfig {
         clip_norm: 1.0,
@@ -65,7 +65,7 @@ fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
         .collect()
 }
 
-/// Largest relative difference between two series.
+/// Largest relative difference between values of two series.
 fn difference(ours: &[f64], theirs: &[f64]) -> f64 {
     ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).fold(0.0, f64::max)
 }
@@ -113,8 +113,8 @@ fn so_it_is_with_each_architecture() {
     }
 }
 
-/// With bf16 products, whose operands have 8 significant bits, losses differ from those in f32, but
-/// only by the rounding.
+/// Checks that products with operands in bf16 (8 significant bits) give losses within this
+/// rounding, but different from those in f32.
 #[test]
 fn bf16_products_stay_within_their_rounding() {
     let (bf16, f32) = (
@@ -123,12 +123,12 @@ fn bf16_products_stay_within_their_rounding() {
     );
     let error = difference(&bf16, &f32);
     assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
-    // The difference is larger than between fused and composed training in f32.
+    // This is more than the allowed difference between fused and plain training in f32.
     assert!(error > 1e-5, "the products were not rounded: {error}");
 }
 
-/// Runs the other tests again with each matrix kernel of this machine, as a process chooses its
-/// kernel once.
+/// Runs all other tests again with each kernel for matrix products that this machine supports, in
+/// processes of their own, because the kernel is chosen once in a process.
 #[test]
 fn every_kernel() {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {

@@ -1,7 +1,8 @@
-//! Language models with each kind of self-attention learn to copy the words that they have read, or
-//! to write them in reverse: a text is words, `<s>`, and the same words again or reversed. A kind
-//! that cannot see the words must not learn it. Answers are generated token by token, from the
-//! cache. Linformers, which cannot be decoders, are tested in `copy_reverse`.
+//! Tests that language models with each kind of self-attention of decoders learn to copy and to
+//! reverse words: a text is words, `<s>`, and the same words, or the words in reverse order. Also
+//! tests that they do not learn what their attention cannot see. In the tests, answers are
+//! generated token by token, with the cache. Linformer attention is not possible in decoders; it is
+//! tested in `copy_reverse`.
 
 mod common;
 
@@ -19,13 +20,13 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Number of words of a text; there are ten different words.
+/// Number of words before `<s>` in a text. There are ten different words.
 const WORDS: usize = 8;
 
 /// Number of texts in a batch.
 const ROWS: u64 = 32;
 
-/// Random texts, which depend only on the seed and the position.
+/// Random texts, which only depend on the seed and the position in the data.
 #[derive(Debug, Clone, Copy)]
 struct Texts {
     task: Task,
@@ -60,7 +61,7 @@ impl Source for Texts {
     }
 }
 
-/// A model to train, with its number of updates.
+/// Attention, position encoding, number of layers and number of updates of a model that is trained.
 struct Lesson {
     own: AttentionConfig,
     positions: Positions,
@@ -73,8 +74,8 @@ impl Lesson {
         Self { own, positions: Positions::Learned, layers: 1, updates: 300 }
     }
 
-    /// Trains on batches of `rows` texts. Returns the share of words that are written correctly,
-    /// and of texts without a mistake.
+    /// Share of words that are generated correctly, and share of texts without a mistake, after
+    /// training with `rows` texts in each update.
     fn learned(&self, task: Task, rows: u64) -> [f64; 2] {
         let shape = ModelConfig {
             d_model: 64,
@@ -120,7 +121,7 @@ impl Lesson {
     }
 
     fn learns_one(&self, task: Task) {
-        // Smaller batches are tried first: they are enough for most models, and take half the time.
+        // Most models learn from the smaller batches, in half the time.
         let mut shares = Vec::new();
         for rows in [ROWS / 2, ROWS] {
             shares.push(self.learned(task, rows)[1]);
@@ -131,15 +132,15 @@ impl Lesson {
         panic!("{task:?} with {:?}: {shares:?} of texts", self.own);
     }
 
-    /// Asserts that the model only guesses one of ten words.
+    /// Checks that the share of correct words is about that of random guesses among ten words.
     fn learns_nothing(&self, task: Task) {
         let [words, _] = self.learned(task, ROWS);
         assert!(words < 0.2, "{task:?} with {:?}: {words} of words", self.own);
     }
 }
 
-/// Generates the answers to texts of the words in `found` greedily. Returns the share of correct
-/// words, and of texts without a mistake.
+/// Generates answers to the words `found` greedily. Returns the share of correct words, and the
+/// share of texts without a mistake.
 fn written(model: &LanguageModel, task: Task, found: Vec<Vec<u32>>) -> [f64; 2] {
     let texts: Vec<_> = found.iter().map(|words| words.as_slice()).collect();
     let model = model.inference(2 * WORDS);
@@ -182,16 +183,16 @@ fn windows_and_what_is_seen_besides() {
     Lesson { layers: 2, ..Lesson::new(AttentionConfig { block: 2, random, ..window(1) }) }.learns();
 }
 
-/// Each layer with a window of three tokens reaches back by two, but the word to copy is eight
-/// tokens before.
+/// In two layers with windows of three tokens, a token sees at most four tokens back, but the word
+/// to copy is eight tokens back.
 #[test]
 fn windows_that_end_before_the_words_teach_nothing() {
     let own = AttentionConfig { window: 3, ..of_kind(AttentionKind::Sparse) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns_nothing(Task::Copy);
 }
 
-/// The word to copy is at an even distance, which the dilated window contains; words to reverse are
-/// at odd distances.
+/// The window only has tokens at even distances. A word to copy is at an even distance, but words
+/// to reverse are at odd distances.
 #[test]
 fn a_window_of_each_second_token_copies_and_does_not_reverse() {
     let own = AttentionConfig { window: 5, dilation: 2, ..of_kind(AttentionKind::Sparse) };
@@ -214,15 +215,15 @@ fn reformer() {
     Lesson { updates: 400, ..Lesson::new(own) }.learns();
 }
 
-/// The mean of a chunk of two words still shows both, as different positions are added to them.
+/// The mean of a chunk of two words still shows both words, because positions were added to them.
 #[test]
 fn hierarchical() {
     let own = AttentionConfig { chunk: 2, ..of_kind(AttentionKind::Hierarchical) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns();
 }
 
-/// The memory has all words. Positions are known only by distances, and reversing needs another
-/// distance for each word: hence more updates.
+/// The words are in the memory. Positions are only known as distances, and reversing needs a
+/// different distance for each word.
 #[test]
 fn transformer_xl() {
     let (segment, memory) = (WORDS, WORDS);
@@ -230,7 +231,7 @@ fn transformer_xl() {
     Lesson { positions: Positions::None, layers: 2, updates: 1200, ..Lesson::new(own) }.learns();
 }
 
-/// The words are a separate segment, which is forgotten when the answer begins.
+/// The words are a segment of their own, which the model cannot see when it generates the answer.
 #[test]
 fn a_transformer_xl_without_memory_learns_nothing() {
     let own =
@@ -242,6 +243,6 @@ fn a_transformer_xl_without_memory_learns_nothing() {
 #[test]
 fn state_space_layers() {
     Lesson { layers: 2, ..Lesson::new(of_kind(AttentionKind::Mamba)) }.learns();
-    // A layer without selection (S4D) takes more updates.
+    // S4D, which has no selection, needs more updates.
     Lesson { layers: 2, updates: 800, ..Lesson::new(of_kind(AttentionKind::S4d)) }.learns();
 }

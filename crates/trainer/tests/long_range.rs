@@ -1,6 +1,7 @@
-//! Tasks for which certain layers were designed: selection among tokens, and attention far back.
+//! Tests with tasks for which certain kinds of layers were designed: selection of tokens, and
+//! attention to distant tokens.
 //!
-//! The tests take minutes, and are run by hand: `cargo test --release -p taper-trainer --test
+//! They last minutes, and are only run by hand: `cargo test --release -p taper-trainer --test
 //! long_range -- --ignored --nocapture`.
 
 use std::sync::atomic::AtomicBool;
@@ -16,7 +17,7 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Token between words. [`ASKS`] is the token at which a word is predicted.
+/// Token between words; the next constant is the token at whose position a word must be predicted.
 const NOISE: u32 = 4;
 const ASKS: u32 = 5;
 /// Id of the first word.
@@ -27,11 +28,13 @@ const FEW: usize = 10;
 /// Task to learn.
 #[derive(Debug, Clone, Copy)]
 enum Task {
-    /// A text of `length` tokens has `words` words at random places. [`ASKS`] follows `words`
-    /// times, and each asks for the next word (Gu and Dao 2023, section 4.1.1).
+    /// Text of `length` tokens, with `words` words at random positions among [`NOISE`], followed by
+    /// the same number of tokens [`ASKS`]. At each [`ASKS`], the next of the words must be
+    /// predicted (Gu and Dao 2023, section 4.1.1).
     SelectiveCopying { words: usize, length: usize },
-    /// A text is `0 w 0 w`, where w is a sequence of `words` words out of `different` ones; the
-    /// second w is predicted (Kitaev et al. 2020, section 2).
+    /// Text `0 w 0 w`, where 0 is [`NOISE`] and w is a sequence of `words` words, of which there
+    /// are `different` different ones. The second w must be predicted (Kitaev et al. 2020, section
+    /// 2).
     Duplication { words: usize, different: usize },
 }
 
@@ -145,7 +148,7 @@ fn trained(shape: &ModelConfig, task: Task, (max_updates, rate): (u64, f64)) -> 
     trainer.model().clone()
 }
 
-/// Share of answers in held-out texts that the model predicts correctly.
+/// Share of correct predictions on texts that are not in the training data.
 fn accuracy(model: &LanguageModel, task: Task) -> f64 {
     let held_out = Made { task, seed: 99, rows: 32 };
     let (mut correct, mut tokens) = (0, 0);
@@ -162,7 +165,7 @@ fn of_kind(kind: AttentionKind) -> AttentionConfig {
     AttentionConfig { kind, ..AttentionConfig::default() }
 }
 
-/// Accuracies of models with Mamba layers, which select, and with S4D layers, which do not.
+/// Accuracies in selective copying of a model with selection (Mamba), and of one without (S4D).
 fn copied(words: usize, length: usize, width: usize, training: (u64, f64)) -> [f64; 2] {
     let task = Task::SelectiveCopying { words, length };
     [AttentionKind::Mamba, AttentionKind::S4d].map(|kind| {
@@ -189,14 +192,14 @@ fn selection_copies_sixteen_words() {
     assert!(s4d < 0.9, "s4d {s4d}");
 }
 
-/// Trains a model with hash attention, and returns its accuracies with each number of hash rounds
-/// in `rounds`.
+/// Accuracies in duplication of a model that is trained once, and then used with each of these
+/// numbers of hash rounds.
 ///
-/// With n one more than the number of words, a query at place i must find place i − n. Queries are
-/// also keys, so that positions n apart must become similar, and the word must have little
-/// influence on its query. So embeddings of positions and of words begin at the same size. If words
-/// were scaled to unit variance, with positions a tenth of that, 1,000 updates on 63 words would
-/// teach nothing.
+/// The query at position i has to find position i − n, where n is the number of words plus 1.
+/// Queries are also keys, so embeddings of positions at the distance n become similar, and the
+/// share of the word in its query must become small. So the embeddings of positions and words have
+/// initial values of the same size. If word embeddings are scaled to unit variance, and position
+/// embeddings are a tenth as large, a model learns nothing in 1,000 updates on 63 words.
 fn duplicated(
     task: Task,
     own: AttentionConfig,
@@ -221,8 +224,8 @@ fn duplicated(
     })
 }
 
-/// Texts have 256 tokens. In each round of hashing into 16 buckets, a token attends to 32 tokens.
-/// One round is not enough, and each doubling of their number improves the result.
+/// Texts of 256 tokens. In each hash round, with 16 buckets, a token attends to at most 32 tokens.
+/// One round is not enough, and with each doubling of the number of rounds, more words are found.
 #[test]
 #[ignore = "minutes"]
 fn hashing_finds_what_is_duplicated() {

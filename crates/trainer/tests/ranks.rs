@@ -1,4 +1,5 @@
-//! Several processes, which are threads here, train the same model as one process, to the byte.
+//! Tests that training with several processes (here threads) gives files that are identical byte
+//! for byte to those of a single process.
 
 mod common;
 
@@ -20,7 +21,7 @@ use taper_trainer::{
     in_process_over, read_state,
 };
 
-/// Sentences that cannot be read any more at and after position `from`.
+/// Source of sentences that fails from the position `from` on, unless this is `None`.
 struct Failing {
     data: Generated,
     from: Option<Position>,
@@ -39,7 +40,7 @@ impl Source for Failing {
     }
 }
 
-/// Validates in the first process, and panics in others, which must not validate.
+/// Validator of the process with this rank. It must only be called in process 0.
 struct Measuring(usize);
 
 impl Validator<Transformer> for Measuring {
@@ -51,14 +52,14 @@ impl Validator<Transformer> for Measuring {
 
 type Ended = Result<StopReason, TrainError>;
 
-/// Connects `size` processes, within this one or by TCP.
+/// Connections of `size` processes: within this process, or by sockets.
 fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     if !by_sockets {
         return in_process(size).into_iter().map(|one| Box::new(one) as _).collect();
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // A connection by a stranger is not taken for a process of the training.
+    // Another program connects to the port; it must not count as a process of the training.
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let meet = |rank: usize, listener: Option<TcpListener>| {
         let (host, key) = ("127.0.0.1".to_owned(), "secret".to_owned());
@@ -75,9 +76,9 @@ fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     })
 }
 
-/// Trains in `size` processes, from the last checkpoint if there is one. The last process cannot
-/// read data from position `failing` on. Returns the result of each process, and the events of the
-/// first.
+/// Trains in `size` processes, from the last checkpoint if there is one. In the last process, the
+/// source fails from the position `failing` on. Returns the outcome of each process, and the events
+/// of the first.
 fn train(
     size: usize,
     directory: &Path,
@@ -87,7 +88,7 @@ fn train(
     train_among(connected(size, false), directory, config, failing)
 }
 
-/// Like [`train`], with these connections, one for each process.
+/// Trains as [`train`], with these connections of processes.
 fn train_among(
     processes: Vec<Box<dyn Exchange>>,
     directory: &Path,
@@ -133,7 +134,7 @@ fn train_among(
     })
 }
 
-/// State of a checkpoint without timings and checksum.
+/// State of a checkpoint without times and checksum.
 fn timeless(checkpoint: &Path) -> State {
     let mut state = read_state(checkpoint).unwrap();
     (state.training_seconds, state.window.seconds) = (0.0, 0.0);
@@ -154,8 +155,7 @@ fn assert_same(expected: &Path, got: &Path, what: &str) {
     }
 }
 
-/// Makes buckets so small that the model has several of them. A bucket is a part of the gradients
-/// that is exchanged at once.
+/// Configuration with such small buckets that the parameters are divided into several.
 fn in_buckets(config: TrainingConfig) -> TrainingConfig {
     TrainingConfig { distributed: DistributedConfig { bucket_mib: 0.05 }, ..config }
 }
@@ -164,8 +164,8 @@ fn in_buckets(config: TrainingConfig) -> TrainingConfig {
 fn any_number_of_processes_trains_the_same() {
     let mut lion = TrainingConfig { accumulation: 5, ..short_run(7) };
     lion.optimizer.kind = OptimizerKind::Lion;
-    // Gradients are added in a binary tree over micro-batches. In some cases each process has whole
-    // subtrees, in others not; and some have more processes than micro-batches.
+    // The numbers of processes are chosen so that each process has one complete subtree, or
+    // several, and so that there are more processes than micro-batches.
     let adam = TrainingConfig { accumulation: 4, ..short_run(12) };
     let mut muon = TrainingConfig { accumulation: 4, ..short_run(7) };
     muon.optimizer.kind = OptimizerKind::Muon;
@@ -188,7 +188,7 @@ fn any_number_of_processes_trains_the_same() {
     }
 }
 
-/// Records each start of an exchange of a bucket, and each wait for one.
+/// Exchange that records when the exchange of a bucket is begun, and when it is waited for.
 struct Noting {
     inner: InProcess,
     begun: Arc<Mutex<Vec<&'static str>>>,
@@ -218,9 +218,9 @@ impl Exchange for Noting {
     }
 }
 
-/// All buckets of an update are sent before the first is waited for, and over a slow network
-/// training gives the same result. Unit tests of `GradientTree::sum_told` and of models show that
-/// the first are sent before the last gradient is known.
+/// Checks that the exchange of several buckets is begun before the first one is waited for, and
+/// that the result in a slow network is the same. Tests of `GradientTree::sum_told` and of the
+/// models show that the exchange begins before the last gradient is computed.
 #[test]
 fn buckets_are_on_their_way_together() {
     let config = in_buckets(TrainingConfig { accumulation: 4, ..short_run(6) });
@@ -257,7 +257,8 @@ fn processes_that_are_connected_by_tcp_train_the_same() {
 
 #[test]
 fn whatever_is_sent_arrives_whole() {
-    // The data exceeds the buffers of a connection, and is sent in both directions at once.
+    // The parts are larger than the buffers of a connection, and are sent in both directions at
+    // once.
     let length = |from: usize, to: usize| (from * 3 + to) * 700_000 + from;
     let part = |from: usize, to: usize| {
         let values: Vec<f32> = (0..length(from, to)).map(|at| (at * 31 + to) as f32).collect();
@@ -281,9 +282,8 @@ fn whatever_is_sent_arrives_whole() {
     });
 }
 
-/// Each process ends as soon as it has received from all others, some of which have not yet
-/// received from it. Its last message must still arrive, and it must not be taken for a process
-/// that was killed.
+/// Each process ends as soon as it has received the messages of the others, which have possibly not
+/// received its own yet. Its last message must still be read, and it must not count as killed.
 #[test]
 fn processes_that_end_together_are_all_heard() {
     for round in 0..80 {
@@ -309,7 +309,7 @@ fn a_process_that_ends_is_told_from_one_that_is_gone() {
 
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
-    // The number of buckets may also change.
+    // A single process has another number of buckets, too.
     let config = |updates| in_buckets(TrainingConfig { accumulation: 4, ..short_run(updates) });
     let whole = tempfile::tempdir().unwrap();
     train(1, whole.path(), &config(18), None);

@@ -1,5 +1,5 @@
-//! Processes meet over real sockets although strangers also connect to the port, with any data,
-//! before, between and after the processes of the training.
+//! Tests of the rendezvous of processes by real sockets, when other programs (strangers) connect to
+//! the port as well and send anything.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,14 +9,15 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use taper_trainer::{Exchange, ExchangeError, Rendezvous, Sockets};
 
-/// First bytes of a greeting. Its parts have the lengths [`HELLO`], [`CHALLENGE`] and [`PROOF`].
+/// First bytes of a greeting; the next constants are the version of the protocol, and the lengths
+/// of the messages.
 const MAGIC: &[u8] = b"TAPERNET";
 const VERSION: u32 = 3;
 const HELLO: usize = 54;
 const CHALLENGE: usize = 48;
 const PROOF: usize = 32;
-/// Longest time to wait for the other processes. It would not be enough if silent strangers were
-/// waited for one after another.
+/// Time limit of a rendezvous. It would not suffice if silent callers were waited for one after the
+/// other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Rendezvous {
@@ -34,7 +35,7 @@ fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Has `size` processes meet, and checks that each receives a message from all others.
+/// Connects `size` processes, and checks that each receives a message from all others.
 fn meet_all(listener: TcpListener, size: usize, key: &str) {
     let port = listener.local_addr().unwrap().port();
     let hear_all = |rank: usize, listener: Option<TcpListener>| {
@@ -50,7 +51,7 @@ fn meet_all(listener: TcpListener, size: usize, key: &str) {
     });
 }
 
-/// Greeting of earlier versions, which contained the hash of the key.
+/// Greeting of earlier versions of the protocol, which contained the hash of the key.
 fn former_greeting(rank: u32, size: u32, key: &str) -> Vec<u8> {
     let numbers = [2_u32, rank, size].map(u32::to_le_bytes).concat();
     [MAGIC, &numbers, &7_u16.to_le_bytes(), &Sha256::digest(key.as_bytes())].concat()
@@ -70,7 +71,7 @@ fn call(port: u16, words: &[u8]) -> TcpStream {
 #[test]
 fn strangers_neither_delay_a_meeting_nor_take_part() {
     let (listener, port) = listener();
-    // Strangers that send nothing, other data, or only the beginning of a greeting.
+    // Callers that send nothing, other data, or only the beginning of a greeting.
     let mut strangers: Vec<TcpStream> = (0..60).map(|_| call(port, b"")).collect();
     strangers.push(call(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
     strangers.push(call(port, &[0xA5; 4096]));
@@ -78,8 +79,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
     strangers.push(call(port, &hello(1, 3)[..HELLO - 1]));
     drop(call(port, &hello(1, 3)));
     call(port, b"").shutdown(Shutdown::Both).unwrap();
-    // Strangers that claim a rank or could end the meeting: with another version, another number of
-    // processes, or without a valid proof.
+    // Callers that greet without a valid proof: of another version of the protocol, with another
+    // number of processes, or with any rank.
     for key in ["", "secret", "other"] {
         strangers.push(call(port, &former_greeting(1, 3, key)));
         strangers.push(call(port, &former_greeting(1, 7, key)));
@@ -88,8 +89,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
         strangers.push(call(port, &hello(rank, size)));
         strangers.push(call(port, &[hello(rank, size), vec![0; PROOF + 1000]].concat()));
     }
-    // This stranger sends one byte now and then, and never ends by itself. It connects before the
-    // meeting, which may be over before the thread starts.
+    // One caller sends a byte now and then, without end. It connects before the rendezvous begins,
+    // because that could be over before the thread starts.
     let (done, mut slow) = (AtomicBool::new(false), call(port, b""));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -132,7 +133,7 @@ fn without_a_key_processes_meet_on_one_machine_alone() {
             assert!(error.contains("TAPER_KEY") && error.contains(host), "{error}");
         }
     }
-    // With a key, processes may connect from anywhere.
+    // With a key, processes can meet at any address.
     let (free, port) = listener();
     drop(free);
     let meet_at = |rank: usize| {
@@ -174,8 +175,9 @@ fn processes_of_another_number_are_told_once() {
     });
 }
 
-/// Pretends to be the first process to another one, and answers its proof by `answer`. Returns what
-/// the process sent, and the error with which it ends.
+/// Lets a process connect to a listener that pretends to be process 0 but does not know the key.
+/// The process's proof is answered with the result of `answer`. Returns all bytes that the process
+/// has sent, and its error.
 fn deceived(answer: impl Fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, ExchangeError) {
     let (listener, port) = listener();
     std::thread::scope(|scope| {
@@ -200,16 +202,16 @@ fn a_key_is_proved_and_never_sent_and_a_proof_serves_once() {
     assert!(error.to_string().contains("another key"), "{error}");
     let is_said = |part: &[u8]| said.windows(part.len()).any(|window| window == part);
     assert!(!is_said(b"secret") && !is_said(&Sha256::digest(b"secret")));
-    // The process does not accept its own proof as an answer.
+    // A process does not accept its own proof as an answer.
     let (_, error) = deceived(|proof| [&[1], proof].concat());
     assert!(error.to_string().contains("another key"), "{error}");
-    // A recorded proof is not accepted by a process that knows the key either.
+    // A recorded proof is not accepted by a process that knows the key, either.
     let (listener, port) = listener();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut thief = call(port, &said);
             let mut heard = Vec::new();
-            // The thief is refused: the connection ends.
+            // The caller is turned away, and the connection is closed.
             thief.read_to_end(&mut heard).unwrap();
             assert_eq!(heard[CHALLENGE..], [0; 1 + PROOF]);
             meet(&meeting(1, 2, port, "secret"), None).unwrap().gather(vec![1]).unwrap();

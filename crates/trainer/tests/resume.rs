@@ -1,4 +1,5 @@
-//! A run that was interrupted and resumed equals an uninterrupted one, byte for byte.
+//! Tests that the files of a run that was interrupted and resumed are identical byte for byte to
+//! those of an uninterrupted run.
 
 mod common;
 
@@ -14,8 +15,8 @@ use taper_trainer::{
     StopReason, TrainError, Trainer, TrainingConfig, read_state,
 };
 
-/// Data that sets the stop flag when micro-batch number `after` is fetched, as an interruption in
-/// the middle of an update.
+/// Source that sets the stop flag when the micro-batch with the number `after` is requested, which
+/// interrupts the run.
 struct Interrupting<'a> {
     data: Generated,
     fetched: u64,
@@ -39,8 +40,7 @@ impl Source for Interrupting<'_> {
 
 const UPDATES: u64 = 20;
 
-/// Trains until the update that fetches micro-batch number `after`, which is not made, or to the
-/// end.
+/// Trains until the micro-batch with the number `after` is requested, or to the end.
 fn run(trainer: &mut Trainer<Transformer>, after: u64, events: &mut Vec<Event>) -> StopReason {
     let data = Generated::new(Task::Reverse);
     let stop = AtomicBool::new(false);
@@ -65,8 +65,8 @@ fn begin_with(
 }
 
 fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
-    // The initial weights have another seed, so that the test fails if the checkpoint does not
-    // replace them.
+    // The initial weights have another seed, so that the test notices weights that the checkpoint
+    // does not replace.
     let other = Transformer::new(
         shape,
         14,
@@ -81,7 +81,8 @@ fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Tra
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     let plain = interrupted_equals_whole(&short_run(UPDATES));
     let twice = interrupted_equals_whole(&TrainingConfig { r_drop: 2.0, ..short_run(UPDATES) });
-    // With such small steps the loss varies about its mean, and some updates are skipped as spikes.
+    // The learning rate is so low that the loss hardly changes, and is sometimes above its mean and
+    // sometimes below.
     let mut config = TrainingConfig { spike_factor: 1.02, ..short_run(UPDATES) };
     config.schedule.scale = 1e-3;
     let choosy = interrupted_equals_whole(&config);
@@ -119,13 +120,12 @@ fn so_does_one_of_each_architecture() {
     interrupted_equals_whole_of(&shape, &short_run(UPDATES));
 }
 
-/// Checks that interrupted training equals uninterrupted training. Returns the record of the
-/// latter.
+/// Compares an interrupted run with an uninterrupted one, and returns the record of the latter.
 fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     interrupted_equals_whole_of(&tiny(0.2), config)
 }
 
-/// Like [`interrupted_equals_whole`], with another model.
+/// Compares runs in the same way for a model of this shape.
 fn interrupted_equals_whole_of(
     shape: &ModelConfig,
     config: &TrainingConfig,
@@ -137,10 +137,10 @@ fn interrupted_equals_whole_of(
         StopReason::MaxUpdates
     );
 
-    // Two micro-batches make an update. These interruptions fall into updates 8 and 7 + 7 = 14,
-    // which are then not made, so that the runs end after updates 7 and 13, including skipped ones.
-    // At these there is no log, validation or regular checkpoint, and they are in different epochs
-    // of 7 micro-batches.
+    // An update has two micro-batches, so the interruptions fall into updates 8 and 7 + 7 = 14
+    // (skipped updates are counted), which are then not made. After updates 7 and 13, neither a log
+    // event nor a validation nor a checkpoint is due, and they are in different epochs, which have
+    // 7 micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin_with(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);
@@ -196,8 +196,8 @@ fn a_run_goes_on_only_with_its_own_seed() {
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
 }
 
-/// A run resumes only with the same kind of optimizer state; Adam and AdamW have the same two
-/// moments.
+/// Checks that a run cannot continue with an optimizer that has other buffers. Adam and AdamW have
+/// the same two moments.
 #[test]
 fn a_run_goes_on_only_with_an_optimizer_of_its_state() {
     let directory = tempfile::tempdir().unwrap();

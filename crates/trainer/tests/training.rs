@@ -1,5 +1,5 @@
-//! The training loop: accumulation, reasons to end a run, retention of checkpoints, and skipped
-//! updates.
+//! Tests of the training loop: several micro-batches per update, reasons to end, checkpoints that
+//! are kept, and losses that are not finite.
 
 mod common;
 
@@ -36,7 +36,8 @@ fn weights(trainer: &Trainer<Transformer>) -> Vec<f32> {
     trainer.model().parameters().flat().unwrap().to_vec1().unwrap()
 }
 
-/// Divides each batch of 16 sentences into `parts` micro-batches with unequal numbers of tokens.
+/// Source that divides each batch of 16 sentences into `parts` batches with different numbers of
+/// tokens.
 struct Cut {
     data: Generated,
     parts: usize,
@@ -56,7 +57,7 @@ impl Source for Cut {
     }
 }
 
-/// Validator that records the weights that it gets.
+/// Validator that stores the weights of the models that it receives.
 #[derive(Default)]
 struct Seen(Vec<Vec<f32>>);
 
@@ -94,8 +95,8 @@ fn what_is_validated_and_saved_is_the_moving_average() {
     assert_eq!(averaged.last(), Some(&saved));
     let mut expected: Vec<f64> = before.iter().map(|&value| f64::from(value)).collect();
     for (step, (weights, averaged)) in (1_u32..).zip(trained.iter().zip(&averaged)) {
-        // The decay is lower at first, as the average would otherwise long retain the initial
-        // weights.
+        // The decay is lower at first, because otherwise the initial weights would have a share in
+        // the average for a long time.
         let decay = (f64::from(1 + step) / f64::from(10 + step)).min(0.5);
         for ((mean, &weight), &found) in expected.iter_mut().zip(weights).zip(averaged) {
             *mean = decay * *mean + (1.0 - decay) * f64::from(weight);
@@ -109,8 +110,7 @@ fn what_is_validated_and_saved_is_the_moving_average() {
 fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     let directory = tempfile::tempdir().unwrap();
     let run = |parts: usize, r_drop: f64| {
-        // A large epsilon keeps Adam from turning rounding errors of tiny gradients into whole
-        // steps.
+        // With a large epsilon, rounding errors of tiny gradients do not become full steps of Adam.
         let mut config =
             TrainingConfig { accumulation: parts, r_drop, ema_decay: 0.0, ..short_run(8) };
         config.optimizer.epsilon = 1e-3;
@@ -130,7 +130,7 @@ fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     let largest =
         |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(largest(&whole, &before) > 1e-2, "nothing was trained");
-    // Without dropout, two passes train as one does.
+    // Without dropout, training with R-Drop's two passes gives the same weights as with one pass.
     for (parts, r_drop) in [(4, 0.0), (1, 1.0), (4, 1.0)] {
         let (_, cut, cut_log) = run(parts, r_drop);
         assert!(
@@ -188,8 +188,8 @@ fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
 #[test]
 fn epochs_and_minutes_end_a_run_too() {
     let directory = tempfile::tempdir().unwrap();
-    // Two epochs of 7 micro-batches, two for each update, make 7 updates. With 3 epochs the last
-    // update has one micro-batch.
+    // An update has two micro-batches, and an epoch has 7. So two epochs are 7 updates, and in
+    // three epochs, the last update has one micro-batch.
     for (max_epochs, updates) in [(2, 7), (3, 11)] {
         let config = TrainingConfig { max_epochs, ..short_run(0) };
         let path = directory.path().join(max_epochs.to_string());
@@ -238,7 +238,7 @@ fn updates_that_are_not_finite_are_skipped_and_several_in_a_row_end_training() {
     assert_eq!((trainer.state().step, trainer.state().skipped), (0, 3));
 }
 
-/// Data with the same few words in every batch but one.
+/// Source with the same words in all batches except one.
 struct OneBroken;
 
 impl Source for OneBroken {
@@ -280,7 +280,7 @@ fn an_update_with_a_loss_far_above_the_mean_is_skipped_where_that_is_asked_for()
     }
 }
 
-/// Data like [`OneBroken`] that sets the stop flag with the batch that is skipped.
+/// Source that sets the stop flag when the batch that will be skipped is requested.
 struct StoppingAtTheBroken<'a>(&'a AtomicBool);
 
 impl Source for StoppingAtTheBroken<'_> {
@@ -318,7 +318,8 @@ fn an_interruption_after_a_skipped_update_leaves_the_checkpoint_before_it_the_sc
     );
 }
 
-/// Gradients of classes that are never a target would underflow in f16 if the loss were not scaled.
+/// Checks that f16 loses no gradients: without scaling of the loss, the gradients of classes that
+/// are not targets would be too small for f16.
 #[test]
 fn f16_loses_no_gradient_to_its_range() {
     let classes = 30_000;

@@ -1,12 +1,12 @@
 //! The training loop.
 //!
-//! All decisions depend only on the state, the configuration and the data; the exceptions are
-//! `max_minutes` and the stop flag. So a run that was interrupted and resumed equals an
-//! uninterrupted run, to the bit.
+//! All decisions depend only on the state, the configuration and the data, except those about
+//! `max_minutes` and the stop flag. So the weights of a run that was interrupted and resumed are
+//! identical bit for bit to those of an uninterrupted run.
 //!
-//! Several processes may run this same loop: each fetches its share of an update's micro-batches,
-//! and only process 0 validates, saves and reports. All processes decide alike, and if one fails,
-//! none continues.
+//! Several processes can run this loop together. Each requests its share of an update's
+//! micro-batches, and only process 0 validates, saves and reports. All processes make the same
+//! decisions, and if one fails, all of them end.
 
 mod beginning;
 mod divergence;
@@ -40,17 +40,18 @@ pub struct Trainer<M> {
     state: State,
     /// True if the state on disk equals the state in memory.
     saved: bool,
-    /// True if everything that is due after the last update has been done, so that the state may be
+    /// Whether everything that is due after the last update has been done, so that the state can be
     /// saved.
     settled: bool,
-    /// First failure of the observer; training ends with it after the current update.
+    /// First error of the observer; training ends with this error after the current update.
     unobserved: Option<TrainError>,
-    /// The learning rate of the last update, for the log.
+    /// Learning rate of the last update, for log events.
     learning_rate: f64,
-    /// Cross entropy per answer of the last update; 0 before the first update of this process.
+    /// Cross entropy of the last update, per predicted token or class; 0 before the first update of
+    /// this process.
     nll: f64,
-    /// Time of this process in the updates since the last log event. `whole_time` adds the updates
-    /// before that event.
+    /// Time of this process in the updates since the last log event. `whole_time` is that in all
+    /// updates before this event.
     time: ProcessTime,
     whole_time: ProcessTime,
 }
@@ -74,26 +75,26 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// True if [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
-    /// of the disk. It cannot after an error of the computation, because the current update is then
-    /// half done.
+    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
+    /// of the disk, but not after an error of the computation, because the current update is then
+    /// incomplete.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
     }
 
-    /// Trains until a limit is reached, patience runs out or `stop` is set.
+    /// Trains until a limit is reached, early stopping ends the training, or `stop` is set.
     ///
     /// When `stop` is set, the current update is finished or dropped, and a checkpoint is saved,
-    /// from which training continues as if uninterrupted. At any other end, the model is validated
-    /// and saved, unless this was done after the last update; if configured, the last checkpoints
-    /// are then averaged.
+    /// from which training can be resumed with the same result. If training ends for another
+    /// reason, the model is validated and saved, unless this was done after the last update, and
+    /// then the last checkpoints are averaged, if this is configured.
     ///
     /// # Errors
-    /// When the data, the validation, the observer or the disk failed, or training diverged.
-    /// Earlier checkpoints are not changed. If data, validation or observer failed, the state is
-    /// saved first. If the state could not be saved, it is still in memory, and [`Trainer::rescue`]
-    /// can save it elsewhere.
+    /// If the data, the validation, the observer or the disk failed, or training diverged. Earlier
+    /// checkpoints are not changed. If data, validation or observer failed, the state is saved
+    /// before the error is returned. If the state could not be saved, it is still in memory, and
+    /// [`Trainer::rescue`] can save it elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -107,8 +108,8 @@ impl<M: Model> Trainer<M> {
             && self.validation_is_due()
             && self.state.validated_at != Some(self.state.step)
         {
-            // The validation of this step failed in the earlier process, which saved the state
-            // without it.
+            // The validation of this step failed in an earlier process, which saved the state
+            // without this validation.
             self.validate_and_save(validate, observer, &clock)?;
             self.check_observer(observer)?;
         }
@@ -119,7 +120,7 @@ impl<M: Model> Trainer<M> {
             let began = (Instant::now(), self.updater.waited());
             let gathered = match self.gather(source, stop) {
                 Ok(Some(gathered)) => gathered,
-                // Another process, or the stop flag, gave a reason to stop meanwhile.
+                // In the meantime, the stop flag was set in this or another process.
                 Ok(None) => continue,
                 Err(error) => {
                     self.save_interim(observer)?;
@@ -140,7 +141,7 @@ impl<M: Model> Trainer<M> {
         Ok(reason)
     }
 
-    /// Does what is due after an update: a log event, a validation, a checkpoint.
+    /// Makes the log event, the validation and the checkpoint that are due after an update.
     fn follow_up(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -154,20 +155,20 @@ impl<M: Model> Trainer<M> {
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Moves to the next epoch if the current one has become shorter than the position in it,
-    /// because the text or the token budget was changed.
+    /// Moves to the next epoch if the current epoch now has fewer micro-batches than the position
+    /// in it, because the text or the size of batches was changed.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let position = self.state.position;
         let batches = source.batches(position.epoch).map_err(cannot_fetch(position));
         let batches = agree(self.updater.exchange(), batches)?;
-        // Before the first batch of an epoch was taken, the length of the epoch does not matter.
+        // At the beginning of an epoch, its length does not matter.
         if position.index > 0 && position.index >= batches {
             self.state.position = Position { epoch: position.epoch + 1, index: 0 };
         }
         Ok(())
     }
 
-    /// True if the configuration has a validation after the update `state.step`.
+    /// Whether a validation is configured after the update with the number `state.step`.
     const fn validation_is_due(&self) -> bool {
         is_due(self.state.step, self.config.validate_every)
     }
@@ -200,15 +201,15 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Returns a reason to make no more updates, if any process has one. An interruption has the
-    /// lowest priority: otherwise a run that is complete would wait to be resumed.
+    /// lowest priority, because a run that is complete must not count as interrupted.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let reason = self.state.reason_to_stop(&self.config).or_else(interrupted);
         Ok(everyone(self.updater.exchange(), reason)?.into_iter().flatten().next())
     }
 
-    /// Makes or skips one update, and returns whether it was made. If `stop` ends it midway, the
-    /// update counts as not begun.
+    /// Makes or skips an update, and returns whether it was made. If `stop` is set during the
+    /// update, the state stays as it was before the update.
     fn update(
         &mut self,
         (began, waited): (Instant, Duration),
@@ -267,12 +268,12 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Fetches this process's micro-batches of the next update, the number of micro-batches of all
-    /// processes, and the position after them. `None` if `stop` is set in any process before its
-    /// micro-batches are complete.
+    /// Returns this process's micro-batches of the next update, the number of micro-batches in all
+    /// processes, and the position after them. Returns `None` if `stop` is set in a process before
+    /// its micro-batches are complete.
     ///
-    /// The micro-batches may come from two epochs, so that all updates have the same number of
-    /// them; only the last update of the last epoch may have fewer.
+    /// The micro-batches of an update can belong to two epochs, so that all updates have the same
+    /// number of micro-batches, except that the last update of the last epoch can have fewer.
     fn gather(
         &mut self,
         source: &mut dyn Source,
@@ -305,7 +306,8 @@ impl<M: Model> Trainer<M> {
             }
             let count = source.batches(next.epoch).map_err(cannot_fetch(next))?;
             if next.index >= count {
-                // This happens only if there are no data, or if data disappear between two updates.
+                // This happens only if there are no data, or if data have disappeared since the
+                // last update.
                 return Err(TrainError::NoData { epoch: next.epoch, index: next.index });
             }
             places.push(next);
@@ -329,7 +331,7 @@ impl<M: Model> Trainer<M> {
         Ok(Some(Gathered { batches, count, next }))
     }
 
-    /// Does the remaining work at the end of training, for this `reason`.
+    /// Does the remaining work at the end of training. `reason`: reason why training ends.
     fn finish(
         &mut self,
         reason: StopReason,
@@ -341,14 +343,15 @@ impl<M: Model> Trainer<M> {
         let improved = complete
             && self.state.validated_at != Some(self.state.step)
             && self.validate(validate, observer, clock)?;
-        // A checkpoint of the last update counts as scheduled, even if it was first saved because
-        // of an interruption.
+        // The checkpoint of the last update is a regular one, even if it was first saved because of
+        // an interruption.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
             self.save(improved, observer)?;
         } else if complete {
-            // A process that was killed right after it saved its last checkpoint has not pruned.
+            // If a process was killed right after it saved the last checkpoint, it has not deleted
+            // the checkpoints that need not be kept.
             self.prune()?;
         }
         if complete && self.config.average_last > 0 {
@@ -369,17 +372,18 @@ struct Gathered {
     batches: Vec<Batch>,
     /// Number of micro-batches in all processes.
     count: usize,
-    /// The position in the data after these micro-batches.
+    /// Position in the data after these micro-batches.
     next: Position,
 }
 
-/// Returns a function that makes the error for a micro-batch that cannot be fetched.
+/// Returns a function that converts an error of the source to an error about the micro-batch at
+/// this position.
 fn cannot_fetch(Position { epoch, index }: Position) -> impl FnOnce(BoxError) -> TrainError {
     move |source| TrainError::Source { epoch, index, source }
 }
 
-/// Time in the training loop: `before` is the sum over the earlier processes of the run, in
-/// seconds.
+/// Time in the training loop. `began`: start of the loop in this process. `before`: seconds in the
+/// training loop before this process resumed the run.
 struct Clock {
     began: Instant,
     before: f64,
@@ -391,8 +395,8 @@ impl Clock {
     }
 }
 
-/// True if an action that is due every `every` updates is due after the update `step`. If `every`
-/// is 0, it is never due.
+/// Whether an action that is due every `every` updates is due after update `step`. If `every` is 0,
+/// the action is never due.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }

@@ -1,4 +1,4 @@
-//! Measurements and reports of the loop.
+//! Validation and reports in the training loop.
 
 use taper_model::Model;
 
@@ -8,7 +8,8 @@ use crate::exchange::{agree, everyone, machine};
 use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validator};
 
 impl<M: Model> Trainer<M> {
-    /// Counts and reports a skipped update; an error if too many were skipped in a row.
+    /// Counts and reports a skipped update. Returns an error if too many updates were skipped in a
+    /// row.
     pub(super) fn skip(
         &mut self,
         epoch: u64,
@@ -41,7 +42,8 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Reports the averages over the updates since the last log event, and begins new ones.
+    /// Reports the averages over the updates since the last log event, and resets the sums for
+    /// them.
     pub(super) fn log(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let time = std::mem::take(&mut self.time);
         self.whole_time += &time;
@@ -68,7 +70,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Returns the `time` of every process; empty for a single process.
+    /// Returns the `time` of each process, by rank, or an empty list if there is only one process.
     pub(super) fn times(&mut self, time: ProcessTime) -> Result<Vec<ProcessTime>, TrainError> {
         let exchange = self.updater.exchange();
         if exchange.size() == 1 {
@@ -79,7 +81,7 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Validates the model, and returns whether it is the best so far. If the validation fails, the
-    /// state is saved before the error is returned: the updates are valid in any case.
+    /// state is saved before the error is returned, so that no updates are lost.
     pub(super) fn validate(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -127,8 +129,8 @@ impl<M: Model> Trainer<M> {
         self.state.validated_at = Some(step);
         self.saved = false;
         self.state.score = Some(score);
-        // A model worse than random guesses is never the best, and neither is a model whose score
-        // is NaN.
+        // A model with a loss far above that of random guesses is never the best, and neither is
+        // one whose score is NaN.
         let judged = if self.goes_astray(&scores) { f64::NAN } else { score };
         let early = &self.config.early_stopping;
         let improved = self.state.early_stopping.observe(early, step, judged);
@@ -138,8 +140,8 @@ impl<M: Model> Trainer<M> {
         Ok(improved)
     }
 
-    /// Passes an event to the observer. If this fails, the error is kept, and training continues to
-    /// a point where it can end without loss.
+    /// Passes an event to the observer. If this fails, the error is stored, and training continues
+    /// to the next point where the state can be saved.
     pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
         if self.updater.exchange().rank() > 0 {
             return;
@@ -149,7 +151,7 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Reports to the observer an update that was made.
+    /// Calls [`Observer::updated`] after an update.
     pub(super) fn tell_updated(&mut self, observer: &mut dyn Observer) {
         if self.updater.exchange().rank() > 0 {
             return;

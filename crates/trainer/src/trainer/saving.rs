@@ -1,4 +1,5 @@
-//! Checkpoints that the loop saves, and saving elsewhere when the disk refuses.
+//! Saving of checkpoints in the training loop, or elsewhere if the run's folder cannot be written
+//! to.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +11,20 @@ use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
-/// State of a trainer that is not on disk. It is valid until the trainer's next update, which
-/// changes the tensors.
+/// State of a trainer that is not on the disk. It must be saved before the trainer's next update,
+/// which changes the tensors.
 pub struct UnsavedState {
     state: State,
     model: Vec<Live>,
     optimizer: Vec<Live>,
     best: bool,
-    /// Checkpoints of the run. The frozen weights that its adapters change are next to them.
+    /// Checkpoints of the run. The file of frozen weights that adapters change is next to them.
     checkpoints: Checkpoints,
 }
 
 impl UnsavedState {
-    /// Saves the state as a checkpoint under `checkpoints`; returns its directory.
+    /// Saves the state as a checkpoint in the directory `checkpoints`, and returns the checkpoint's
+    /// own directory.
     ///
     /// # Errors
     /// If the checkpoint cannot be written.
@@ -38,8 +40,8 @@ impl UnsavedState {
 impl<M: Model> Trainer<M> {
     /// Saves the state before the first update, with the weights that were taken from `parent`, so
     /// that a run which is killed before its first scheduled checkpoint can still continue from
-    /// these weights. The frozen weights that adapters change are saved next to the checkpoints,
-    /// once.
+    /// these weights. If the model has adapters, the frozen weights that they change are saved next
+    /// to the checkpoints.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -49,8 +51,8 @@ impl<M: Model> Trainer<M> {
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint under `checkpoints`, if the run's own folder cannot be
-    /// written to; returns the checkpoint's directory.
+    /// Saves the state as a checkpoint in the directory `checkpoints`, for the case that the run's
+    /// own folder cannot be written to. Returns the checkpoint's own directory.
     ///
     /// # Errors
     /// If `checkpoints` cannot be written to either.
@@ -60,10 +62,11 @@ impl<M: Model> Trainer<M> {
         Ok(path)
     }
 
-    /// Returns the state in memory, for process 0 to save anywhere. All processes must call this.
+    /// Returns the state in memory, so that process 0 can save it anywhere. All processes must call
+    /// this.
     ///
     /// # Errors
-    /// When there is no memory left for the copy, or a process has ended.
+    /// If there is too little memory, or a process has ended.
     pub fn unsaved(&mut self) -> Result<UnsavedState, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
         let (model, optimizer) = self.tensors()?;
@@ -71,11 +74,13 @@ impl<M: Model> Trainer<M> {
         Ok(UnsavedState { state, model, optimizer, best, checkpoints })
     }
 
-    /// Forgets the best validation so far and resets the patience, for callers that know that
-    /// scores have another meaning from now on. A checkpoint of this step is changed, too.
+    /// Removes the record of the best validation, and resets the count of validations without
+    /// improvement. Callers use this if later scores cannot be compared with those so far. The
+    /// state in the checkpoint of the current step is changed, too.
     ///
     /// # Errors
-    /// When the pointer to the best or the last checkpoint cannot be changed.
+    /// If the checkpoint's state or the pointers to the best and the last checkpoint cannot be
+    /// written.
     pub fn forget_scores(&mut self) -> Result<(), TrainError> {
         self.state.forget_scores();
         let path = self.checkpoints.directory(self.state.step);
@@ -107,7 +112,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Deletes checkpoints that need not be kept any more; returns their names.
+    /// Deletes the checkpoints that need not be kept any more, and returns their names.
     pub(super) fn prune(&mut self) -> Result<Vec<String>, TrainError> {
         let (config, state, checkpoints) = (&self.config, &self.state, &self.checkpoints);
         let comparable = Comparable {
@@ -120,7 +125,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Writes the state as a checkpoint of `checkpoints`.
+    /// Writes the state as a checkpoint in `checkpoints`, and returns the checkpoint's directory.
     fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<PathBuf, TrainError> {
         let (model, optimizer) = self.tensors()?;
         let state = &self.state;
@@ -131,16 +136,16 @@ impl<M: Model> Trainer<M> {
         Ok(path)
     }
 
-    /// Returns the tensors of the model's file and those of the optimizer's; only process 0 gets
-    /// them.
+    /// Returns the tensors for the model's file, and those for the optimizer's file. Only process 0
+    /// gets them; other processes get empty lists.
     fn tensors(&mut self) -> Result<(Vec<Live>, Vec<Live>), TrainError> {
         let step = self.state.step;
         let failed = |source| TrainError::Compute { action: "collect the state", step, source };
         self.updater.export(self.model.parameters()).map_err(failed)
     }
 
-    /// Saves a checkpoint outside the schedule, unless the state is on disk already, so that
-    /// training can continue from this state.
+    /// Saves an interim checkpoint, from which training can be resumed, unless the state is on the
+    /// disk already.
     pub(super) fn save_interim(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if self.saved {
             return Ok(());
@@ -148,7 +153,7 @@ impl<M: Model> Trainer<M> {
         self.save(false, observer)
     }
 
-    /// Returns the observer's error, if it has failed, after saving the state.
+    /// If the observer has failed, saves the state, and returns the observer's error.
     pub(super) fn check_observer(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let observed = self.unobserved.take().map_or(Ok(()), Err);
         agree(self.updater.exchange(), observed).or_else(|error| {

@@ -1,5 +1,5 @@
-//! How an update's micro-batches, and the number of answers in them, are distributed among
-//! processes.
+//! Distribution of an update's micro-batches among processes, with the total number of answers
+//! (tokens or classes to predict) in them.
 
 use std::ops::Range;
 
@@ -8,8 +8,9 @@ use taper_model::Batch;
 use crate::exchange::{ExchangeError, everyone, nodes_of};
 use crate::{BoxError, Exchange};
 
-/// Micro-batches of one update in all processes. They are numbered; the range of each process
-/// follows that of the process before it. In the tree that sums gradients, they are the leaves.
+/// Numbering of the micro-batches of an update: each process has a range of numbers, and the ranges
+/// are in the order of ranks. The micro-batches are the leaves of the binary tree along which
+/// gradients are summed.
 #[derive(Debug)]
 pub(crate) struct BatchShares {
     /// Rank of this process.
@@ -23,8 +24,8 @@ pub(crate) struct BatchShares {
 }
 
 impl BatchShares {
-    /// Tells the other processes the numbers of `batches` and their answers in this process, and
-    /// learns the numbers of the others.
+    /// Exchanges the number of micro-batches and of their answers with all other processes.
+    /// `batches`: micro-batches of this process.
     pub(crate) fn exchange(
         exchange: &mut dyn Exchange,
         batches: &[Batch],
@@ -54,7 +55,8 @@ impl BatchShares {
         self.shares[self.rank].clone()
     }
 
-    /// The largest subtrees whose leaves all belong to process `rank`, which sums their gradients.
+    /// Largest subtrees whose leaves all belong to process `rank`, as ranges of leaves. This
+    /// process sums the gradients of each.
     pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
         self.shares.get(rank).map_or_else(Vec::new, |leaves| nodes_of(0..self.leaves, leaves))
     }

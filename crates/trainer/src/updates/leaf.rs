@@ -1,5 +1,5 @@
-//! Loss of a micro-batch and its gradient: the only place in the trainer that computes them for
-//! training.
+//! Loss of a micro-batch and gradient of this loss. All losses and gradients of training are
+//! computed here.
 
 use std::ops::Range;
 
@@ -10,16 +10,17 @@ use taper_ops::{Gradients, ParameterStore, WhenFinal};
 use crate::exchange::halves;
 use crate::{BoxError, TrainingConfig};
 
-/// One micro-batch of an update: a leaf of the tree that sums the update's gradients.
+/// Micro-batch of an update: a leaf of the binary tree along which the update's gradients are
+/// summed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaf<'a> {
     pub(crate) batch: &'a Batch,
-    /// Number of the update, from 1. `number` is that of the micro-batch in the update. Dropout
-    /// depends on both.
+    /// Number of the update, counted from 1. `number` is the index of the micro-batch in the
+    /// update. Dropout depends on both.
     pub(crate) step: u64,
     pub(crate) number: usize,
-    /// Number of answers in all micro-batches of the update. The update's loss is the mean over
-    /// them.
+    /// Number of answers (tokens or classes to predict) in all micro-batches of the update. The
+    /// loss of the update is the mean over all answers.
     pub(crate) total: usize,
     /// True to compute with plain Candle operations, from which Candle's autodiff computes
     /// gradients.
@@ -27,8 +28,8 @@ pub(crate) struct Leaf<'a> {
 }
 
 impl Leaf<'_> {
-    /// Returns this micro-batch's share of the update's loss, and the pass that computed it, which
-    /// the backward pass needs.
+    /// Returns this micro-batch's share of the update's loss, and the record of the forward pass,
+    /// which the backward pass needs.
     pub(crate) fn loss(
         &self,
         model: &impl Model,
@@ -42,9 +43,9 @@ impl Leaf<'_> {
         Ok((output, pass))
     }
 
-    /// Computes the loss. If it is finite, also computes its gradient, which replaces the values of
-    /// `gradients`. With fused operations, `when_final` is called during the backward pass with the
-    /// gradients that have become final.
+    /// Computes the loss and, if it is finite, its gradient, which replaces the values of
+    /// `gradients`. Unless plain Candle operations are used, `when_final` is called during the
+    /// backward pass when a part of the gradients has its final values.
     pub(crate) fn gradient(
         &self,
         model: &impl Model,
@@ -63,18 +64,18 @@ impl Leaf<'_> {
 
 /// Sums the gradients of leaves (micro-batches) in a fixed binary tree over their indices: the left
 /// half of a range and its right half are summed separately, and then the two sums are added. The
-/// same leaves give the same bits for any number of processes, because each process sums complete
+/// sum is identical bit for bit for any number of processes, because each process sums complete
 /// subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Unused buffers. Together with the buffers in use, they are at most as many as
+    /// Buffers that are not in use. Their number, with that of the buffers in use, is at most
     /// [`GradientTree::buffers`].
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
-    /// Number of gradient buffers that an update needs in each of `processes` processes. It grows
-    /// with the logarithm of the number of micro-batches per process.
+    /// Number of gradient buffers that an update needs in each of `processes` processes. It is
+    /// proportional to the logarithm of the number of micro-batches per process.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
@@ -82,13 +83,13 @@ impl TrainingConfig {
 }
 
 impl GradientTree {
-    /// Number of buffers needed to sum a tree of `leaves` leaves.
+    /// Number of buffers that are needed to sum the gradients of `leaves` leaves.
     pub(crate) fn buffers(leaves: usize) -> u32 {
         1 + leaves.next_power_of_two().ilog2()
     }
 
-    /// Returns the sum over `leaves`. `gradient` must fill the buffer with the gradient of the leaf
-    /// with the given index.
+    /// Returns the sum of gradients over `leaves`. `gradient` is called with the index of a leaf
+    /// and a buffer, which it must fill with the gradient of this leaf.
     pub(crate) fn sum(
         &mut self,
         store: &ParameterStore,
@@ -108,14 +109,14 @@ impl GradientTree {
         Ok(left)
     }
 
-    /// Computes the same sum as [`GradientTree::sum`], on the host, but reports parts of it while
-    /// the last leaf is still in its backward pass, from the end of the flat layout on. `tell` is
-    /// called with the place from which on the sum is complete, and with the values of the sum from
-    /// there to the place of the previous call. After the last call the whole sum has been
-    /// reported.
+    /// Computes the same sum as [`GradientTree::sum`], on the CPU, but reports parts of it during
+    /// the backward pass of the last leaf, beginning at the end of the flat layout (all parameters,
+    /// one after the other). `tell` is called with a position from which on the sum is complete,
+    /// and with the values of the sum from there to the position of the previous call. After the
+    /// last call, the whole sum has been reported.
     ///
-    /// The result equals [`GradientTree::sum`] to the bit: the same values are added in the same
-    /// order, each as soon as possible.
+    /// The result is identical bit for bit to that of [`GradientTree::sum`], because the same
+    /// values are added in the same order.
     pub(crate) fn sum_told(
         &mut self,
         store: &ParameterStore,
@@ -123,8 +124,8 @@ impl GradientTree {
         gradient: &mut impl FnMut(usize, &mut Gradients, Option<WhenFinal<'_>>) -> Result<(), BoxError>,
         tell: &mut dyn FnMut(usize, &[f32]) -> CandleResult<()>,
     ) -> Result<Gradients, BoxError> {
-        // Sums of the left halves on the path from the root to the last leaf, the outermost half
-        // first.
+        // Sums of the left halves of the subtrees on the path from the root to the last leaf, the
+        // largest half first.
         let (mut lefts, mut rest) = (Vec::new(), leaves);
         while rest.len() > 1 {
             let [left, right] = halves(&rest);
@@ -153,7 +154,7 @@ impl GradientTree {
         }
     }
 
-    /// Takes back buffers that are not needed any more.
+    /// Takes back buffers that the caller does not need any more.
     pub(crate) fn free(&mut self, buffers: impl IntoIterator<Item = Gradients>) {
         self.free.extend(buffers);
     }
@@ -163,8 +164,8 @@ impl GradientTree {
     }
 }
 
-/// Adds `values`, which are the last leaf's in `range`, to the sums of the left halves, the
-/// innermost first, and reports the total in `range`.
+/// Adds `values`, the gradient of the last leaf in `range`, to the sums `lefts` of the left halves,
+/// the smallest half first, and reports the total in `range`.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,

@@ -1,4 +1,5 @@
-//! One update: gradients of all its micro-batches, clipping, the optimizer, the moving average.
+//! Updates: gradients of all micro-batches of an update, clipping, step of the optimizer, and
+//! moving average of the weights.
 
 mod batch_shares;
 mod leaf;
@@ -31,37 +32,38 @@ use outbox::Outbox;
 pub use outcome::{Outcome, SkipReason, UpdateMetrics};
 pub use rehearsal::rehearse;
 
-/// The update to be made next.
+/// Settings of the next update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DueUpdate {
-    /// Number of the update, from 1.
+    /// Number of the update, counted from 1.
     pub step: u64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Largest loss, in nats per token, with which the update is made; infinite if there is no
-    /// limit.
+    /// Limit of the loss, in nats per token, above which the update is skipped; infinite if there
+    /// is no limit.
     pub loss_limit: f64,
 }
 
-/// Error with which the sum of gradients ends when the caller has asked to stop.
+/// Error with which the summation of gradients ends after the stop flag was set.
 #[derive(Debug, thiserror::Error)]
 #[error("asked to stop")]
 struct Stopped;
 
-/// Makes updates: an optimizer with its state, the moving average and the gradient buffers, all in
-/// the flat layout of the parameter store.
+/// Updater of weights: optimizer with its state, moving average of the weights, and buffers of
+/// gradients, all in the flat layout of the parameter store (all parameters, one after the other).
 pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
     layout: Layout,
-    /// Pieces of the flat layout that this process updates. The layout consists of buckets, each
-    /// divided into one piece per process.
+    /// Pieces of the flat layout that this process updates. The layout is divided into buckets, and
+    /// each bucket into one piece for each process.
     pieces: Vec<Piece>,
     /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
-    /// Norms of each layer, from the last update in which they were measured.
+    /// Norms of gradients and weights of each layer, from the last update in which they were
+    /// computed.
     layer_norms: BTreeMap<String, NormsPerLayer>,
     composed: bool,
 }
@@ -70,7 +72,7 @@ impl Updater {
     /// Makes an updater with zero state and a moving average equal to the weights.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the device has too little memory.
     pub fn new(store: &ParameterStore, config: &TrainingConfig) -> CandleResult<Self> {
         Self::among(Box::new(SingleProcess::default()), store, config)
     }
@@ -79,7 +81,7 @@ impl Updater {
     /// together.
     ///
     /// # Errors
-    /// If the device has no memory left.
+    /// If the device has too little memory.
     pub fn among(
         exchange: Box<dyn Exchange>,
         store: &ParameterStore,
@@ -105,15 +107,15 @@ impl Updater {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff. They are slow, and are the
-    /// reference for tests of the fused operations.
+    /// Switches from fused operations to plain Candle operations, whose gradients Candle computes.
+    /// They are slow, and are the reference in tests of the fused operations.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
     }
 
-    /// Returns the norms of each layer at the last update with a log event, once; empty unless
-    /// `training.log_layers` is set.
+    /// Returns the norms of each layer from the last update with a log event, and removes them
+    /// here. Empty unless `training.log_layers` is set.
     pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, NormsPerLayer> {
         std::mem::take(&mut self.layer_norms)
     }
@@ -128,17 +130,18 @@ impl Updater {
         self.exchange.waited()
     }
 
-    /// Makes the update `due` on `batches`, this process's share of the micro-batches, unless a
-    /// value is not finite or the loss is above its limit.
+    /// Makes the update `due`, unless a value is not finite or the loss is above the limit.
+    /// `batches`: this process's share of the micro-batches.
     ///
     /// The loss is the mean over the target tokens of all micro-batches: each micro-batch
-    /// contributes its sum divided by the common number of tokens. So k micro-batches give the
-    /// gradient of a single batch k times as large, whatever their lengths. Once `stop` is set, no
-    /// further micro-batch is begun, and the update is not made.
+    /// contributes its sum of losses, divided by the number of tokens in all micro-batches. So
+    /// several micro-batches give the same gradient as a single batch with all their sentences,
+    /// whatever the lengths. After `stop` is set, no further micro-batch is computed, and the
+    /// update is not made.
     ///
     /// # Errors
-    /// If the model refuses a batch, a parameter gets no gradient, the device has no memory left,
-    /// or another process has ended.
+    /// If the model cannot compute a batch, a parameter gets no gradient, the device has too little
+    /// memory, or another process has ended.
     pub fn update(
         &mut self,
         model: &impl Model,
@@ -150,8 +153,8 @@ impl Updater {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
         let shares = BatchShares::exchange(&mut self.exchange, batches)?;
-        // No thread of the pool may wait for another process: if both processes are threads of one
-        // program, the other one might need that thread of the pool.
+        // Threads of the pool must not wait for another process. If both processes are threads of
+        // one program, the other one can need that thread of the pool.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &shares, batches, stop)
         });
@@ -166,7 +169,7 @@ impl Updater {
         let own_sums = own_sums.collect::<CandleResult<Vec<_>>>();
         self.gradients.free(sums);
         let (received, own_sums) = (received?, own_sums?);
-        // If one process was asked to stop, all of them stop.
+        // If the stop flag is set in one process, all processes stop.
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
@@ -195,10 +198,10 @@ impl Updater {
         Ok(outcome)
     }
 
-    /// Sums gradients over the largest subtrees of this process, and returns the sums, with the
-    /// losses of this process's micro-batches up to the first loss that is not finite. Also begins
-    /// the exchange of all buckets, if possible during the backward pass; in the case of an error
-    /// it may not begin them.
+    /// Sums gradients over each of the largest subtrees of this process. Returns these sums, and
+    /// the losses of this process's micro-batches up to the first loss that is not finite. Also
+    /// begins the exchange of all buckets, if possible during the backward pass. After an error,
+    /// the exchange has possibly not begun.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -243,9 +246,9 @@ impl Updater {
         let is_told = shares.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is passed on during the backward pass, for which it is copied. The copy is
-            // worth its cost only if other processes wait for the sum, and if part of it can be
-            // sent before the rest.
+            // The sum is sent during the backward pass, for which it must be copied. The copy is
+            // only useful if other processes wait for the sum, and if a part of it can be sent
+            // before the rest.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
@@ -258,8 +261,8 @@ impl Updater {
                 })
             }
         };
-        // Other processes wait for the same number of buckets, even if this process has nothing to
-        // send.
+        // The other processes wait for all buckets, so they are exchanged even if this process has
+        // nothing to send.
         if summed.as_ref().map_or_else(stopped, |_| true) {
             outbox.close()?;
         }
@@ -268,11 +271,13 @@ impl Updater {
     }
 
     /// Returns the gradients of this process's pieces. They are the sums over the subtrees of all
-    /// processes, added in the order of the tree. `own_sums` are the sums of this process;
-    /// `received` are the parts that each process sent for each bucket, the last bucket first.
+    /// processes, added in the order of the tree. `own_sums`: sums of this process, one for each of
+    /// its subtrees. `received`: for each bucket, the last one first, the parts of the sums that
+    /// each process has sent.
     ///
     /// # Shapes
-    /// `own_sums (total,)`, for each subtree → `(length of the piece,)`, for each piece.
+    /// Each of `own_sums`: `(number of all values,)`. Result, for each piece: `(length of the
+    /// piece,)`.
     fn add_up(
         &self,
         store: &ParameterStore,
@@ -299,9 +304,10 @@ impl Updater {
         Ok(gradients)
     }
 
-    /// Returns the norm of the whole gradient, of which every process has some pieces.
+    /// Returns the norm of the whole gradient, from the pieces of all processes. `gradients`:
+    /// pieces of this process.
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
-        // Numbers are sent as their bits, because a sum may be infinite, which JSON cannot express.
+        // Numbers are sent as their bits, because a sum can be infinite, which JSON cannot express.
         let bits = |(piece, gradient): (&Piece, &Tensor)| {
             let segments = self.layout.within(&piece.own_range());
             Ok(sums_of_squares(gradient, &segments)?.into_iter().map(f64::to_bits).collect())
@@ -318,8 +324,8 @@ impl Updater {
         Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
     }
 
-    /// Makes the optimizer's step on this process's pieces, and sends every process the updated
-    /// weights of all pieces.
+    /// Makes the optimizer's step on this process's pieces, sends their updated weights to all
+    /// other processes, and receives those of the other pieces.
     fn step(
         &mut self,
         store: &ParameterStore,
@@ -346,7 +352,7 @@ impl Updater {
         Ok(())
     }
 
-    /// Describes in words where a value that is not finite arose in update `step`.
+    /// Text that describes where a value that is not finite first occurred in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
         model: &impl Model,
@@ -360,8 +366,8 @@ impl Updater {
         Ok(culprit.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 
-    /// Runs `work` on the model with the weights that are validated and saved: the moving average
-    /// if there is one, else the current weights.
+    /// Calls `work` with the model while it has the weights that are validated and saved: the
+    /// moving average, if there is one, or else the current weights.
     pub(crate) fn with_model<M: Model, T>(
         &self,
         model: &M,
@@ -382,8 +388,8 @@ fn pieces(layout: &Layout, config: &TrainingConfig, exchange: &dyn Exchange) -> 
     buckets(layout, rank, size, config.distributed.bucket_values())
 }
 
-/// Returns the sum over the tree with these `leaves`. `nodes` has the sums of subtrees that
-/// together contain each leaf once.
+/// Returns the sum over the tree with these `leaves`. `nodes`: sums of subtrees, which together
+/// have each leaf once.
 fn tree_sum(
     leaves: Range<usize>,
     nodes: &mut HashMap<Range<usize>, Tensor>,
@@ -398,15 +404,15 @@ fn tree_sum(
     tree_sum(left, nodes)? + tree_sum(right, nodes)?
 }
 
-/// Returns the factor that reduces a gradient of norm `norm` to at most `limit`; a limit of 0 means
-/// none.
+/// Returns the factor that reduces the norm `norm` of a gradient to at most `limit`; 1 if `limit`
+/// is 0, which means no limit.
 fn clip(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
 }
 
-/// Decay of the moving average at `step`. In early updates it is lower than configured, because the
-/// average would otherwise contain much of the random initial weights for long (as in TensorFlow's
-/// `ExponentialMovingAverage` with `num_updates`).
+/// Decay of the moving average in update `step`. In early updates it is lower than `decay`, because
+/// otherwise the random initial weights would have a large share in the average for many updates
+/// (as in TensorFlow's `ExponentialMovingAverage` with `num_updates`).
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;
     decay.min((1.0 + step) / (10.0 + step))

@@ -1,10 +1,12 @@
-//! Gradient noise scale: the batch size above which larger batches hardly save updates.
+//! Gradient noise scale: a batch size, in target tokens. With batches above it, few updates are
+//! saved.
 //!
-//! A gradient g over b target tokens is the true gradient G plus noise of total variance tr Σ / b,
-//! so that E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The gradients of the
-//! micro-batches and the gradient of their whole update are such gradients for two different b; the
-//! two equations determine the unknowns |G|² and tr Σ. The noise scale tr Σ / |G|² is a quotient of
-//! means over many updates, because a single estimate of |G|² may be negative.
+//! The gradient g of a batch with b target tokens is the true gradient G plus noise with the total
+//! variance tr Σ / b, so E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The
+//! gradients of micro-batches and the gradient of the whole update are such gradients for two
+//! different values of b. The two equations determine the unknowns |G|² and tr Σ. The noise scale
+//! tr Σ / |G|² is computed from means over many updates, because a single estimate of |G|² can be
+//! negative.
 
 use std::ops::AddAssign;
 
@@ -13,7 +15,7 @@ use taper_ops::{Gradients, ParameterStore, global_norm};
 
 use crate::{BoxError, exact};
 
-/// Sums, over updates, of the estimates of both unknowns.
+/// Sums over updates of the estimates of tr Σ and |G|².
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GradientNoise {
@@ -26,9 +28,10 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// Estimates both unknowns from one update. `norm` is the norm of the update's gradient.
-    /// `micro_batches` has, for each micro-batch, its number of target tokens and the norm of its
-    /// share of that gradient. Zero if fewer than two micro-batches have target tokens.
+    /// Estimates tr Σ and |G|² from one update. `norm`: norm of the update's gradient.
+    /// `micro_batches`: for each micro-batch, the number of its target tokens, and the norm of its
+    /// share of the update's gradient. Both estimates are 0 if fewer than two micro-batches have
+    /// target tokens.
     pub(crate) fn estimate(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {
@@ -47,8 +50,8 @@ impl GradientNoise {
         Self { variance, signal: norm.powi(2) - variance / total }
     }
 
-    /// Returns the noise scale in target tokens; `None` if there are no estimates, or if the noise
-    /// hides the gradient.
+    /// Returns the noise scale, in target tokens; `None` if there are no estimates, or if one of
+    /// the sums is not positive because of noise.
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         (self.variance > 0.0 && self.signal > 0.0).then(|| self.variance / self.signal)
@@ -66,10 +69,10 @@ impl AddAssign for GradientNoise {
     }
 }
 
-/// Returns the norm of the gradient of one micro-batch, without frozen parameters.
+/// Returns the norm of the gradient `sum` of one micro-batch, without frozen parameters.
 ///
 /// # Errors
-/// If the device has no memory left.
+/// If the device has too little memory.
 pub(crate) fn norm_of(store: &ParameterStore, sum: &mut Gradients) -> Result<f64, BoxError> {
     let flat = store.without_frozen(&(0..store.len()), sum.flat()?.clone())?;
     Ok(global_norm(&flat)?)
@@ -79,8 +82,8 @@ pub(crate) fn norm_of(store: &ParameterStore, sum: &mut Gradients) -> Result<f64
 mod tests {
     use super::*;
 
-    /// Makes micro-batches whose true gradient is (3, 0, …) over 1000 parameters, with noise of
-    /// variance 4 in each parameter.
+    /// Makes gradients of micro-batches for 1000 parameters. The true gradient is (30, 0, …), and
+    /// the noise has the variance 4 for each parameter and target token.
     #[test]
     fn variance_and_signal_of_drawn_gradients_are_found() {
         let (parameters, mut sums) = (1000, GradientNoise::default());

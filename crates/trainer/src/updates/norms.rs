@@ -9,7 +9,7 @@ use taper_ops::ParameterStore;
 use crate::exchange::{Piece, everyone};
 use crate::{BoxError, Exchange};
 
-/// Euclidean norms of one layer.
+/// Euclidean norms of the gradients and weights of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct NormsPerLayer {
     /// Norm of the gradients of the layer's parameters, before clipping.
@@ -18,8 +18,8 @@ pub struct NormsPerLayer {
     pub weight: f32,
 }
 
-/// Returns the name of a parameter's layer: the parameter's name up to and including the layer's
-/// number or, if there is no number, without its last part.
+/// Returns the name of a parameter's layer: the parameter's name up to the index of the layer or,
+/// if it has no index, without its last part.
 ///
 /// For `encoder.layers.3.ffn.w1.weight` this is `encoder.layers.3`.
 fn layer_of(name: &str) -> &str {
@@ -33,8 +33,9 @@ fn layer_of(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(layer, _)| layer)
 }
 
-/// Returns the norms of every layer, by the layer's name. `gradients` are those of `pieces`, the
-/// pieces of this process. The squares of a layer are added in the order of its parameters.
+/// Returns the norms of all layers, by the layer's name. `pieces`: ranges of parameters that this
+/// process updates. `gradients`: gradient of each of these ranges. Squares are added in the order
+/// of the parameters.
 ///
 /// # Errors
 /// If values cannot be read from the device, or another process has ended.
@@ -50,7 +51,8 @@ pub(super) fn of_layers(
     let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let mut all: Vec<_> =
         everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
-    // Sums are added bucket by bucket, and in each bucket by rank: this is the order of parameters.
+    // Sums are added bucket by bucket (range by range), and in each bucket in the order of ranks,
+    // which is the order of the parameters.
     loop {
         let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
         if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {
@@ -62,8 +64,8 @@ pub(super) fn of_layers(
             total.1 += f64::from_bits(weight);
         }
     }
-    // Rounding to f32 hides how a layer is divided among processes, which changes the last bits of
-    // the sums.
+    // The division of a layer among processes changes the last bits of the sums. After rounding to
+    // f32, the norms do not show this.
     let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,
@@ -74,7 +76,7 @@ pub(super) fn of_layers(
 /// Name of a layer, and the bits of two sums of squares: of its gradients and of its weights.
 type Sum = (String, u64, u64);
 
-/// Returns the sums of squares of each parameter, or part of a parameter, in a piece.
+/// Returns the sums of squares for each parameter, or part of a parameter, in a piece.
 fn sums_of_piece(
     store: &ParameterStore,
     piece: &Piece,

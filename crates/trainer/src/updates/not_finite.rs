@@ -1,5 +1,5 @@
-//! Search for the first place at which a value is not finite. It runs only after an update was
-//! skipped because of such a value, so it may be slow.
+//! Search for the first parameter or layer with a value that is not finite. It only runs after an
+//! update was skipped because of such a value, so it need not be fast.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use super::Leaf;
 use super::batch_shares::BatchShares;
 use crate::{BoxError, TrainingConfig};
 
-/// Number of target tokens per pass. The graph of the composed operations holds every intermediate
-/// result, and all logits several times. So memory that suffices for a large batch with fused
-/// operations may not suffice here.
+/// Number of target tokens that are computed at a time. Here, plain Candle operations are used,
+/// whose graph keeps all intermediate results, and all logits several times, so large batches can
+/// need too much memory.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// Describes in words where the value that is not finite arose in update `step`, as far as this
-/// process's `batches` show it; `None` if no single batch shows it.
+/// Text that describes where a value that is not finite first occurred in update `step`, according
+/// to this process's `batches`; `None` if no single batch has such a value.
 ///
-/// Repeats the passes of the update and checks every result: first the weights, then the outputs of
-/// each batch in the order of the computation, and then the batch's gradients in reverse order. The
-/// first output that is not finite was computed from finite inputs. Batches of up to
-/// [`TOKENS_AT_ONCE`] tokens have the same dropout as in the update; larger ones are divided.
+/// Checks the weights, and then repeats the computation of each batch: checks the outputs of
+/// operations in their order, and then the batch's gradients in reverse order. So the first output
+/// that is not finite was computed from finite inputs. Batches of up to [`TOKENS_AT_ONCE`] tokens
+/// have the same dropout as in the update; larger batches are divided, which changes dropout.
 pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
@@ -40,11 +40,11 @@ pub(crate) fn first_not_finite(
     let total = shares.total;
     for (number, batch) in shares.own_leaves().zip(batches) {
         for part in batch.divided(TOKENS_AT_ONCE) {
-            // The composed operations leave a graph that can be traversed.
+            // Plain Candle operations are used, because they record a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
             let (output, _) = leaf.loss(model, config)?;
-            // Parameters met so far, in the order of the computation: a layer's output comes after
-            // its parameters.
+            // Parameters found so far, in the order of the computation. A layer's output comes
+            // after its parameters, so the last parameter belongs to the layer that is checked.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
                 if let Some(parameter) = names.get(&node.id()) {

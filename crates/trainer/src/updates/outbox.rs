@@ -1,6 +1,6 @@
-//! Sums of gradients that this process sends to the others in an update, bucket by bucket from the
-//! end of the flat layout (all parameters, one after the other). Each bucket is sent as soon as it
-//! is complete.
+//! Sums of gradients that this process sends to the others in an update. They are sent in buckets
+//! (ranges of the flat layout, which has all parameters one after the other), beginning with the
+//! last one, and each bucket as soon as it is complete.
 
 use std::ops::Range;
 
@@ -10,20 +10,21 @@ use taper_ops::ParameterStore;
 use crate::exchange::{ExchangeError, Piece};
 use crate::{BoxError, Exchange};
 
-/// Buckets that are not sent yet. Each consists of one piece per process; this process keeps its
-/// own piece, and sends the others.
+/// Buckets that have not been sent yet. A bucket consists of one piece for each process. This
+/// process keeps its own piece, and sends the others.
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
-    /// Divisions of the buckets whose exchange has not begun yet; the last bucket is the next one.
+    /// Buckets whose exchange has not begun yet, with their division into pieces. The last of them
+    /// is exchanged next.
     pieces: &'a [Piece],
-    /// Sums over this process's subtrees, without the last subtree, whose sum arrives later, in
-    /// parts.
+    /// Sums of gradients over this process's subtrees of micro-batches, except the last subtree.
+    /// The sum over the last subtree is added later, in parts.
     before: Vec<Tensor>,
-    /// Values of the last sum in the next bucket, divided into the pieces of all processes. They
-    /// arrive from the end of the bucket on.
+    /// Values of the sum over the last subtree in the next bucket, divided into the pieces of all
+    /// processes. They are filled from the end of the bucket on.
     parts: Vec<Vec<f32>>,
-    /// Error that prevented an exchange; after it no exchange is begun.
+    /// First error of an exchange; after it, no exchange is begun.
     failed: Option<ExchangeError>,
 }
 
@@ -37,8 +38,8 @@ impl<'a> Outbox<'a> {
         Self { exchange, store, pieces, before, parts: Vec::new(), failed: None }
     }
 
-    /// Takes values of the last subtree's sum, from the place `start` of the flat layout to the
-    /// place of the previous call, and begins to exchange each bucket that is complete.
+    /// Takes `values` of the sum over the last subtree, from the position `start` of the flat
+    /// layout to that of the previous call. Begins the exchange of each bucket that is complete.
     pub(super) fn take(&mut self, start: usize, values: &[f32]) -> CandleResult<()> {
         let mut end = start + values.len();
         while end > start {
@@ -77,7 +78,7 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all remaining buckets; `last` is the whole sum over the last subtree.
+    /// Begins the exchange of all remaining buckets. `last`: whole sum over the last subtree.
     pub(super) fn take_whole(&mut self, last: &Tensor) -> CandleResult<()> {
         while !self.pieces.is_empty() {
             self.begin(|_, range| last.narrow(0, range.start, range.len()))?;
@@ -85,11 +86,11 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all remaining buckets without content: this process has no gradient, or
-    /// no micro-batch.
+    /// Begins the exchange of all remaining buckets without content, for a process without
+    /// gradients or micro-batches.
     ///
     /// # Errors
-    /// The error of the exchange of any bucket.
+    /// If the exchange of a bucket has failed.
     pub(super) fn close(mut self) -> Result<(), BoxError> {
         let none = Tensor::zeros(0, DType::F32, self.store.device())?;
         self.before.clear();
@@ -99,8 +100,8 @@ impl<'a> Outbox<'a> {
         self.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Begins to exchange the next bucket. `part` returns the values of the last subtree's sum for
-    /// a process with this rank and the range of its piece.
+    /// Begins the exchange of the next bucket. `part` receives the rank of a process and the range
+    /// of its piece, and returns the values of the sum over the last subtree in this piece.
     fn begin(
         &mut self,
         part: impl Fn(usize, Range<usize>) -> CandleResult<Tensor>,

@@ -14,25 +14,26 @@ pub struct UpdateMetrics {
     /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
     #[serde(with = "exact::number")]
     pub smoothed_sum: f64,
-    /// Sum of the negative log-likelihood of the true tokens, in nats.
+    /// Sum of the negative log-likelihoods of the true target tokens, in nats.
     #[serde(with = "exact::number")]
     pub nll_sum: f64,
     /// Sum over the target tokens of the divergence between R-Drop's two predictions, in nats; 0
     /// without R-Drop.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum over the target tokens of the minimised value: the smoothed cross entropy; with R-Drop,
-    /// plus α times the divergence; with experts, plus the loss that balances their loads.
+    /// Sum over the target tokens of the minimised value: the label-smoothed cross entropy; with
+    /// R-Drop, plus α times the divergence; with experts, plus the loss that balances the load of
+    /// experts.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
-    /// Number of target tokens whose true class scored highest.
+    /// Number of target tokens for which the true class had the highest logit.
     pub correct: u64,
     /// Number of target tokens.
     pub tokens: u64,
     /// Routing of tokens to experts.
     pub routing: Routing,
-    /// Euclidean norm of the gradient, before clipping. In the measurements of one of several
-    /// micro-batches: the norm of that micro-batch's share.
+    /// Euclidean norm of the update's gradient, before clipping. If these are measurements of one
+    /// micro-batch of several, the norm of this micro-batch's share of the gradient.
     #[serde(with = "exact::number")]
     pub gradient_norm: f64,
     /// Noise of the gradient, estimated from the differences between micro-batches.
@@ -55,7 +56,7 @@ impl UpdateMetrics {
         }
     }
 
-    /// Negative log-likelihood per answer, in nats.
+    /// Negative log-likelihood per target token, in nats.
     pub(crate) fn nll(&self) -> f64 {
         self.nll_sum / self.tokens as f64
     }
@@ -63,7 +64,7 @@ impl UpdateMetrics {
     /// Returns the sum of the measurements of micro-batches, added in their order.
     ///
     /// # Errors
-    /// If a loss is not finite: the reason names the first such loss.
+    /// If a loss is not finite. The reason has the first such loss.
     pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, SkipReason> {
         let mut total = Self::default();
         for one in micro_batches {
@@ -104,26 +105,26 @@ impl UpdateMetrics {
 /// Outcome of an update.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The weights changed.
+    /// The weights were updated.
     Made(UpdateMetrics),
-    /// The weights did not change, for this reason.
+    /// The update was skipped for this reason, and the weights are unchanged.
     Skipped(SkipReason),
-    /// The weights did not change: a stop was requested between two micro-batches.
+    /// The update was not made, because the stop flag was set, and the weights are unchanged.
     Stopped,
 }
 
 /// Reason why an update is not made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SkipReason {
-    /// The loss, if it is not finite.
+    /// The loss has this value, which is not finite.
     Loss(f64),
-    /// The norm of the gradient, if it is not finite.
+    /// The norm of the gradient has this value, which is not finite.
     Gradient(f64),
     /// The loss per token, in nats, is above the limit.
     Spike {
-        /// Value of the loss.
+        /// Loss per token, in nats.
         loss: f64,
-        /// Largest value allowed.
+        /// Limit of the loss, in nats per token.
         limit: f64,
     },
 }

@@ -1,5 +1,5 @@
-//! Pass that changes nothing: it shows before the first update whether the largest batch can be
-//! computed, since that batch might otherwise come only after hours.
+//! Trial of the largest batch before the first update, which changes no weights. It shows whether
+//! the memory suffices, because this batch could otherwise come only after hours of training.
 
 use taper_model::{Batch, Model};
 use taper_ops::Gradients;
@@ -7,10 +7,10 @@ use taper_ops::Gradients;
 use super::Leaf;
 use crate::{BoxError, TrainError, TrainingConfig};
 
-/// Computes loss and gradients of `batch` as an update would, and drops them.
+/// Computes loss and gradients of `batch` as in an update, and drops them.
 ///
 /// # Errors
-/// If memory is exhausted, or a sentence is longer than the model's largest position.
+/// If there is too little memory, or a sentence has more tokens than the model has positions.
 pub fn rehearse(
     model: &impl Model,
     config: &TrainingConfig,

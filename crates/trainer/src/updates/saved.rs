@@ -14,13 +14,14 @@ use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::exchange::{Layout, Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
 
-/// Prefix of the names of the trained weights in the optimizer's file; they are there if the
-/// model's file has the moving average instead.
+/// Prefix of the names of the trained weights in the optimizer's file. They are stored there if the
+/// model's file has the moving average of the weights.
 const WEIGHTS: &str = "weights.";
 
 impl Updater {
-    /// Returns the tensors to save: those of the model's file, and those of the optimizer's file.
-    /// All processes must call this; only process 0 gets the tensors.
+    /// Returns the tensors to save: first those for the model's file, then those for the
+    /// optimizer's file. All processes must call this. Only process 0 gets the tensors; other
+    /// processes get empty lists.
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
@@ -30,7 +31,7 @@ impl Updater {
         let none = Tensor::zeros(0, DType::F32, store.device())?;
         for of_piece in &self.state {
             for (buffer, parts) in of_piece.iter().zip(&mut parts) {
-                // All buffers are sent to process 0.
+                // Each process sends its part of the buffer to process 0.
                 let mut given = vec![none.clone(); self.exchange.size()];
                 given[0] = buffer.clone();
                 parts.extend(self.exchange.exchange(given)?);
@@ -53,11 +54,11 @@ impl Updater {
         Ok((model, optimizer))
     }
 
-    /// Makes an updater from a checkpoint, in every process, and sets the weights in `store`: the
-    /// inverse of [`Self::export`].
+    /// Makes an updater with the state in a checkpoint, and sets the weights in `store`: the
+    /// inverse of [`Self::export`]. All processes must call this.
     ///
-    /// If the configuration has a moving average but the checkpoint has none, the average begins at
-    /// the weights. If only the checkpoint has one, it is dropped.
+    /// If the configuration has a moving average but the checkpoint does not, the average begins
+    /// with the current weights. If only the checkpoint has a moving average, it is dropped.
     pub(crate) fn import(
         mut exchange: Box<dyn Exchange>,
         checkpoint: &Path,
@@ -87,7 +88,7 @@ impl Updater {
     }
 }
 
-/// Values that an updater reads from a checkpoint.
+/// State of an updater that is read from a checkpoint.
 struct Loaded {
     /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,
@@ -127,7 +128,7 @@ impl Loaded {
         let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
         let state = match pieces {
-            // A single process has each buffer as a whole, so no copy is needed.
+            // A single process has the whole of each buffer, so no copies of parts are needed.
             [piece] if piece.own_range().len() == store.len() => {
                 vec![buffers.into_iter().map(flat).collect::<Result<_, _>>()?]
             }
@@ -143,7 +144,7 @@ impl Loaded {
     }
 }
 
-/// Returns the prefix that the names of a buffer's tensors have in the file.
+/// Returns the prefix of the names of a buffer's tensors in the file.
 fn prefix(buffer: &str) -> String {
     format!("{buffer}.")
 }

@@ -1,5 +1,5 @@
-//! Common parts of the tests: a tiny model, generated data that depends only on its position,
-//! validators, and helpers to compare runs.
+//! Common parts of the tests: a tiny model, random data by position, validators, and the record of
+//! a run.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -37,7 +37,8 @@ impl Task {
     }
 }
 
-/// Random sentences of 1 to `longest` words, which depend only on the seed and the position.
+/// Random sentences of 1 to `longest` words. They only depend on the seed and the position in the
+/// data.
 #[derive(Debug, Clone, Copy)]
 pub struct Generated {
     pub task: Task,
@@ -67,7 +68,7 @@ impl Generated {
     }
 }
 
-/// Makes a micro-batch of some sentences and their answers.
+/// Micro-batch of sentences, with their answers as targets.
 pub fn pack(task: Task, sentences: &[Vec<u32>]) -> Batch {
     let (mut source, mut target_in, mut target_out) = (Vec::new(), Vec::new(), Vec::new());
     for words in sentences {
@@ -89,7 +90,7 @@ impl Source for Generated {
     }
 }
 
-/// Computes scores with teacher forcing on held-out sentences.
+/// Validator with teacher forcing on sentences that are not in the training data.
 pub struct HeldOut(pub Generated);
 
 impl Validator<Transformer> for HeldOut {
@@ -102,7 +103,7 @@ impl Validator<Transformer> for HeldOut {
     }
 }
 
-/// Returns the given losses, one for each validation.
+/// Validator that returns these losses, one after the other, whatever the model.
 pub struct Scripted(pub Vec<f64>);
 
 impl Validator<Transformer> for Scripted {
@@ -130,7 +131,8 @@ pub fn model(config: &ModelConfig) -> Transformer {
         .unwrap()
 }
 
-/// A short run that uses every part: accumulation, a moving average, validations and checkpoints.
+/// Configuration of a short run with several micro-batches per update, a moving average,
+/// validations and checkpoints.
 pub fn short_run(max_updates: u64) -> TrainingConfig {
     TrainingConfig {
         seed: 11,
@@ -150,7 +152,7 @@ pub fn short_run(max_updates: u64) -> TrainingConfig {
     }
 }
 
-/// The metric events of a run as JSON, without timings.
+/// Events of a run's record as JSON, without times.
 pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
     let bare = |event: &Event| {
         let mut value = serde_json::to_value(event).unwrap();
@@ -160,7 +162,7 @@ pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
     events.iter().filter(|event| event.is_metric()).map(bare).collect()
 }
 
-/// Names and contents of the files of a checkpoint.
+/// Contents of the files of a checkpoint, by name.
 pub fn contents(checkpoint: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(checkpoint)
         .unwrap()

@@ -1,4 +1,4 @@
-//! Training that diverges ends by itself, and the error names where values became non-finite first.
+//! Tests that training ends if it diverges, and that the error says where this began.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +10,7 @@ use taper_trainer::{
 
 use super::common::{Generated, HeldOut, Task, model, short_run, tiny};
 
-/// Returns losses that grow by 5 with each validation, whatever the model.
+/// Validator whose losses increase, whatever the model.
 struct Confident(f64);
 
 impl Validator<Transformer> for Confident {
@@ -56,7 +56,7 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
         (ended, improved, saved.is_some())
     };
     let held_out = || HeldOut(Generated::new(Task::Copy));
-    // Training ends in the middle after three validations, or at its end after one.
+    // Training ends early after three such validations, or at its regular end after one.
     for (updates, validations) in [(100, 3), (4, 1)] {
         let (ended, improved, is_saved) = train(30.0, updates, &mut held_out());
         let Err(TrainError::Astray { loss, best: None, .. }) = &ended else { panic!("{ended:?}") };
@@ -67,16 +67,16 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
             assert!(said.contains(part), "{said}");
         }
     }
-    // A model that is only overconfident has a low training loss, and does not count as diverged.
+    // A model that only overfits has a low training loss, so this is not divergence.
     let (ended, improved, _) = train(3e-3, 20, &mut Confident(0.0));
     assert!(ended.is_ok() && improved[0], "{ended:?} {improved:?}");
-    // A validation loss of NaN ends training.
+    // A validation loss of NaN always counts as divergence.
     let (ended, ..) = train(3e-3, 20, &mut Confident(f64::NAN));
     assert!(matches!(ended, Err(TrainError::Astray { .. })), "{ended:?}");
 }
 
-/// Multiplies a parameter by each of `factors`, trains until this diverges, and returns the place
-/// that the error names.
+/// Multiplies the parameter `name` by all `factors`, trains until training diverges, and returns
+/// the place in the error.
 fn place_of_divergence(name: &str, factors: &[f64]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let broken = model(&tiny(0.0));

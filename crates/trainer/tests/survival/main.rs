@@ -1,5 +1,5 @@
-//! A run survives a full disk, an observer that fails, a process that is killed in the middle of a
-//! rename, and interruptions, which must not change the result.
+//! Tests that a run survives failures: of the disk, of an observer or of a validation, a process
+//! that was killed during a rename, and interruptions, which must not change the result.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,7 +31,7 @@ fn resume(directory: &Path) -> Trainer<Transformer> {
     Trainer::resume(model(&tiny(0.2)), config(), Identity::default(), directory, "last").unwrap()
 }
 
-/// Trains to the end with this observer.
+/// Continues the training with `observer`.
 fn train(
     trainer: &mut Trainer<Transformer>,
     observer: &mut dyn Observer,
@@ -40,7 +40,7 @@ fn train(
     trainer.train(&mut data.clone(), &mut HeldOut(data), observer, &AtomicBool::new(false))
 }
 
-/// Trains in `directory` without a disturbance. Returns the record of the run.
+/// Trains a run without failures in `directory`, and returns its record.
 fn undisturbed(directory: &Path) -> Vec<serde_json::Value> {
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
@@ -72,7 +72,8 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     let mut trainer = begin(&checkpoints);
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
-        // The run's folder is removed after update 8, so that the checkpoint after update 10 fails.
+        // The run's folder is removed after update 8, so the checkpoint after update 10 cannot be
+        // saved.
         if matches!(event, Event::Log { step: 8, .. }) {
             fs::remove_dir_all(&run)?;
         }
@@ -102,8 +103,7 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     assert!(left[MODEL_FILE] == right[MODEL_FILE] && left[OPTIMIZER_FILE] == right[OPTIMIZER_FILE]);
 }
 
-/// Observer that fails at the events of update `at`, and records how many events preceded each
-/// flush.
+/// Observer that fails at the events of update `at`. It records the number of events at each flush.
 struct Failing {
     events: Vec<Event>,
     at: u64,
@@ -131,7 +131,8 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let expected = undisturbed(&whole);
-    // Update 12 is logged and validated: the validation must run although the log event fails.
+    // After update 12, a log event and a validation are due. Although the observer fails at the log
+    // event, the validation must be made.
     let mut observer = Failing { events: Vec::new(), at: 12, flushed: Vec::new() };
     let error = train(&mut begin(&parts), &mut observer).unwrap_err();
     assert!(matches!(error, TrainError::Observer { step: 12, .. }), "{error}");
@@ -148,8 +149,7 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     );
 }
 
-/// Data that sets the stop flag at one micro-batch: the data, the number of the micro-batch, and
-/// the flag.
+/// Source that sets the stop flag when the micro-batch with this index is requested.
 struct Stopping<'a>(Generated, u64, &'a AtomicBool);
 
 impl Source for Stopping<'_> {
@@ -172,9 +172,8 @@ fn an_interruption_changes_neither_the_average_nor_what_is_kept() {
     undisturbed(&whole);
     let data = Generated::new(Task::Copy);
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
-    // Micro-batches 38 and 39, counted from 0, make the last update, which is interrupted. The
-    // checkpoint of the interruption after update 19 would be one of the two newest, which are
-    // kept.
+    // The last update has the micro-batches 38 and 39, counted from 0. It is interrupted, so there
+    // is a checkpoint of the update before it, which must not count among the two newest.
     let stop = AtomicBool::new(false);
     let mut trainer = begin(&parts);
     let reason = trainer
@@ -198,8 +197,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     undisturbed(&root);
     let checkpoints = Checkpoints::new(&root);
     let before = checkpoints.list().unwrap();
-    // The process was killed after the old directory was renamed, but before the new one got its
-    // name; and another time in the middle of writing.
+    // As if a process was killed after it renamed the old directory and before it renamed the new
+    // one, and another while it was writing.
     fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
@@ -208,7 +207,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
     load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
-    // The process was killed after the new directory got its name: the new one counts.
+    // As if a process was killed after it renamed the new directory, which must be kept.
     fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
@@ -216,8 +215,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
-    // The process was killed before the first `last` was written, or after a better checkpoint and
-    // before `best` was.
+    // As if a process was killed before it wrote the first pointer, and another after it saved a
+    // better checkpoint and before it set `best`.
     fs::remove_file(root.join("last")).unwrap();
     fs::write(root.join("best"), "step-00000010\n").unwrap();
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
@@ -227,7 +226,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
 }
 
-/// Validator that fails once, after this update.
+/// Validator that fails once, after the update with this number.
 struct FailingOnce(HeldOut, u64);
 
 impl Validator<Transformer> for FailingOnce {
@@ -244,7 +243,8 @@ impl Validator<Transformer> for FailingOnce {
 fn a_validation_that_fails_costs_no_update() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
-    // Checkpoints come only with validations, so that the last one is as old as possible.
+    // Checkpoints are only saved with validations, so that the last checkpoint is as early as
+    // possible.
     let config = TrainingConfig { checkpoint_every: 0, ..config() };
     let data = Generated::new(Task::Copy);
     let train = |trainer: &mut Trainer<Transformer>, events: &mut Vec<Event>, failing: u64| {
@@ -261,7 +261,7 @@ fn a_validation_that_fails_costs_no_update() {
     let (mut expected, mut events) = (Vec::new(), Vec::new());
     train(&mut begin(&whole), &mut expected, u64::MAX).unwrap();
     let mut trainer = begin(&parts);
-    // First a regular validation fails, then the one at the end.
+    // The first failing validation is a regular one, the second the one at the end of training.
     for (step, before) in [(12, 6), (UPDATES, 18)] {
         let error = train(&mut trainer, &mut events, step).unwrap_err();
         assert!(
@@ -313,7 +313,7 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
     };
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
-    // The path names the same directory in another way.
+    // Another path of the same directory.
     let back = root.join("..").join("checkpoints").join("step-00000010");
     for left in ["left-step-00000015", "left-step-00000015-2"] {
         let mut trainer =
@@ -330,8 +330,8 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
     assert!(root.join("left-averaged-2").is_dir() && root.join("averaged").is_dir());
-    // The process was killed after the last checkpoint was set aside, but before `last` was
-    // changed.
+    // As if a process was killed after it renamed the last checkpoint and before it changed the
+    // pointer `last`.
     fs::remove_dir_all(root.join("step-00000020")).unwrap();
     assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
     fs::remove_dir_all(root.join("left-step-00000020")).unwrap();
@@ -339,7 +339,7 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).resolve("last").is_err(),
         "a checkpoint that is missing for another reason is missed"
     );
-    // Goes back to before the first validation, where there was no best checkpoint.
+    // Back to a checkpoint before the first validation, so that there is no best checkpoint.
     Trainer::resume_from(
         model(&tiny(0.2)),
         config(),
@@ -361,7 +361,8 @@ fn another_metric_begins_its_own_comparison() {
         Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last")
             .unwrap();
     train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
-    // No accuracy exceeds the earlier losses, with which it must not be compared.
+    // If the accuracy were compared with the best loss so far, it would never be better, because
+    // losses are above 1.
     let best = trainer.state().early_stopping.best.unwrap();
     assert!(best.step > 20 && best.score < 1.0, "{best:?}");
     let kept: Vec<u64> =
