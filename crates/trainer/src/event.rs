@@ -138,7 +138,7 @@ pub enum Event {
     Skipped {
         /// Number of updates made so far.
         step: u64,
-        /// Epoch (pass over the data), counted from 0, of the next micro-batch.
+        /// Epoch (pass over the data), counted from 0, in which the update began.
         epoch: u64,
         /// Description of the value that was not finite or too high.
         reason: String,

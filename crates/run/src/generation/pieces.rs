@@ -5,8 +5,8 @@ use taper_data::{Result, Tokenizer};
 /// Character that the tokenizer writes for bytes that do not yet complete a character.
 pub(super) const INCOMPLETE: char = '\u{fffd}';
 
-/// Converter of a growing list of tokens to pieces of text. A token may be only a part of a
-/// character, and the spelling of a token may depend on the token before it.
+/// Converter of a growing list of tokens to pieces of text. A token can be only a part of a
+/// character, and its text can depend on the token before it.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
     /// Tokens that determine the next piece of text: the tokens of the last returned piece, and all

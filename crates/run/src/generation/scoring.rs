@@ -109,7 +109,7 @@ impl<'a> TextScorer<'a> {
     /// the model has positions, is an error with the number of its line, counted from 1.
     ///
     /// # Errors
-    /// When the model fails.
+    /// If the model fails.
     pub fn texts(
         &self,
         texts: &[String],

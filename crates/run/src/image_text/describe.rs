@@ -61,7 +61,7 @@ pub(crate) fn describe(
 /// far.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn describe_images(
     run: &LoadedRun<ImageCaptioner>,
     files: &[PathBuf],
@@ -85,7 +85,7 @@ pub fn describe_images(
 /// Best caption of each image, whose pixels are already scaled to the size of those in training.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn describe_pixels(
     run: &LoadedRun<ImageCaptioner>,
     images: Vec<Pixels>,

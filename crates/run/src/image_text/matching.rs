@@ -29,7 +29,7 @@ impl Placed {
     /// `progress` receives the number of images that are embedded so far.
     ///
     /// # Errors
-    /// When an image cannot be read, or the model fails.
+    /// If an image cannot be read, or the model fails.
     pub(crate) fn images(
         model: &ContrastiveModel,
         (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
@@ -105,7 +105,7 @@ impl Placed {
     /// over `others`.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub(crate) fn probabilities(&self, others: &Self, scale: f64) -> Result<Vec<Vec<f64>>> {
         let mut probabilities = Vec::new();
         for first in (0..self.0.dim(0)?).step_by(ROWS) {
@@ -130,7 +130,7 @@ impl PlacedLabels {
     /// embedded one by one, because each says more than the label.
     ///
     /// # Errors
-    /// When the model fails.
+    /// If the model fails.
     pub(crate) fn embed(
         model: &ContrastiveModel,
         tokenizer: &Tokenizer,
@@ -162,7 +162,7 @@ impl PlacedLabels {
     /// Probability of each label for each image: the sum of the probabilities of the label's texts.
     ///
     /// # Errors
-    /// When the device fails.
+    /// If the device fails.
     pub(crate) fn probabilities(&self, images: &Placed, scale: f64) -> Result<Vec<Vec<f64>>> {
         let of_labels = |of_texts: Vec<f64>| {
             let mut sums = vec![0.0; self.labels];
@@ -181,7 +181,7 @@ impl PlacedLabels {
 /// Among equally near rows, matches are ranked last. Rows without matches do not count.
 ///
 /// # Errors
-/// When the device fails.
+/// If the device fails.
 pub(crate) fn recalls<const N: usize>(
     rows: &Placed,
     others: &Placed,
@@ -214,7 +214,7 @@ pub(crate) fn recalls<const N: usize>(
 /// of files that are done so far.
 ///
 /// # Errors
-/// When there are no prompts and the recipe has no labels, or the model fails.
+/// If there are no prompts and the recipe has no labels, or the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
@@ -236,7 +236,7 @@ pub fn match_images(
 /// recipe's labels. `ids`: token ids of each prompt.
 ///
 /// # Errors
-/// When there are no prompts and the recipe has no labels, or the model fails.
+/// If there are no prompts and the recipe has no labels, or the model fails.
 pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
     images: Vec<Pixels>,

@@ -1,4 +1,4 @@
-//! Validation and test sets that are split off from a text without such sets.
+//! Division of a text without validation and test sets into training, validation and test sets.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

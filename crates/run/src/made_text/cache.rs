@@ -215,7 +215,7 @@ pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
     Ok((lines, hex(&hash.finalize())))
 }
 
-/// Opens the incomplete file of an entry, which no other process may be writing.
+/// Opens the incomplete file of an entry. Returns an error if another process is writing it.
 fn opened(partial: &Path) -> Result<File> {
     let shown = partial.display();
     let file = OpenOptions::new()

@@ -55,8 +55,8 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts in the same way as [`predict`]. In messages, the first text has the number `before
-/// + 1`.
+/// Labels texts in the same way as [`predict`]. `before`: number of texts before these, which
+/// messages count, too.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,
@@ -259,7 +259,7 @@ impl Prediction {
 /// is an error.
 ///
 /// # Errors
-/// When the model fails.
+/// If the model fails.
 pub fn predict_images(
     run: &LoadedRun<ImageClassifier>,
     files: &[PathBuf],

@@ -60,14 +60,14 @@ pub(crate) struct ParentRun {
     checkpoint: PathBuf,
     /// Hash of the parent's tokenizers.
     hash: String,
-    /// Tokenizers of the new run: the parent's, or its own.
+    /// Tokenizers of the new run: those of the parent, or new ones.
     pub(crate) tokenizers: TokenizerPair,
     /// For source and target: for each token of the new run's vocabulary, the row of the parent's
     /// embedding with the same token. `None` if both runs have the same tokenizers.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
-    /// Recipe of the new run: the requested one, with the parent's tokenizer unless the new run has
-    /// its own.
+    /// Recipe of the new run: the requested one, with the parent's tokenizer settings unless the
+    /// new run has a tokenizer of its own.
     pub(crate) config: RunConfig,
     /// Keys of the requested recipe that were replaced by the parent's values, for a message.
     replaced: Vec<String>,
@@ -257,7 +257,7 @@ impl ParentRun {
         let mut trainer =
             Trainer::new(model, config.training.clone(), identity, &folder.checkpoints())?;
         trainer.save_beginning(parent)?;
-        // Training builds its own model, so this one is no longer needed.
+        // Training builds another model, so the memory of this one can be freed.
         drop(trainer);
         taper_ops::allocator::collect();
         Origin::read(folder, config, folder.checkpoint(Some("last"))?)

@@ -23,9 +23,9 @@ pub struct AlignedTokens {
     /// Tokens of the source line, ending with `</s>`. If the line was translated in parts, these
     /// are the tokens of the whole line, although the model read each part with its own tokens and
     /// `</s>`. If only the beginning of the line was translated, these are the tokens of the
-    /// beginning. Empty if only [`pairs`](Self::pairs) are requested.
+    /// beginning. Empty if only `pairs` are requested.
     pub source_tokens: Vec<String>,
-    /// Tokens of the translation; empty if only [`pairs`](Self::pairs) are requested.
+    /// Tokens of the translation; empty if only `pairs` are requested.
     pub target_tokens: Vec<String>,
     /// Pairs of a source index and a target index of tokens that are aligned.
     pub pairs: Vec<(usize, usize)>,

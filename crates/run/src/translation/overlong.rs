@@ -32,7 +32,7 @@ pub enum OverlongRule {
     Split,
     /// Translate only the beginning of the line.
     Cut,
-    /// Refuse the line.
+    /// Do not translate the line, but return an error for it.
     Error,
 }
 

@@ -139,8 +139,8 @@ pub trait Exchange: Send {
     /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
-    /// Sends `parts[r]` to process `r`, and returns the parts that the processes sent to this one,
-    /// by the sender's rank.
+    /// Sends `parts[r]` to process `r`, and returns the parts that the processes have sent to this
+    /// one, by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].

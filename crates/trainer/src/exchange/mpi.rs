@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 /// same order.
 #[derive(Debug)]
 enum Call {
-    /// Sends each process its own part.
+    /// Sends each process another part: the part at the index of its rank.
     Parts(Vec<Vec<f32>>),
     /// Sends the same bytes to every process.
     Fact(Vec<u8>),

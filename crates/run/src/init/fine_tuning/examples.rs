@@ -42,7 +42,7 @@ pub(super) struct ReadExamples {
     pub(super) data: DataConfig,
     pub(super) counts: ExampleCounts,
     /// Folder with the examples after their division into training, validation and test sets;
-    /// `None` if a validation set exists already.
+    /// `None` if they were not divided.
     pub(super) divided: Option<PathBuf>,
 }
 

@@ -49,7 +49,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// End of the recipe's first line: number of examples or tokens.
+/// Part of the recipe's first line with the number of examples or tokens.
 fn counted(read: &ReadExamples) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);

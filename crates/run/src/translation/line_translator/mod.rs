@@ -72,7 +72,7 @@ pub struct LineTranslator<'a> {
 }
 
 impl<'a> LineTranslator<'a> {
-    /// Translator with the model of `run` and the other models of the ensemble that `settings`
+    /// Translator with the model of `run` and, for an ensemble, the other models that `settings`
     /// name.
     ///
     /// # Errors
