@@ -19,9 +19,9 @@ pub enum WeightType {
     F32,
     /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights, including token embeddings, rounded to int8 with a scale for each output dimension,
-    /// and activations rounded to int8 with a scale for each token. Only the CPU supports this
-    /// type.
+    /// Weights, including those of token embeddings, rounded to int8 with a scale for each output
+    /// dimension, and activations rounded to int8 with a scale for each token. Only the CPU
+    /// supports this type.
     Int8,
 }
 
@@ -54,7 +54,7 @@ pub struct LoadSettings {
     /// Source language, for a run that translates in several directions (pairs of languages);
     /// `None` for the first language from which the run translates into `to`.
     pub from: Option<String>,
-    /// Target language, for a run of several directions; `None` if the run has only one.
+    /// Target language, for a run of several directions; `None` if the run has only one direction.
     pub to: Option<String>,
     /// Whether a run of several directions is loaded without a choice of direction. Its tokenizers
     /// then add no token of a language, and a direction has to be chosen for each use.

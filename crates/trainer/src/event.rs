@@ -95,16 +95,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
         /// Share of target tokens that were predicted correctly; `None` if the model predicts
-        /// numbers. `loss` and `nll` are then squared errors.
+        /// numbers. `loss` is then the squared error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
         /// The learning rate of the last update.
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
-        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): with batches above this
-        /// size, few updates are saved. `None` with one micro-batch per update, or if the noise is
-        /// too large to estimate the gradient.
+        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): if batches are larger,
+        /// the number of updates that a training needs hardly decreases. `None` with one
+        /// micro-batch per update, or if the noise is too large to estimate the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,
         /// Norms of gradients and weights of each layer; empty unless `training.log_layers` is set.

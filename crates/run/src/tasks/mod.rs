@@ -2,9 +2,9 @@
 //!
 //! **Decision.** A task is defined by one implementation of [`TaskModel`] (its model, and how the
 //! model is scored) and one [`TaskEntry`] (facts on which commands, checks, reports and servers
-//! depend). The rest of the program has no code for single tasks. [`every_task`] is the only list
-//! of tasks: commands, checks, reports and servers know each task in it. Entries are separate from
-//! the models, so that the configuration can use them without the models.
+//! depend). Commands, checks, reports and servers have no code for single tasks. [`every_task`] is
+//! the only list of tasks: commands, checks, reports and servers know each task in it. Entries are
+//! separate from the models, so that the configuration can use them without the models.
 
 mod captions;
 mod classification;

@@ -129,8 +129,8 @@ impl Piece {
 }
 
 /// Range of an update's micro-batches that the process `rank` of `size` processes computes.
-/// `leaves`: number of micro-batches, which are the leaves of the tree in whose order gradients are
-/// added.
+/// `leaves`: number of micro-batches, which are the leaves of the binary tree along which gradients
+/// are added.
 pub(crate) fn leaves_of(leaves: usize, rank: usize, size: usize) -> Range<usize> {
     rank * leaves / size..(rank + 1) * leaves / size
 }

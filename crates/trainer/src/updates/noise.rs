@@ -1,5 +1,5 @@
-//! Gradient noise scale: a batch size, in target tokens. With batches above it, few updates are
-//! saved.
+//! Gradient noise scale: a batch size, in target tokens. If batches are larger, the number of
+//! updates that a training needs hardly decreases.
 //!
 //! The gradient g of a batch with b target tokens is the true gradient G plus noise with the total
 //! variance tr Σ / b, so E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The

@@ -37,7 +37,7 @@ pub struct TaskEntry {
     /// Other tasks whose trained models provide the initial weights of all parts that they have in
     /// common with a model of this task.
     pub begins_with: &'static [Task],
-    /// Sections and keys of recipes that only some tasks read, for those that this task reads.
+    /// Sections and keys of recipes that this task reads, and most other tasks do not.
     pub reads: &'static [&'static str],
     /// Kind of examples for which a recipe for fine-tuning can be written automatically; `None` if
     /// users have to write the recipe.
