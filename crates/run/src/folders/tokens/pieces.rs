@@ -234,9 +234,15 @@ fn added_tokens(
     added.into_values().collect()
 }
 
+/// True if a space is put before a text even if the text begins with a space. A `Metaspace` would
+/// add none there.
+fn keeps_leading_spaces(model: &SentencePieceModel, divides: Divides) -> bool {
+    divides == Divides::AsSentencePiece && model.adds_space && !model.joins_spaces
+}
+
 /// Normaliser of a `tokenizer.json` that does what `model` does; null if the model does not
 /// normalise.
-fn normalizer(model: &SentencePieceModel) -> Value {
+fn normalizer(model: &SentencePieceModel, divides: Divides) -> Value {
     let mut parts = Vec::new();
     if !model.characters.is_empty() {
         let map = BASE64.encode(&model.characters);
