@@ -1,29 +1,29 @@
-//! Low-rank adapters added to the matrix that they change, once training is over.
+//! Adds low-rank adapters (LoRA) to the matrix that they change, once training is over.
 
 use rayon::prelude::*;
 
-/// A matrix `W (O, I)` with its low-rank adapters.
+/// The low-rank adapters of a matrix `W (O, I)`.
 #[derive(Debug)]
 pub struct Adapted<'a> {
-    /// Columns, `I`.
+    /// Number of columns of `W`, `I`.
     pub width: usize,
-    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of the parts of the matrix, from the first row
-    /// down.
+    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of the adapter of each block of rows of `W`, from
+    /// the first row down; the `Oᵢ` add up to `O`.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
-    /// Factor of the change, `s`.
+    /// Factor `s` by which the product `B A` is multiplied.
     pub scale: f64,
-    /// Length of each row of the sum (Liu et al. 2024, "DoRA", equation 5), `(O,)`; `None`: lengths
-    /// are not changed.
+    /// Euclidean length that each row of `W + s · B A` is given (Liu et al. 2024, "DoRA", equation
+    /// 5), `(O,)`; `None` leaves the lengths as they are.
     pub magnitude: Option<&'a [f32]>,
 }
 
-/// Adds the change to `weight`: `W + s · B A`, and gives each row its magnitude, if there is one.
-/// Sums are in f64, and a result is rounded once. Returns `false`, and changes nothing, if the
-/// factors do not fit the matrix.
+/// Replaces `weight` by `W + s · B A`, and scales each row to its magnitude, if there are
+/// magnitudes. Sums are computed in f64, and each element is rounded once. Returns `true` on
+/// success; returns `false`, and changes nothing, if the factors do not fit the matrix.
 #[must_use]
 pub fn merge(weight: &mut [f32], adapted: &Adapted<'_>) -> bool {
     let &Adapted { width, ref factors, scale, magnitude } = adapted;
-    // Factor A and row of B for each row of the matrix.
+    // For each row of the matrix: factor A of its block, and its row of factor B.
     let mut rows = Vec::new();
     for &(down, up) in factors {
         let rank = down.len() / width.max(1);

@@ -1,33 +1,34 @@
-//! Handling of freed memory if mimalloc is the program's allocator, and of exhausted memory.
+//! Control over memory that mimalloc keeps after it was freed, and an error message when memory is
+//! exhausted.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Number of `mi_option_purge_delay` in mimalloc.h, the same in versions 2 and 3. The value is in
-/// milliseconds; −1 means never.
+/// Index of the option `mi_option_purge_delay` in mimalloc.h, the same in versions 2 and 3. The
+/// option's value is in milliseconds; −1 means never.
 #[cfg(not(target_family = "wasm"))]
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// Keeps the pages of freed memory from now on, for training.
+/// From now on, keeps the pages of freed memory in the process instead of returning them to the
+/// system; meant for training.
 ///
-/// A step allocates what the previous one freed. If pages were returned to the system, each would
-/// fault and be cleared again, which takes a tenth of a small model's step. The price is that the
-/// process never shrinks.
+/// A training step allocates as much as the previous one freed. If pages were returned to the
+/// system, each would cause a page fault and be cleared again, which takes a tenth of a small
+/// model's step. The price is that the process never shrinks.
 pub fn keep_freed_pages() {
     set_purge_delay(-1);
 }
 
-/// Returns the pages of freed memory from now on, a tenth of a second later or when [`collect`] is
-/// called, for decoding with `weights` bytes of weights.
+/// From now on, returns the pages of freed memory to the system, a tenth of a second after they are
+/// freed or when [`collect`] is called, and uses no huge pages; meant for decoding.
 ///
-/// Huge pages are used only if the weights are large. Linux uses one when half of it is requested,
-/// which makes a small model's process a quarter larger, and neither it nor a base model faster.
-/// But loading GPT-2 touches half a GB for the first time, and a quarter of that time is saved.
-pub fn return_freed_pages(weights: u64) {
+/// With huge pages, which Linux uses as soon as half of one is requested, a small model's process
+/// uses a quarter more memory, and neither a small nor a base model is faster.
+pub fn return_freed_pages() {
     set_purge_delay(100);
-    // A kernel without this call only uses more memory.
+    // If the kernel lacks this call, the process only uses more memory.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(weights < LARGE_WEIGHTS);
 }
@@ -58,12 +59,12 @@ pub(crate) fn prefer_huge_pages<T>(values: &mut [T]) {
     }
 }
 
-/// Releases memory that this thread and the pool's threads have freed for other uses; called
-/// between batches of different shapes.
+/// Makes memory that the calling thread and the pool's threads have freed available for other uses;
+/// called between batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
-/// translating 2,000 lines took half as much memory again.
+/// translating 2,000 lines took one and a half times as much memory.
 pub fn collect() {
     #[cfg(not(target_family = "wasm"))]
     collect_on_every_thread();
@@ -78,9 +79,9 @@ fn collect_on_every_thread() {
     rayon::broadcast(|_| of_this_thread());
 }
 
-/// Limits the C library's own allocator to one arena if the address space is limited (`ulimit -v`).
-/// Otherwise it reserves 64 MiB of addresses for each thread while any are left, and uses almost
-/// none of them, since memory comes from mimalloc.
+/// Limits the C library's own allocator to one arena (pool of memory) if the address space is
+/// limited (`ulimit -v`). Otherwise that allocator reserves 64 MiB of addresses for each thread
+/// until none are left, and uses almost none of them, since memory comes from mimalloc.
 ///
 /// Must be called before any other thread exists.
 pub fn spare_addresses() {
@@ -91,27 +92,27 @@ pub fn spare_addresses() {
     }
 }
 
-/// True if [`Explaining`] is counting.
+/// Whether bytes are being counted by [`Explaining`], for [`counted`].
 static COUNTS: AtomicBool = AtomicBool::new(false);
-/// Bytes in use beyond those at the start of counting, and their maximum.
+/// Bytes in use less those at the start of counting; below, the maximum of this number.
 static IN_USE: AtomicI64 = AtomicI64::new(0);
 static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 
-/// Bytes that a piece of work used.
+/// Bytes that a function used, as counted by [`counted`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InUse {
-    /// Largest number in use at any time.
+    /// Largest number of bytes in use at any time.
     pub most: u64,
-    /// Bytes in use when the work returned its result.
+    /// Bytes still in use when the function returned its result.
     pub kept: u64,
 }
 
-/// Runs `work`, and returns its result and the bytes that it used; `None` if [`Explaining`] is not
-/// the program's allocator.
+/// Runs `work`, and returns its result and the bytes that it used, or `None` for the bytes if
+/// [`Explaining`] is not the program's allocator.
 ///
-/// The resident memory of a process also depends on which thread computed what, since each keeps
-/// the memory that it freed. This count does not, except for the little that threads allocate for
-/// themselves. Only one count runs at a time.
+/// Unlike the resident memory of the process, the count does not depend on which thread computed
+/// what, except for the little that threads allocate for themselves. (Each thread keeps the memory
+/// that it freed, which makes resident memory vary.) Only one count may run at a time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);
@@ -123,7 +124,7 @@ pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     (result, (most > 0).then_some(InUse { most, kept }))
 }
 
-/// Counts a change of the bytes in use, if counting.
+/// Adds a change to the bytes in use, if they are being counted.
 fn count(change: i64) {
     if COUNTS.load(Ordering::Relaxed) {
         let now = IN_USE.fetch_add(change, Ordering::Relaxed) + change;
@@ -144,32 +145,33 @@ fn set_purge_delay(milliseconds: std::ffi::c_long) {
 }
 
 /// An allocator that ends the process with an error message and exit code 2 when memory is
-/// exhausted, instead of aborting silently. Recipes and options can request any amount, and their
-/// writer has to know.
+/// exhausted, instead of aborting without an explanation. A recipe or an option can request any
+/// amount of memory, and its author has to learn the reason.
 ///
 /// It rounds sizes from 8 KiB up to 512 KiB to powers of two.
 #[derive(Debug, Clone, Copy)]
 pub struct Explaining<A>(pub A);
 
-/// Sizes that are rounded up to powers of two.
+/// Range of sizes, in bytes, that are rounded up to powers of two.
 ///
-/// As hypotheses end, each step of a search requests slightly smaller blocks than the one before.
-/// mimalloc has eight sizes between two powers of two. For each of them, each thread has pages of
-/// half a MiB, or of four MiB from 64 KiB on, whose freed blocks serve that size alone: without
-/// rounding, a beam search held a quarter more memory. The additional room is never touched.
+/// As hypotheses of a beam search end, each step requests slightly smaller blocks than the one
+/// before. mimalloc has eight size classes between two powers of two. For each class, each thread
+/// has pages of half a MiB (four MiB for sizes from 64 KiB on), whose freed blocks serve that class
+/// alone: without rounding, a beam search held a quarter more memory. The bytes added by rounding
+/// are never touched, so that the system need not provide them.
 const UNEVEN: Range<usize> = 8 * 1024..512 * 1024;
 
 fn rounded(layout: Layout) -> Layout {
     if !UNEVEN.contains(&layout.size()) {
         return layout;
     }
-    // SAFETY: the alignment is one, and the size far from too large.
+    // SAFETY: the alignment is that of a valid layout, and the size is far from the maximum.
     unsafe { Layout::from_size_align_unchecked(layout.size().next_power_of_two(), layout.align()) }
 }
 
-// SAFETY: every method passes its arguments to the inner allocator and returns its result, unless
-// it ends the process. A block there has its rounded size, which depends only on the requested one
-// and is never smaller.
+// SAFETY: every method passes its arguments to the inner allocator, with rounded sizes, and returns
+// its result, or ends the process. The rounded size depends only on the requested size and is never
+// smaller.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as i64);
@@ -179,7 +181,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if UNEVEN.contains(&layout.size()) {
-            // SAFETY: as the caller promises; there is as much memory as is written.
+            // SAFETY: as the caller promises; the block has at least as many bytes as are written.
             return unsafe {
                 let memory = self.alloc(layout);
                 memory.write_bytes(0, layout.size());
@@ -206,7 +208,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
     }
 }
 
-/// Returns `memory`, or ends the process if it is null.
+/// Returns `memory`, or ends the process if it is null. `size`: requested bytes, for the message.
 fn had(memory: *mut u8, size: usize) -> *mut u8 {
     if memory.is_null() {
         out_of_memory(size);
@@ -214,13 +216,14 @@ fn had(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Ends the process. Nothing here allocates.
+/// Prints an error message and ends the process. Nothing here allocates.
 #[cold]
 fn out_of_memory(size: usize) -> ! {
     let mut text = [0; 256];
     let room = text.len();
     let mut left = &mut text[..];
-    // A message that does not fit is truncated, and a failed write is no loss.
+    // A message that does not fit the buffer is truncated; if it cannot be written, the process
+    // still ends.
     let _ = writeln!(
         left,
         "\nerror: out of memory: {size} bytes more cannot be had of the system, the container or ulimit -v; \
@@ -228,9 +231,9 @@ fn out_of_memory(size: usize) -> ! {
     );
     let length = room - left.len();
     let _ = std::io::stderr().write_all(&text[..length]);
-    // Exits at once, since an orderly exit may allocate.
+    // Exits at once, since Rust's normal exit may allocate.
     #[cfg(unix)]
-    // SAFETY: ends the process without running anything.
+    // SAFETY: ends the process without running any other code.
     unsafe {
         libc::_exit(2)
     }
@@ -245,8 +248,8 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Mutex;
 
-    /// The system's allocator, which checks that each block is freed with the layout that it was
-    /// allocated with.
+    /// The system's allocator, which also checks that each block is freed with the layout with
+    /// which it was allocated.
     #[derive(Default)]
     struct Strict(Mutex<HashMap<usize, Layout>>);
 
@@ -261,7 +264,7 @@ mod tests {
         }
     }
 
-    // SAFETY: the system's allocator, which fills the blocks that it allocates.
+    // SAFETY: calls the system's allocator, and fills the blocks that it allocates.
     unsafe impl GlobalAlloc for Strict {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: as the caller promises.

@@ -6,9 +6,9 @@
 //! RAYON_NUM_THREADS=8 cargo test --release -p taper-ops --features claims -- --test-threads 1
 //! ```
 //!
-//! Tasks are distinguished only by their threads. So there should be more threads than cores: then
-//! hardly any thread has two tasks. Tests run one after another, because all loops share the
-//! claims.
+//! A task is identified only by its thread, so two tasks on the same thread that write the same
+//! element are not noticed. So there should be more threads than cores: then hardly any thread has
+//! two tasks. Tests run one after another, because all loops share the record of claims.
 
 #[cfg(feature = "claims")]
 pub(crate) use noted::{begin, claim, disclaim};
@@ -17,15 +17,16 @@ pub(crate) use unheard::{begin, claim, disclaim};
 
 #[cfg(not(feature = "claims"))]
 mod unheard {
-    /// Begins a parallel loop: drops all earlier claims.
+    /// Begins a parallel loop: forgets all earlier claims.
     #[inline(always)]
     pub(crate) fn begin() {}
 
-    /// Drops claims on the elements from `_first` on, whose memory was allocated again.
+    /// Forgets the claims on `_count` elements from `_first` on, whose memory has been allocated
+    /// anew.
     #[inline(always)]
     pub(crate) fn disclaim<T>(_first: *const T, _count: usize) {}
 
-    /// Claims the elements from `_first` on for this thread.
+    /// Claims `_count` elements from `_first` on for the calling thread.
     #[inline(always)]
     pub(crate) fn claim<T>(_first: *const T, _count: usize) {}
 }
@@ -37,7 +38,7 @@ mod noted {
     use std::thread::ThreadId;
     use std::time::Duration;
 
-    /// Thread that claimed an element, by the element's address.
+    /// For the address of each claimed element, the thread that claimed it.
     type Claims = HashMap<usize, ThreadId>;
 
     static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
@@ -68,7 +69,7 @@ mod noted {
         drop(claims);
         assert!(!is_contested, "two tasks write the same element");
         if is_first {
-            // Gives other threads time to begin before this one takes its next task.
+            // Gives other threads time to begin a task before this one takes its next.
             std::thread::sleep(Duration::from_micros(100));
         }
     }

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 
 /// True if no value is NaN or infinite.
 ///
-/// Only NaN and infinity have an exponent with all bits set. So it is enough to compute the largest
-/// exponent, in a loop that vectorises.
+/// Among f32 values without their signs, only NaN and infinity have bits as large as those of
+/// infinity. So it suffices to find the largest bits, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));
@@ -35,9 +35,9 @@ pub(crate) trait Float:
     + std::ops::Neg<Output = Self>
 {
     const NEGATIVE_INFINITY: Self;
-    /// The nearest number of this type, like `from_f64` of Candle, which is not inlined.
+    /// Returns the nearest number of this type, like Candle's `from_f64`, which is not inlined.
     fn cast(value: f64) -> Self;
-    /// The same number, exactly.
+    /// Converts the number to this type, exactly.
     fn widened(value: bf16) -> Self;
     fn wide(self) -> f64;
     fn sqrt(self) -> Self;
@@ -48,11 +48,11 @@ pub(crate) trait Float:
     /// Computes the hyperbolic tangent; vectorised for f32.
     fn tanh(self) -> Self;
     fn ln(self) -> Self;
-    /// The slice itself, if this type is `f32`.
+    /// Returns the slice itself if this type is `f32`, otherwise `None`.
     fn as_f32(values: &[Self]) -> Option<&[f32]>;
-    /// The shared memory itself, if this type is `f32`.
+    /// Returns the shared memory itself if this type is `f32`, otherwise `None`.
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>>;
-    /// The f32 slice as a slice of this type, if the two types are the same.
+    /// Returns the f32 slice as a slice of this type if this type is `f32`, otherwise `None`.
     fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
 }
 
@@ -64,7 +64,7 @@ impl Float for f32 {
     }
     #[inline(always)]
     fn widened(value: bf16) -> Self {
-        // Omits the branch for NaN of `to_f32`, which would keep loops scalar.
+        // Shifts bits instead of calling `to_f32`, whose branch for NaN would keep loops scalar.
         f32::from_bits(u32::from(value.to_bits()) << 16)
     }
     #[inline(always)]
@@ -75,9 +75,9 @@ impl Float for f32 {
     fn sqrt(self) -> Self {
         f32::sqrt(self)
     }
-    /// Computes the exponential by Cody–Waite range reduction and a degree-6 polynomial (the scheme
-    /// of Cephes' `expf`): within 2 ulp of libm on [-87, 88], and without branches, so that loops
-    /// over it vectorise. Below -87 the result is 0.
+    /// Computes `e^self` by Cody–Waite range reduction and a degree-6 polynomial (the method of
+    /// `expf` in Cephes): within 2 ulp of libm on [-87, 88]. It has no branches, so that loops over
+    /// it vectorise. Below -87 the result is 0.
     #[inline(always)]
     fn exp(self) -> Self {
         let clamped = self.clamp(-87.0, 88.0);
@@ -93,15 +93,15 @@ impl Float for f32 {
         poly = poly * rest + 4.166_579_6e-2;
         poly = poly * rest + 1.666_666_5e-1;
         poly = poly * rest + 0.5;
-        // A NaN stays NaN here.
+        // If `self` is NaN, so is `value`.
         let value = poly * rest * rest + rest + 1.0;
         let scaled = value * f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
         if self < -87.0 { 0.0 } else { scaled }
     }
-    /// Computes the error function: near zero `x · p(x²)`, further out `1 - e^-q(|x|)`, with
+    /// Computes the error function: near zero as `x · p(x²)`, further out as `1 - e^-q(|x|)`, with
     /// polynomials fitted in f64 by weighted least squares until their largest error was minimal
-    /// (Lawson 1961). The error is at most 1.2e-7, and near zero at most 3e-7 of the value. Both
-    /// are computed for every argument, so that loops vectorise.
+    /// (Lawson 1961). The error is at most 1.2e-7, and near zero at most 3e-7 relative to the
+    /// result. Both expressions are computed for every argument, so that loops vectorise.
     #[inline(always)]
     fn erf(self) -> Self {
         let square = self * self;
@@ -124,9 +124,9 @@ impl Float for f32 {
         let far = (1.0 - Float::exp(-far)).copysign(self);
         if size < 0.9 { near } else { far }
     }
-    /// Computes the hyperbolic tangent: near zero `x + x³ p(x²)` with the polynomial of Cephes'
-    /// `tanhf`, further out `1 - 2 / (e^2|x| + 1)`: within 2e-7 of the value. Both are computed for
-    /// every argument, so that loops vectorise.
+    /// Computes the hyperbolic tangent: near zero as `x + x³ p(x²)` with the polynomial of `tanhf`
+    /// in Cephes, further out as `1 - 2 / (e^2|x| + 1)`. The relative error is at most 2e-7. Both
+    /// expressions are computed for every argument, so that loops vectorise.
     #[inline(always)]
     fn tanh(self) -> Self {
         let square = self * self;
@@ -141,7 +141,7 @@ impl Float for f32 {
         let twice = size + size;
         let far =
             (1.0 - 2.0 / (Float::exp(if size > 10.0 { 20.0 } else { twice }) + 1.0)).copysign(self);
-        // A NaN stays NaN.
+        // If `self` is NaN, so is the result.
         if size < 0.625 {
             near
         } else if size.is_nan() {
@@ -210,7 +210,7 @@ impl Float for f64 {
     }
 }
 
-/// Vector registers that loops are compiled for.
+/// Width of the vector registers for which a loop is compiled.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Registers {
@@ -221,14 +221,15 @@ pub(crate) enum Registers {
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
-    /// Registers of loops: the widest ones of this processor, unless the user
+    /// Returns the registers for loops: the widest ones of this processor, unless the user
     /// [chose](Kernel::chosen) a kernel with narrower ones for matrix products.
     pub(crate) fn widest() -> Self {
         static WIDEST: OnceLock<Registers> = OnceLock::new();
         *WIDEST.get_or_init(|| Self::within(Kernel::chosen().ok().flatten()))
     }
 
-    /// Widest registers of the processor that the chosen kernel also uses.
+    /// Returns the widest registers that both the processor has and the chosen kernel, if any,
+    /// uses.
     fn within(chosen: Option<Kernel>) -> Self {
         let has_fma = std::arch::is_x86_feature_detected!("fma");
         if chosen != Some(Kernel::Fma256)
@@ -247,8 +248,8 @@ impl Registers {
     }
 }
 
-/// Defines a function whose body is compiled for AVX-512, AVX2 and the baseline; the variant is
-/// chosen at run time.
+/// Defines a function whose body is compiled three times, for AVX-512, AVX2 and the baseline of
+/// x86-64; which version runs is decided at run time.
 macro_rules! vectorised {
     ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
         $body:block

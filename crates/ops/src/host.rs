@@ -1,4 +1,4 @@
-//! Access to the elements of Candle's tensors on the host.
+//! Access to the elements of Candle's tensors in main memory (the host).
 
 use candle_core::backend::BackendStorage;
 use candle_core::{
@@ -16,7 +16,7 @@ pub(crate) struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// Locks a tensor for reading.
+    /// Locks a tensor for reading, as long as the result lives.
     ///
     /// # Errors
     /// If the elements are not contiguous.
@@ -41,7 +41,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Element type of a tensor, or of its storage.
+/// Returns the element type of a tensor, or of a tensor's storage.
 pub(crate) trait Typed {
     fn data_type(&self) -> DType;
 }
@@ -58,8 +58,8 @@ impl Typed for CpuStorage {
     }
 }
 
-/// Runs a function that is generic over [`Float`] with the element type of a tensor that [has a
-/// kernel](crate::tape::is_fused).
+/// Runs code that is generic over [`Float`], with `$T` as the element type of a tensor; an error if
+/// the type is neither f32 nor f64.
 macro_rules! for_float {
     ($tensor:expr, $T:ident => $body:expr) => {
         match $crate::host::Typed::data_type($tensor) {
@@ -77,7 +77,7 @@ macro_rules! for_float {
 }
 pub(crate) use for_float;
 
-/// Runs a function with mutable access to the elements of a contiguous f32 tensor on the host.
+/// Calls `update` with mutable access to the elements of a contiguous f32 tensor on the host.
 pub(crate) fn update_elements(
     tensor: &Tensor,
     update: impl FnMut(&mut [f32]) -> Result<()>,

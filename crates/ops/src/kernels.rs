@@ -1,9 +1,10 @@
-//! Operations that a device computes with kernels of its own.
+//! Operations that a device computes with its own kernels.
 //!
-//! **Decision.** An operation asks for a kernel here before it is composed of Candle's operations:
-//! the only place where a device and an operation meet. Operations and models do not know devices.
-//! The composed oracle uses no kernels except those that Candle can differentiate. The host's fused
-//! operations are not here: their inputs are slices, and they are chosen earlier.
+//! **Decision.** An operation asks for a kernel here before it falls back to a composition of
+//! Candle's operations. This is the only place where a device and an operation meet: operations and
+//! models do not know devices. The composed reference (the same operations, built from Candle's for
+//! tests) uses only kernels that Candle can differentiate. The host's fused operations are not
+//! here: their inputs are slices, and they are chosen earlier.
 
 use crate::device::{KernelSizes, KernelTime};
 use crate::spec::{
@@ -13,14 +14,15 @@ use crate::tape::{ParameterStore, Tape};
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 
-/// Sums of a block of logits, and the gradient of the loss by them if it was requested.
+/// Sums over a block of rows of logits, and the gradient of the loss by the logits if it was
+/// requested.
 pub(crate) type BlockOfLoss = (Tensor, Option<Tensor>);
 
-/// Kernels of a device. A method returns `None` if there is no kernel for these inputs; the
-/// operation is then composed.
+/// Kernels of a device. A method returns `None` if the device has no kernel for these inputs; the
+/// operation is then composed of Candle's operations.
 ///
-/// Operations with a tape record themselves there. Their arguments, shapes and results are those of
-/// the functions of the same names in this crate.
+/// A method with an argument `_tape` records its operation on that tape. Arguments, shapes and
+/// results are those of the functions of the same names in this crate.
 pub(crate) trait Kernels {
     fn linear(
         &self,
@@ -55,7 +57,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Attention without a bias.
+    /// Self-attention without a bias on the scores.
     fn self_attention(
         &self,
         _tape: Option<&Tape>,
@@ -65,7 +67,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Attention without a bias.
+    /// Cross-attention without a bias on the scores.
     fn cross_attention(
         &self,
         _tape: Option<&Tape>,
@@ -76,14 +78,14 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Multiplies `x` by the mask of a dropout. Candle differentiates it.
+    /// Multiplies `_x` by the mask of a dropout. Candle can differentiate the result.
     fn drop(&self, _x: &Tensor, _dropout: Dropout) -> Option<Result<Tensor>> {
         None
     }
 
-    /// Selects rows: row `i` of the result is row `index[i]` of `x`, or zeros for
-    /// [`ABSENT`](crate::ABSENT); `back` is the inverse, from rows of `x` to rows of the result.
-    /// Candle differentiates it.
+    /// Selects rows: row `i` of the result is row `index[i]` of `x`, or zeros if `index[i]` is
+    /// [`ABSENT`](crate::ABSENT). `back` is the inverse: for each row of `x`, its row of the
+    /// result. Candle can differentiate the result.
     ///
     /// # Shapes
     /// `x (N, D)`, `index (M,)` and `back (N,)` in u32 → `(M, D)`.
@@ -91,13 +93,15 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Number of logits in a block of a loss; `None` for the composed loss's number.
+    /// Returns the number of logits that the loss processes in one block; `None` means the number
+    /// that the composed loss uses.
     fn logits_at_once(&self, _spec: &CrossEntropySpec) -> Option<usize> {
         None
     }
 
-    /// Computes the sums of a block of rows: smoothed, nll, correct, divergence; and, if requested,
-    /// the gradient of the loss by the logits, which may replace them.
+    /// Computes four sums over a block of rows of logits: the smoothed loss, the negative
+    /// log-likelihood, the number of correct predictions, and the divergence. If requested, also
+    /// computes the gradient of the loss by the logits, which may overwrite the logits' memory.
     ///
     /// # Shapes
     /// `logits (R, V)`, `targets (R, 1)` in u32 and below `V` → `(4,)` in f32, and `(R, V)`.
@@ -111,7 +115,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Computes `gradientᵀ · x` in f32, added to `sum` in place if there is one.
+    /// Computes `gradientᵀ · x` in f32. If there is a `sum`, the product is added to it in place.
     ///
     /// # Shapes
     /// `gradient (N, O)`, `x (N, I)` of the same type, `sum (O, I)` in f32 → `(O, I)` in f32.

@@ -1,22 +1,24 @@
-//! Differentiable operations for training Transformers on Candle: fused on the CPU, with backward
-//! passes, and each also composed of Candle primitives, as oracle and fallback.
+//! Differentiable operations for training Transformers on Candle. Each is fused on the CPU, with a
+//! backward pass, and is also composed of Candle's own operations, as a reference for tests and as
+//! a fallback.
 //!
 //! **Decision.** Sequences are packed: an activation is `(N, D)` with one row for each real token,
-//! and lengths say where sequences end. So no pass computes padding, and no result depends on it.
-//! The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on padding
-//! and makes a result depend on its batch.
+//! and lengths say where sequences end. So there is no padding to compute, and no result depends on
+//! it. The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on
+//! padding and makes the results of a sequence depend on the rest of its batch.
 //!
-//! **Decision.** Our own tape records the graph ([`Tape`]), on every device. As custom ops in
-//! Candle's graph, the same kernels spent a third of a step on zeros, copies and additions at its
-//! edges, and every activation lived until the end. Without a tape, the composed operations are
-//! used, which are the oracle, and Candle's autodiff has the graph.
+//! **Decision.** Our own tape ([`Tape`]) records the graph of operations for the backward pass, on
+//! every device. When the same kernels were custom operations in Candle's graph, a training step
+//! spent a third of its time on zeros, copies and additions between them, and every activation
+//! lived until the end. Without a tape, an operation whose inputs Candle tracks is composed of
+//! Candle's operations, and Candle's autodiff has the graph.
 //!
-//! Operations that are not fused yet, on any device or on this one, are recorded on the tape in
-//! plain Candle ([`composed::on_tape`]).
+//! Operations without a fused version, at all or on the current device, are computed by Candle's
+//! operations and recorded on the tape as a whole ([`composed::on_tape`]).
 //!
-//! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
-//! slice, calls of functions compiled for processor features detected at run time, and calls of
-//! system and CUDA functions without a safe library.
+//! All `unsafe` code of the project is in this crate: matrix products on raw pointers, threads that
+//! write to disjoint parts of a slice, calls of functions compiled for processor features detected
+//! at run time, and calls of system and CUDA functions that have no safe library.
 
 mod adapters;
 pub mod allocator;

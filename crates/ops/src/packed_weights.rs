@@ -1,4 +1,5 @@
-//! Weights in the layout of the matrix kernels, kept as long as they do not change.
+//! Weights packed for matrix products: copied to the order in which a kernel reads them, and kept
+//! as long as the weights do not change.
 
 use crate::host::Host;
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
@@ -7,27 +8,22 @@ use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of scalars from which on a weight is packed on its second product only.
-const LARGE: usize = 1 << 18;
-
-/// Packed weights of a decoding model; each is packed on its first product, or on its second if it
-/// is large.
+/// Packed weights of a model for decoding; each weight is packed when it is first used in a
+/// product.
 ///
-/// Packing costs about as much as a product with thirty rows; otherwise each step of decoding would
-/// pay this for every weight. The packed weights of a large model also have to be written to new
-/// memory, which would delay the first token; and a text of one token needs each weight once. It takes additional memory, as a multiple of the weight's: 1.5 for
-/// AMX's f32 products, 0.5 for bf16 products of bf16 kernels, 0.25 for int8, 1 otherwise, and none
-/// on a processor whose kernel does not pack. On a GPU in half precision each weight is converted
-/// once, which takes another half of its memory.
+/// Packing costs about as much as a product with thirty rows; without this cache, each step of
+/// decoding would pay this for every weight. A packed weight takes additional memory, as a multiple
+/// of the weight's own: 1.5 for AMX's f32 products, 0.5 for bf16 products by kernels with bf16
+/// instructions, 0.25 for int8, 1 otherwise, and none on a processor whose kernel does not pack. On
+/// a GPU in half precision, each weight is converted once, which takes half of its memory in
+/// addition.
 ///
-/// Packed weights do not follow changes of the original, so that training does not use them.
+/// Packed weights do not follow changes of the weights, so training does not use them.
 #[derive(Debug, Default)]
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
-    /// Large weights that were used once.
-    used: Mutex<HashSet<(TensorId, Products)>>,
-    /// Weights in the type of the activations, if no kernel packs.
+    /// Weights converted to the type of the activations, if no kernel packs them.
     converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
 
@@ -41,7 +37,7 @@ pub(crate) enum PackedWeight {
 }
 
 impl PackedWeight {
-    /// The weight as the right operand of a product.
+    /// Returns the weight as the right operand of a product.
     pub(crate) fn right<T>(&self) -> Right<'_, T> {
         match self {
             Self::Float(packed) => Right::Packed(packed),
@@ -51,15 +47,16 @@ impl PackedWeight {
 }
 
 impl PackedWeights {
-    /// Makes packs that round weights to int8, and multiply them by activations that are also
-    /// rounded to int8, whatever the type of products, if tensors are f32 on the host.
+    /// Makes an empty cache for int8 products: weights are rounded to int8 and multiplied by
+    /// activations that are also rounded to int8, whatever type of products is requested. Applies
+    /// only if tensors are f32 on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }
     }
 
-    /// Largest number of bytes that packs of `scalars` weights take for the f32 products of this
-    /// processor.
+    /// Returns the largest number of bytes that `scalars` weights take when packed for the f32
+    /// products of this processor.
     #[must_use]
     pub fn bytes_of(scalars: u64) -> u64 {
         match Kernel::best(Products::F32) {
@@ -69,8 +66,8 @@ impl PackedWeights {
         }
     }
 
-    /// Weight `(O, I)` of a linear layer as a right operand `(I, O)`; `None` if its kernel does not
-    /// pack.
+    /// Returns the weight of a linear layer, `(O, I)`, packed as a right operand `(I, O)`; `None`
+    /// if the kernel for these products does not pack. Packs the weight on the first call.
     pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {
         if weight.dtype() != DType::F32 {
             return Ok(None);
@@ -80,30 +77,13 @@ impl PackedWeights {
         if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
-        // Packing runs on several threads, and a waiting thread may start other work that calls
-        // this function; so the lock must not be held.
+        // The lock must not be held here: packing runs on several threads, and a thread that waits
+        // for the others may start other work that calls this function.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }
 
-    /// Packed weight like [`PackedWeights::get`], for one product; `None` also for a large weight
-    /// that is used for the first time. Products have the same bits in both cases.
-    pub(crate) fn get_if_used(
-        &self,
-        weight: &Tensor,
-        products: Products,
-    ) -> Result<Option<PackedWeight>> {
-        // Products in int8 exist only with packed weights.
-        if !self.is_int8 && weight.elem_count() >= LARGE {
-            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            if used.insert((weight.id(), products)) {
-                return Ok(None);
-            }
-        }
-        self.get(weight, products)
-    }
-
-    /// The weight, converted to another type.
+    /// Returns the weight converted to `dtype`; converts it on the first call.
     pub(crate) fn converted(&self, weight: &Tensor, dtype: DType) -> Result<Tensor> {
         if weight.dtype() == dtype {
             return Ok(weight.clone());

@@ -1,8 +1,10 @@
-//! Parallel work in pieces of fixed size, so that no result depends on the number of threads.
+//! Parallel work in pieces (ranges of elements or rows) of fixed size, so that no result depends on
+//! the number of threads.
 //!
-//! Rayon hands out several pieces at a time (with two threads, up to a fourth of all), so that the
-//! first thread to finish waits. `with_max_len(1)` hands them out one by one, at a cost of a tenth
-//! of a microsecond each, for pieces that are large enough.
+//! By default, Rayon hands out several pieces at a time (with two threads, up to a fourth of all),
+//! so that the thread that finishes first has to wait for the others. `with_max_len(1)` hands
+//! pieces out one by one, at a cost of a tenth of a microsecond each, which is small if pieces are
+//! large enough.
 
 use crate::float::{Float, vectorised};
 use crate::profile::{even, region};
@@ -11,7 +13,7 @@ use rayon::prelude::*;
 /// Number of elements in a piece of an elementwise pass.
 pub(crate) const CHUNK: usize = 16 * 1024;
 
-/// Number of rows in a piece of a pass over rows that also sums over them.
+/// Number of rows in a piece, for passes that sum over rows.
 pub(crate) const ROWS: usize = 64;
 
 vectorised! {
@@ -33,7 +35,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Adds the rows of a matrix to `sums`.
+    /// Adds the rows of a matrix to `sums`, which has one element for each column.
     fn add_rows<T>(rows: &[T], sums: &mut [T]) {
         for row in rows.chunks_exact(sums.len()) {
             for (sum, value) in sums.iter_mut().zip(row) {
@@ -43,7 +45,8 @@ vectorised! {
     }
 }
 
-/// Sums the columns of a row-major matrix: pieces of [`ROWS`] rows in parallel, combined in order.
+/// Returns the sum of each column of a row-major matrix. Pieces of [`ROWS`] rows are summed in
+/// parallel, and their sums are added in order.
 pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     let sums = |rows: &[T]| {
         let mut sums = vec![T::default(); width];
@@ -57,7 +60,7 @@ pub(crate) fn column_sums<T: Float>(values: &[T], width: usize) -> Vec<T> {
     combined(partial, width)
 }
 
-/// Sums equally long vectors elementwise, in their order.
+/// Adds vectors of length `width` elementwise, in their order.
 pub(crate) fn combined<T: Float>(parts: Vec<Vec<T>>, width: usize) -> Vec<T> {
     let mut total = vec![T::default(); width];
     for part in parts {

@@ -1,13 +1,13 @@
-//! Counter-based randomness: a number is a function of (seed, purpose, place), never of earlier
-//! draws.
+//! Counter-based random numbers: each is a function of (seed, purpose, index) and never depends on
+//! earlier draws.
 //!
-//! A stateful generator makes a run depend on the order in which threads, devices and restarts draw
-//! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
-//! numbers: as easy as 1, 2, 3" gives the argument), so that there is no generator state to save,
-//! and a step can be repeated.
+//! With a stateful generator, a run depends on the order in which threads, devices and restarts
+//! draw from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
+//! numbers: as easy as 1, 2, 3"), so that there is no generator state to save, and a step can be
+//! repeated.
 //!
-//! The hash is the finaliser of SplitMix64 (Steele et al. 2014), which passes BigCrush as a
-//! counter-based generator when its input advances by an odd constant.
+//! The hash is the final mixing function of SplitMix64 (Steele et al. 2014). As a counter-based
+//! generator, whose input advances by an odd constant, it passes the test suite BigCrush.
 //!
 //! ```
 //! use taper_ops::rng::{mix, Counter};
@@ -16,10 +16,11 @@
 //! assert!((0.0..1.0).contains(&counter.f32_at(7)));
 //! ```
 
-/// Odd constant that SplitMix64 advances by: 2⁶⁴ divided by the golden ratio.
+/// Odd constant by which the input of SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SplitMix64's finaliser: a bijection whose output bits each depend on every input bit.
+/// Final mixing function of SplitMix64: a bijection in which each output bit depends on every input
+/// bit.
 #[inline(always)]
 pub(crate) const fn finalise(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +28,7 @@ pub(crate) const fn finalise(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Folds `words` into `seed`, and returns a key that depends on every word and on their order.
+/// Mixes `words` into `seed`, and returns a key that depends on every word and on their order.
 #[must_use]
 pub fn mix(seed: u64, words: &[u64]) -> u64 {
     let mut key = finalise(seed.wrapping_add(GOLDEN));
@@ -37,7 +38,7 @@ pub fn mix(seed: u64, words: &[u64]) -> u64 {
     key
 }
 
-/// Key of a name, such as a parameter's: FNV-1a, finalised.
+/// Returns a key for a name, such as a parameter's: its FNV-1a hash, mixed by [`finalise`].
 #[must_use]
 pub fn name_key(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -46,41 +47,42 @@ pub fn name_key(name: &str) -> u64 {
     finalise(hash)
 }
 
-/// Infinite sequence of random numbers of one key, addressed by index.
+/// Infinite sequence of random numbers, determined by a key; any element can be computed from its
+/// index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
     key: u64,
 }
 
 impl Counter {
-    /// Makes the sequence of `key`.
+    /// Makes the sequence that `key` determines.
     #[must_use]
     pub const fn new(key: u64) -> Self {
         Self { key }
     }
 
-    /// Returns 64 uniform bits.
+    /// Returns element `index`: 64 uniform bits.
     #[inline(always)]
     #[must_use]
     pub const fn u64_at(&self, index: u64) -> u64 {
         finalise(self.key.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
-    /// Returns a uniform number in `[0, 1)`, a multiple of 2⁻²⁴.
+    /// Returns element `index` as a uniform number in `[0, 1)`, a multiple of 2⁻²⁴.
     #[inline(always)]
     #[must_use]
     pub fn f32_at(&self, index: u64) -> f32 {
         (self.u64_at(index) >> 40) as f32 * (1.0 / (1u64 << 24) as f32)
     }
 
-    /// Returns a uniform number in `[0, 1)`, a multiple of 2⁻⁵³.
+    /// Returns element `index` as a uniform number in `[0, 1)`, a multiple of 2⁻⁵³.
     #[must_use]
     pub fn f64_at(&self, index: u64) -> f64 {
         (self.u64_at(index) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Returns a standard normal number, by Box and Muller (1958) from draws `2·index` and
-    /// `2·index + 1`.
+    /// Returns a standard normal number, computed from elements `2·index` and `2·index + 1` (Box
+    /// and Muller 1958).
     #[must_use]
     pub fn normal_at(&self, index: u64) -> f64 {
         let radius = (-2.0 * (1.0 - self.f64_at(2 * index)).ln()).sqrt();
@@ -88,10 +90,11 @@ impl Counter {
     }
 }
 
-/// Returns 32 uniform bits for an element of a dropout mask; computed in 32 bits so that it
-/// vectorises.
+/// Returns 32 uniform bits for the element `index` of a dropout mask. It computes with 32-bit
+/// integers, so that loops vectorise.
 ///
-/// The finaliser is Chris Wellons' `lowbias32` over the index, keyed before and after.
+/// The hash is Chris Wellons' `lowbias32`; half of the key enters before it, and half after it,
+/// followed by two more rounds.
 #[inline(always)]
 pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
     let mut x = index ^ (key as u32);
@@ -103,7 +106,7 @@ pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
     round(x, ROUNDS[4])
 }
 
-/// Shift and multiplier of each round of [`mask_bits`]; the second half of the key is added before
+/// Shift and multiplier of each round of [`mask_bits`]; the upper half of the key is added before
 /// the fourth round.
 pub(crate) const ROUNDS: [(u32, u32); 5] =
     [(16, 0x7feb_352d), (15, 0x846c_a68b), (16, 1), (16, 0x7feb_352d), (15, 1)];

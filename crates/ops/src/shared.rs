@@ -1,18 +1,18 @@
-//! Memory that several threads write to, each to its own part.
+//! Memory to which several threads write, each to its own part.
 
 use crate::claims::{claim, disclaim};
 
-/// Effect of writing a result to memory.
+/// How results are written to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Replaces the values in the memory, which need not be initialised.
+    /// Replaces the values in the memory, which may be uninitialised.
     Replace,
-    /// Adds to the values there.
+    /// Adds to the values in the memory.
     Add,
 }
 
-/// Makes a vector of `count` elements that `write` fills; also returns the result of `write`.
-/// Filling it with zeros first would be a serial pass over memory.
+/// Makes a vector of `count` elements that `write` fills, and returns it with the result of
+/// `write`. The memory is not filled with zeros first, which would be a serial pass over it.
 ///
 /// # Safety
 /// `write` writes every element.
@@ -25,7 +25,7 @@ pub(crate) unsafe fn filled<T, R>(count: usize, write: impl FnOnce(Shared<T>) ->
     (values, result)
 }
 
-/// Memory that several tasks write to, each to its own elements.
+/// Memory to which several tasks write, each to its own elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<T>(*mut T, usize);
 
@@ -40,8 +40,8 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr(), slice.len())
     }
 
-    /// Spare capacity for `count` elements after those of `vector`, not initialised: it must be
-    /// written before it is read.
+    /// Returns the spare capacity of `vector` for `count` elements. It is not initialised: it must
+    /// be written before it is read.
     pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
         let spare = vector.spare_capacity_mut();
         assert!(count <= spare.len());
@@ -49,7 +49,7 @@ impl<T> Shared<T> {
         Self(spare.as_mut_ptr().cast(), count)
     }
 
-    /// Writes `values` from `start` on; the memory need not be initialised.
+    /// Writes `values` to the elements from index `start` on, which may be uninitialised.
     ///
     /// # Safety
     /// The requirements of [`Shared::range`], for the elements that are written.
@@ -63,17 +63,17 @@ impl<T> Shared<T> {
         unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         self.1
     }
 
-    /// Address of the element at `index`, which need not exist, for prefetching.
+    /// Returns the address at which the element `index` is or would be, for prefetching.
     pub(crate) fn address(&self, index: usize) -> *const T {
         self.0.wrapping_add(index)
     }
 
-    /// Address of the first element of `range`, for reads and writes.
+    /// Returns the address of the first element of `range`, for reads and writes.
     ///
     /// # Safety
     /// The requirements of [`Shared::range`], for the elements that are written.
@@ -83,7 +83,7 @@ impl<T> Shared<T> {
         unsafe { self.0.add(range.start) }
     }
 
-    /// Elements of `range`.
+    /// Returns the elements of `range`.
     ///
     /// # Safety
     /// No two live results may overlap, the memory behind `self` must outlive them, and the

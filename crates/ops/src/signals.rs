@@ -1,10 +1,10 @@
-//! Signals: those that the process was started with ignored, and one that must not kill it.
+//! Signals: whether the process was started with one ignored, and protection from SIGXFSZ.
 
-/// True if the process was started with `signal` ignored. For example, `nohup` ignores SIGHUP so
-/// that a program outlives its terminal, and a handler for the signal would undo this.
+/// Whether the process was started with `signal` ignored. `nohup`, for example, ignores SIGHUP so
+/// that a program outlives its terminal, and installing a handler for SIGHUP would undo that.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: the structure is plain integers and addresses, for which zeros are valid; the call
+    // SAFETY: the structure consists of integers and addresses, for which zeros are valid; the call
     // only fills it.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -13,11 +13,11 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Makes a write beyond the limit on file sizes (`ulimit -f`, a quota) fail with an error, as on a
-/// full disk, instead of ending the process by SIGXFSZ.
+/// Makes a write beyond the limit on file sizes (`ulimit -f`) fail with an error, as on a full
+/// disk, instead of ending the process with the signal SIGXFSZ.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
-    // SAFETY: no code runs for an ignored signal.
+    // SAFETY: the signal is ignored, so that no handler runs.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }

@@ -1,8 +1,8 @@
 //! Finds out if this process was started with its standard output closed (`>&-`).
 //!
-//! If it was, Rust's runtime opens `/dev/null` in its place before `main`, so that no later file
-//! gets its number, and printed text vanishes without an error. Only code that runs before the
-//! runtime can see the difference; the dynamic linker runs it here.
+//! If standard output is closed, Rust's runtime opens `/dev/null` in its place before `main`, so
+//! that no file opened later gets its number; printed text then vanishes without an error. Only
+//! code that runs before the runtime can notice this; the dynamic linker runs it here.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {
@@ -16,7 +16,7 @@ mod at_start {
         CLOSED.store(flags == -1, Ordering::Relaxed);
     }
 
-    /// The linker calls functions in this section before `main`.
+    /// The dynamic linker calls the functions whose addresses are in this section before `main`.
     // SAFETY: the section holds addresses of functions without arguments or results; `look` neither
     // allocates nor needs anything of Rust's runtime.
     #[used]
@@ -28,8 +28,8 @@ mod at_start {
     }
 }
 
-/// True if standard output was closed when the process started; false if the system cannot
-/// determine it.
+/// Whether standard output was closed when the process started; `false` on systems where this
+/// cannot be determined.
 pub fn was_closed_at_start() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     return at_start::was_closed();

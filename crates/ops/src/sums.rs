@@ -1,13 +1,14 @@
-//! Sums and maxima in a fixed order, over lanes that vectorise.
+//! Sums and maxima in a fixed order, in lanes (interleaved partial results), so that loops
+//! vectorise.
 
 use crate::float::Float;
 use std::array::from_fn;
 
-/// Number of lanes of the blocked sums: fixed, so that a sum is the same on every vector width.
+/// Number of lanes: fixed, so that a sum is the same for every width of the vector registers.
 const LANES: usize = 16;
 
-/// Sums `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums: this
-/// vectorises, and adds in a fixed order.
+/// Sums `f` over the elements of equally long slices, in [`LANES`] interleaved partial sums. This
+/// order is fixed, and the loop vectorises.
 #[inline(always)]
 pub(crate) fn blocked_sum<T: Float, const N: usize>(
     slices: [&[T]; N],
@@ -17,7 +18,7 @@ pub(crate) fn blocked_sum<T: Float, const N: usize>(
     sum
 }
 
-/// Sums several functions at once, like [`blocked_sum`].
+/// Computes several sums at once, one for each result of `f`, like [`blocked_sum`].
 #[inline(always)]
 pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     slices: [&[T]; N],
@@ -39,7 +40,8 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     if rest.is_empty() {
         return lanes.map(total);
     }
-    // Copies the lanes: lanes with a run-time index live in memory, and the copy in registers.
+    // Copies the lanes: an array that is indexed at run time lives in memory, while `lanes` stays
+    // in registers.
     let mut in_memory = lanes;
     for (lane, i) in rest.enumerate() {
         let values = f(slices.map(|slice| slice[i]));
@@ -50,7 +52,7 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     in_memory.map(total)
 }
 
-/// Finds the largest element; −∞ if there is none. NaN is skipped.
+/// Returns the largest element; −∞ if there is none. NaN is skipped.
 #[inline(always)]
 pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     let mut lanes = [T::NEGATIVE_INFINITY; LANES];
@@ -63,13 +65,13 @@ pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     rest.iter().fold(largest(lanes), |largest, &value| larger(largest, value))
 }
 
-/// Returns the larger number; the first number if the second is NaN.
+/// Returns the larger number; `a` if `b` is NaN.
 #[inline(always)]
 fn larger<T: Float>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// Sums all lanes, halves onto halves.
+/// Sums all lanes: the upper half is added to the lower half, until one lane is left.
 #[inline(always)]
 fn total<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
@@ -79,7 +81,7 @@ fn total<T: Float>(lanes: [T; LANES]) -> T {
     halved(lanes, |a, b| a + b)
 }
 
-/// Finds the largest of all lanes, none of which is NaN.
+/// Returns the largest lane; no lane is NaN.
 #[inline(always)]
 fn largest<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
@@ -96,8 +98,9 @@ fn halved<T: Copy>(lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     f(f(four[0], four[2]), f(four[1], four[3]))
 }
 
-/// Sums and maxima of f32 lanes, with instructions that every x86-64 has: without them, the
-/// compiler takes lanes out of registers two by two, and a short sum takes four times as long.
+/// Sums and maxima of f32 lanes, with instructions that every x86-64 processor has. Without these
+/// instructions, the compiler moves lanes out of registers two by two, and a short sum takes four
+/// times as long.
 #[cfg(target_arch = "x86_64")]
 mod halves {
     use super::LANES;
@@ -105,7 +108,7 @@ mod halves {
 
     #[inline(always)]
     pub(super) fn total(lanes: &[f32]) -> f32 {
-        // SAFETY: every x86-64 has the instruction.
+        // SAFETY: every x86-64 processor has this instruction.
         halved(lanes, |a, b| unsafe { _mm_add_ps(a, b) })
     }
 
@@ -118,7 +121,8 @@ mod halves {
     #[inline(always)]
     fn halved(lanes: &[f32], f: impl Fn(__m128, __m128) -> __m128) -> f32 {
         let lanes = &lanes[..LANES];
-        // SAFETY: every x86-64 has these instructions, and there are four quarters of four lanes.
+        // SAFETY: every x86-64 processor has these instructions, and the slice has four quarters of
+        // four lanes.
         unsafe {
             let quarter = |quarter: usize| _mm_loadu_ps(lanes.as_ptr().add(4 * quarter));
             let four = f(f(quarter(0), quarter(2)), f(quarter(1), quarter(3)));
@@ -136,8 +140,8 @@ mod tests {
         (0..count).map(|i| ((i * 7919) % 1000) as f32 * 0.013 - 6.0).collect()
     }
 
-    /// Checks that f32, which has its own instructions, gives the same bits, for any number of
-    /// leftover elements.
+    /// Checks that sums of f32, for which there are special instructions, have the same bits as
+    /// sums by the general code, for any number of elements.
     #[test]
     fn sums_are_added_lane_by_lane_and_halves_onto_halves() {
         for count in 0..=70 {

@@ -1,27 +1,28 @@
-//! Entry of work into the pool of threads, and the restriction of Candle's own pool.
+//! Runs work in the thread pool, and restricts Candle's own pool.
 
 use candle_core::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Runs `work` for `device` on a thread of the pool, and waits for it.
+/// Runs `work` for `device` on a thread of Rayon's pool, and waits for it.
 ///
-/// A parallel operation that is called from outside the pool hands its work over and sleeps until
-/// the work is done: two wake-ups, which a small model's step would pay hundreds of times. From
-/// inside the pool, the caller takes part. Work for a GPU stays on the calling thread, which
-/// [owns](crate::device) it.
+/// If a parallel operation is called from outside the pool, its caller hands the work over and
+/// sleeps until it is done. This takes two wake-ups, and a small model's step would have hundreds
+/// of them. If it is called from inside the pool, the caller takes part in the work. Work for a GPU
+/// stays on the calling thread, which [owns](crate::device) the GPU.
 pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
-/// Runs `work` like [`in_pool`], and keeps the other threads awake until it is done. Meant for long
-/// work with many short parallel operations.
+/// Runs `work` like [`in_pool`], and keeps the pool's other threads awake until it is done. Meant
+/// for long work with many short parallel operations.
 ///
-/// A thread without work goes to sleep after some microseconds, and waking it takes as long as a
-/// small operation. Here it keeps looking for work, until `work` is done or [`PATIENCE`] has
-/// passed. The same thread always runs `work`, so that its allocator has the memory that the last
-/// step freed.
+/// Normally, a thread without work goes to sleep after some microseconds, and waking it takes as
+/// long as a small operation. Here, it keeps looking for work until `work` is done, or until it has
+/// found none for [`PATIENCE`]. If the caller is a thread of the pool, it runs `work` itself,
+/// otherwise the first thread does; so the same thread, whose allocator has the memory that the
+/// last step freed, runs every step.
 pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if !device.is_cpu() {
         return work();
@@ -41,18 +42,19 @@ pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send)
     value.unwrap_or_else(|| unreachable!("a thread of the pool has done the work"))
 }
 
-/// No thread panics while it holds one of the locks.
+/// Locks a mutex. It is never poisoned in practice, because no thread panics while it holds the
+/// lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time after which a thread that finds no work stops looking.
+/// Time without work after which a thread stops looking for work and may sleep.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Number of looks for work before the thread offers its core to others.
+/// Number of times that a thread looks for work before it offers its core to other threads.
 const LOOKS: usize = 64;
 
-/// Executes work of the pool until `done`.
+/// Executes tasks of the pool until `done` is set, or until there were none for [`PATIENCE`].
 fn stay_awake(done: &AtomicBool) {
     let mut idle_since = Instant::now();
     loop {
@@ -73,7 +75,8 @@ fn stay_awake(done: &AtomicBool) {
     }
 }
 
-/// Ends the waiting of the other threads, even if the work panics.
+/// Sets the flag when it is dropped, even if the work panics, so that the other threads stop
+/// waiting.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -82,12 +85,13 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is set
-/// already.
+/// Keeps Candle's elementwise operations on the calling thread, unless `CANDLE_NUM_THREADS` is
+/// already set.
 ///
-/// Candle runs them on a pool whose workers spin while they wait for each other. The fused
-/// operations leave only short passes to Candle, and spinning takes cores away from the products:
-/// on two busy cores a training step took 1.27 times as long. Candle reads the variable once, at
+/// Candle runs these operations on a pool whose workers spin while they wait for each other.
+/// Taper's fused operations leave only short passes over memory to Candle, and spinning takes cores
+/// away from the matrix products: on two busy cores a training step took 1.27 times as long. Candle
+/// reads the variable once, at its first parallel operation.
 /// its first parallel operation.
 ///
 /// Must be called first in `main`, before any other thread exists, because it sets an environment
@@ -95,8 +99,8 @@ impl Drop for SetOnDrop<'_> {
 pub fn keep_candle_on_one_thread() {
     const VARIABLE: &str = "CANDLE_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: no other thread exists yet, as the documentation requires, so that none can be
-        // reading the environment.
+        // SAFETY: no other thread exists yet, as the documentation requires, so that no thread can
+        // be reading the environment.
         unsafe { std::env::set_var(VARIABLE, "1") };
     }
 }

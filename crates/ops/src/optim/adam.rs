@@ -1,6 +1,6 @@
 //! Adam (Kingma and Ba 2015) in one pass over the flat buffers.
 //!
-//! Candle's `AdamW` takes about fourteen passes over memory. It also keeps its moments and its step
+//! Candle's `AdamW` makes about fourteen passes over memory. It also keeps its moments and its step
 //! count private, so that a run could not be resumed exactly.
 
 use super::pieces::{Piece, check_buffers, update_pieces};
@@ -13,7 +13,8 @@ use candle_core::{Result, Tensor};
 use std::ops::Range;
 
 /// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) for the
-/// parameters in `range` of the flat layout, and updates them in place.
+/// parameters in `range` of the store's flat layout (all parameters one after the other), and
+/// updates them in place.
 ///
 /// # Shapes
 /// `gradient` and the two moments are f32, `(range.len(),)`. The moments are updated in place on
@@ -21,7 +22,7 @@ use std::ops::Range;
 /// mutable.
 ///
 /// # Errors
-/// If a buffer has another length.
+/// If `gradient` or a moment does not have `range.len()` elements.
 pub fn adam_step(
     store: &ParameterStore,
     range: Range<usize>,
@@ -39,7 +40,7 @@ pub fn adam_step(
     update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
 }
 
-/// Takes a step of Adam for some elements. Their state is the two moments.
+/// Takes a step of Adam for some elements of a parameter. Their state is the two moments.
 pub(super) fn adam_piece(piece: Piece<'_>, step: &AdamStep) {
     let Piece { weights, gradient, mut state, parameter } = piece;
     let step = &AdamStep { learning_rate: step.learning_rate * parameter.rate(), ..*step };

@@ -8,10 +8,10 @@ use candle_core::{Result, Tensor};
 /// `average ← decay · average + (1 - decay) · weights`.
 ///
 /// # Shapes
-/// `average` is f32, `(total,)`, in the store's layout.
+/// `average` is f32, `(total,)`: all parameters in the order of the store.
 ///
 /// # Errors
-/// If the buffer does not have the length of the store's layout.
+/// If the length of `average` is not the store's number of scalars.
 pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Result<()> {
     crate::device::check(store.device())?;
     if average.elem_count() != store.len() {
@@ -26,8 +26,8 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
         return Ok(());
     }
     update_elements(average, |average| {
-        // Frozen weights are skipped, because an average of equal numbers may differ from them in
-        // its last bit.
+        // Frozen weights are skipped, because an average of equal numbers may differ from these
+        // numbers in the last bit.
         for parameter in store.parameters().iter().filter(|parameter| !parameter.is_frozen()) {
             let weights = parameter.var().as_detached_tensor();
             let host = Host::new(&weights)?;

@@ -1,5 +1,5 @@
-//! Passes over the flat buffers that mirror the parameter store: optimizer steps, the norm of the
-//! gradient, and the moving average of the weights.
+//! Passes over flat buffers that hold all parameters, or one value for each of their scalars:
+//! optimizer steps, the norm of the gradient, and the moving average of the weights.
 
 mod adam;
 mod average;

@@ -1,5 +1,5 @@
-//! Muon (Jordan et al. 2024): each matrix follows its momentum, whose singular values are first
-//! moved close to 1.
+//! Muon (Jordan et al. 2024): each matrix is updated by its momentum, whose singular values are
+//! first moved close to 1.
 
 use super::adam::adam_piece;
 use super::pieces::{Piece, check_buffers, update_pieces};
@@ -26,17 +26,19 @@ use std::ops::Range;
 /// W ← W - η (0.2 √max(m, n) O + λ W)
 /// ```
 ///
-/// With the factor `0.2 √max(m, n)`, updates are about as large as those of Adam, so that both can
-/// use the same learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2).
-/// All other parameters take a step of [`adam_step`](crate::adam_step).
+/// The factor `0.2 √max(m, n)` makes updates about as large as those of Adam, so that both
+/// optimizers can use the same learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training",
+/// section 2.2). All parameters without projections take a step of [`adam_step`](crate::adam_step)
+/// instead.
 ///
 /// # Shapes
-/// `gradient` and the two buffers are f32, `(range.len(),)`. For projections, the first buffer has
-/// the momentum, and the second is not used; for other parameters, the buffers are the two moments.
-/// They are updated in place on the host, and replaced on other devices.
+/// `gradient` and the two buffers are f32, `(range.len(),)`. For projections, the first buffer
+/// holds the momentum, and the second is not used; for other parameters, the buffers are the two
+/// moments of Adam. The buffers are updated in place on the host, and replaced on other devices.
 ///
 /// # Errors
-/// If a buffer has another length, or the range has only a part of a parameter with projections.
+/// If a buffer does not have `range.len()` elements, or if `range` covers only a part of a
+/// parameter that has projections.
 pub fn muon_step(
     store: &ParameterStore,
     range: Range<usize>,
@@ -85,7 +87,7 @@ pub fn muon_step(
     })
 }
 
-/// Updates the momentum of some elements.
+/// Updates the momentum of some elements of a parameter.
 fn follow(piece: Piece<'_>, step: &MuonStep) {
     let Piece { gradient, mut state, .. } = piece;
     let (kept, scale) = (step.momentum as f32, step.adam.gradient_scale as f32);
@@ -95,7 +97,7 @@ fn follow(piece: Piece<'_>, step: &MuonStep) {
     }
 }
 
-/// One projection, row-major, with its gradient and its momentum.
+/// One weight matrix, row-major, with its gradient and its momentum.
 struct Projection<'a> {
     weights: &'a mut [f32],
     gradient: &'a [f32],
@@ -103,7 +105,7 @@ struct Projection<'a> {
     rows: usize,
 }
 
-/// Returns the projections of a parameter.
+/// Splits a parameter with its gradient and its momentum into its projections.
 fn projections<'a>(
     parameter: &Parameter,
     mut weights: &'a mut [f32],
@@ -124,7 +126,7 @@ fn projections<'a>(
 }
 
 impl Projection<'_> {
-    /// Takes the step; `rate` is the parameter's factor of the learning rate.
+    /// Updates the weights; `rate` is the parameter's factor of the learning rate.
     fn step(self, step: &MuonStep, rate: f64) {
         let (rows, columns) = (self.rows, self.weights.len() / self.rows.max(1));
         let (kept, scale) = (step.momentum as f32, step.adam.gradient_scale as f32);
@@ -140,8 +142,8 @@ impl Projection<'_> {
     }
 }
 
-/// Moves the singular values of a matrix close to 1, by a polynomial of the product of the matrix
-/// and its transpose (the smaller of the two products).
+/// Moves the singular values of a matrix close to 1, by repeatedly applying a polynomial of the
+/// product of the matrix and its transpose (the order with the smaller result).
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;

@@ -8,12 +8,12 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of elements whose squares are summed together. If a buffer is split only at
-/// multiples of this number, the sums of its parts, one after the other, are exactly those of the
-/// whole buffer.
+/// Number of elements whose squares are added to one sum. If a buffer is split only at multiples of
+/// this number, then the sums of its parts, one after the other, are exactly those of the whole
+/// buffer.
 pub const NORM_CHUNK: usize = CHUNK;
 
-/// Computes the Euclidean norm of a flat buffer, summed in f64.
+/// Computes the Euclidean norm of a flat buffer, with sums in f64.
 ///
 /// # Shapes
 /// `flat (total,)` → a number.
@@ -25,12 +25,12 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat, &[whole])?.iter().sum::<f64>().sqrt())
 }
 
-/// Computes sums of squares in segments of a flat buffer. Each segment has a sum for every
-/// [`NORM_CHUNK`] elements, followed by one for the remaining elements. The norm is the square root
-/// of the total of all sums, added in this order.
+/// Computes sums of squares in segments of a flat buffer: for each segment in order, one sum for
+/// every [`NORM_CHUNK`] elements, followed by one for the remaining elements. The norm of all
+/// segments is the square root of the total of all sums, added in this order.
 ///
 /// # Shapes
-/// `flat (total,)` → a number for each chunk.
+/// `flat (total,)` → one number for each chunk.
 ///
 /// # Errors
 /// If the buffer is not f32.
@@ -53,7 +53,8 @@ pub fn sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f
     }))
 }
 
-/// Computes [`sums_of_squares`] with Candle's operations. Here each chunk is summed in f32.
+/// Computes [`sums_of_squares`] with Candle's operations. Unlike there, each chunk is summed in
+/// f32.
 fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f64>> {
     let squares = flat.sqr()?;
     let mut sums = Vec::with_capacity(2 * segments.len());
@@ -72,7 +73,7 @@ fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<
     if sums.is_empty() {
         return Ok(Vec::new());
     }
-    // All sums are read from the device at once.
+    // All sums are read from the device in a single transfer.
     Ok(Tensor::cat(&sums, 0)?.to_vec1::<f32>()?.into_iter().map(f64::from).collect())
 }
 

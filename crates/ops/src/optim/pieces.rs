@@ -1,4 +1,4 @@
-//! One pass over weights, gradient and optimizer state, in pieces.
+//! One pass over weights, gradient and optimizer state, in pieces (short ranges of elements).
 
 use crate::host::{Host, update_elements};
 use crate::parallel::CHUNK;
@@ -12,18 +12,20 @@ use std::ops::Range;
 /// Some elements of one parameter, with their gradient and optimizer state.
 #[derive(Debug)]
 pub struct Piece<'a> {
-    /// Weights; these are updated.
+    /// Weights of these elements, which the pass updates.
     pub weights: &'a mut [f32],
-    /// Gradient of the weights.
+    /// Gradient of the loss by these weights.
     pub gradient: &'a [f32],
-    /// State of the optimizer, which is updated: the elements of each of its buffers.
+    /// Optimizer state of these elements, which the pass updates: a slice of each of the
+    /// optimizer's buffers.
     pub state: Vec<&'a mut [f32]>,
-    /// The parameter that has these elements.
+    /// The parameter to which these elements belong.
     pub parameter: &'a Parameter,
 }
 
-/// Checks that buffers have one value for each scalar in a range of the flat layout, and that this
-/// thread may use the device.
+/// Checks that each buffer has one element for each scalar in `range` of the store's flat layout
+/// (all parameters one after the other), and that the calling thread is allowed to use the device.
+/// `name` is for error messages.
 pub(crate) fn check_buffers<'a>(
     name: &str,
     store: &ParameterStore,
@@ -46,8 +48,8 @@ pub(crate) fn check_buffers<'a>(
     Ok(())
 }
 
-/// Calls `update` for each piece of the parameters in `range` of the flat layout, except frozen
-/// ones. Pieces are processed in parallel, in one pass over memory on the host.
+/// Calls `update` for each piece of the parameters in `range` of the store's flat layout, except
+/// frozen parameters. Pieces are processed in parallel, in one pass over memory on the host.
 ///
 /// The profile records the time under `name`.
 ///
@@ -55,7 +57,7 @@ pub(crate) fn check_buffers<'a>(
 /// `gradient` and each tensor of `state` are f32, `(range.len(),)`.
 ///
 /// # Errors
-/// If a buffer has another length, or is not on the host.
+/// If a buffer does not have `range.len()` elements, or is not on the host.
 pub fn update_pieces(
     name: &'static str,
     store: &ParameterStore,
@@ -69,8 +71,8 @@ pub fn update_pieces(
     let gradient = host.elements::<f32>()?;
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
-            // Most parameters are too small to be divided between threads, so there is a task for
-            // each parameter.
+            // There is a task for each parameter, because most parameters are too small to be
+            // divided between threads.
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);
@@ -84,7 +86,8 @@ pub fn update_pieces(
                         let from = first - range.start + chunk * CHUNK;
                         let here = from..from + weights.len();
                         let gradient = &gradient[here.clone()];
-                        // SAFETY: parameters have disjoint ranges, and so have their chunks.
+                        // SAFETY: parameters have disjoint ranges, and so have the chunks of a
+                        // parameter.
                         let state =
                             state.iter().map(|all| unsafe { all.range(here.clone()) }).collect();
                         update(Piece { weights, gradient, state, parameter });

@@ -1,4 +1,4 @@
-//! Time of a training step by operation, forward and backward together.
+//! Measures the time of training steps by operation, forward and backward pass together.
 //!
 //! The profile is off until [`start`] is called; from then on, the clock is read at the start and
 //! the end of each operation.
@@ -20,23 +20,24 @@ static OPERATIONS: Mutex<BTreeMap<&'static str, Operation>> = Mutex::new(BTreeMa
 /// Measurements of one operation, forward and backward together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Operation {
-    /// Time that the operation took.
+    /// Total time that the operation took.
     pub time: Duration,
-    /// Multiplications and additions of the operation: its part of [`Profile::flops`].
+    /// Number of multiplications and additions of the operation; part of [`Profile::flops`].
     pub flops: u64,
 }
 
 /// Measurements since [`start`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// The operations, in the order of their names.
+    /// Measurements of each operation, sorted by name.
     pub operations: Vec<(&'static str, Operation)>,
-    /// Multiplications and additions of all matrix products and scans. Those that the tiled loss
-    /// and scans recompute are not counted, nor those of Candle's backward pass.
+    /// Number of multiplications and additions in all matrix products and scans (recurrences over
+    /// time). What the tiled loss and scans compute a second time is not counted, nor is Candle's
+    /// backward pass.
     pub flops: u64,
 }
 
-/// Starts measuring, from zero.
+/// Starts measuring, with all measurements at zero.
 pub fn start() {
     FLOPS.store(0, Ordering::Relaxed);
     if let Ok(mut operations) = OPERATIONS.lock() {
@@ -53,7 +54,8 @@ pub fn stop() -> Profile {
     Profile { operations: operations.into_iter().collect(), flops: FLOPS.load(Ordering::Relaxed) }
 }
 
-/// Runs `work`, and adds its time and its arithmetic to the operation `name`.
+/// Runs `work`, and adds its time and its number of multiplications and additions to those of the
+/// operation `name`.
 pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     if !ENABLED.load(Ordering::Relaxed) {
         return work();
@@ -69,14 +71,14 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Adds to the count multiplications and additions that do not belong to a matrix product.
+/// Adds to the count `flops` multiplications and additions that do not belong to a matrix product.
 pub fn count(flops: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
     }
 }
 
-/// Adds to the count the arithmetic of a product `(m, k) · (k, n)`.
+/// Adds to the count the multiplications and additions of a product `(m, k) · (k, n)`.
 pub(crate) fn count_product(m: usize, k: usize, n: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(2 * (m * k * n) as u64, Ordering::Relaxed);

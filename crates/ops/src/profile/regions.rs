@@ -1,14 +1,14 @@
-//! Predicts the speed on more threads, from the parallel regions of a step and a model of their
-//! time.
+//! Predicts the time of a training step on more threads, from the parallel regions of the step,
+//! which were measured on one thread.
 //!
-//! A region is a loop whose tasks are divided among threads, which wait for each other at the end.
-//! On one thread, it takes the sum of its tasks' times. On `n` threads, it takes the time of the
-//! busiest thread: if the region has `k` equal tasks, that of `⌈k / n⌉` tasks. Work outside of
-//! regions takes the same time on any number of threads (Amdahl 1967). So the time of a step on
-//! sixty-four cores can be computed from regions that were measured on a single core. The model
-//! ignores memory bandwidth, so the prediction holds only if memory is fast enough.
+//! A region is a parallel loop: its tasks are divided among threads, which wait for each other at
+//! the end. On one thread, it takes the sum of its tasks' times. On `n` threads, it takes the time
+//! of the busiest thread: if the region has `k` equal tasks, that of `⌈k / n⌉` tasks. Work outside
+//! of regions takes the same time on any number of threads (Amdahl 1967). So the time of a step on,
+//! say, sixty-four cores can be computed from regions that were measured on a single core. This
+//! ignores limits of memory bandwidth, so the prediction holds only if memory is fast enough.
 //!
-//! A region within a task of another region is a part of that task.
+//! A region inside a task of another region counts as a part of that task.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,36 +20,37 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<State> = Mutex::new(State { threads: Vec::new(), regions: BTreeMap::new() });
 
 thread_local! {
-    /// Operation that this thread is executing.
+    /// Name of the operation that this thread is executing.
     static OPERATION: Cell<&'static str> = const { Cell::new("other") };
-    /// True if this thread is in a region at the moment.
+    /// Whether this thread is currently in a measured region.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 struct State {
-    /// Numbers of threads for which time is predicted.
+    /// Each number of threads for which time is predicted.
     threads: Vec<usize>,
     regions: BTreeMap<&'static str, Regions>,
 }
 
-/// The parallel regions of one operation, forward and backward together.
+/// Measurements of the parallel regions of one operation, forward and backward pass together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Regions {
-    /// Number of regions; after each, threads wait for each other.
+    /// Number of regions; threads wait for each other once for each.
     pub count: u64,
-    /// Time in regions on one thread.
+    /// Total time in regions on one thread.
     pub time: Duration,
-    /// Predicted time in regions, for each number of threads.
+    /// Predicted total time in regions, for each number of threads given to [`predict`].
     pub predicted: Vec<Duration>,
 }
 
-/// The regions of each operation, as returned by [`predicted`].
+/// Measurements of the regions of each operation, as returned by [`predicted`].
 pub type Prediction = Vec<(&'static str, Regions)>;
 
-/// Starts measuring regions, from zero, and predicting their time for each number of `threads`.
+/// Starts measuring regions from zero, and predicting their time for each number of threads in
+/// `threads`.
 ///
-/// The thread pool must have one thread, because with more threads the time of a region is not the
-/// sum of its tasks' times.
+/// The thread pool must have only one thread, because with more threads the time of a region is not
+/// the sum of its tasks' times.
 pub fn predict(threads: &[usize]) {
     let mut state = lock();
     state.threads = threads.to_vec();
@@ -57,14 +58,14 @@ pub fn predict(threads: &[usize]) {
     ENABLED.store(true, Ordering::Relaxed);
 }
 
-/// Stops measuring regions and returns them.
+/// Stops measuring regions and returns the measurements and predictions.
 #[must_use]
 pub fn predicted() -> Prediction {
     ENABLED.store(false, Ordering::Relaxed);
     std::mem::take(&mut lock().regions).into_iter().collect()
 }
 
-/// Runs `work`; regions within it belong to the operation `name`.
+/// Runs `work`, and counts the regions in it under the operation `name`.
 pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     let before = OPERATION.replace(name);
     let result = work();
@@ -72,8 +73,8 @@ pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs the loop `work`, whose tasks are divided among threads. `longest` returns, for a number of
-/// threads, which share of all the work the busiest thread does.
+/// Runs `work`, a parallel loop. For a number of threads, `longest` returns the share of all the
+/// work that the busiest thread does.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
     crate::claims::begin();
     if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {
@@ -94,7 +95,8 @@ pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R
     result
 }
 
-/// Returns the busiest thread's share for `tasks` equal tasks.
+/// Returns a function from the number of threads to the busiest thread's share of the work, for
+/// `tasks` equal tasks.
 pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     move |threads| match tasks {
         0 => 1.0,
@@ -102,8 +104,8 @@ pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     }
 }
 
-/// Returns the busiest thread's share for tasks of these sizes, if the thread that is free first
-/// always takes the next task.
+/// Returns a function from the number of threads to the busiest thread's share of the work, for
+/// tasks of these sizes, if the next task always goes to the thread that is free first.
 pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     sizes: impl Fn() -> I,
 ) -> impl Fn(usize) -> f64 {
@@ -120,7 +122,8 @@ pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     }
 }
 
-/// The lock is never poisoned in practice, because no thread panics while it holds it.
+/// Locks the state. The lock is never poisoned in practice, because no thread panics while it holds
+/// it.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,23 +1,23 @@
 //! Hyperparameters of one step of Adam.
 
-/// Hyperparameters of one optimizer step.
+/// Hyperparameters of one step of Adam (Kingma and Ba 2015).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
-    /// Learning rate of this step.
+    /// Learning rate of this step, before the factor of each parameter.
     pub learning_rate: f64,
-    /// Decay of the first moment.
+    /// Decay of the first moment, β₁.
     pub beta1: f64,
-    /// Decay of the second moment.
+    /// Decay of the second moment, β₂.
     pub beta2: f64,
-    /// Number added to the root of the second moment.
+    /// Number added to the square root of the second moment, ε.
     pub epsilon: f64,
-    /// Weight decay, on matrices only.
+    /// Weight decay, applied to matrices only.
     pub weight_decay: f64,
-    /// True if the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019); false
-    /// if it is added to the gradient (L2).
+    /// Whether the weight decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019)
+    /// or, if `false`, added to the gradient (L2).
     pub decoupled: bool,
-    /// Number of the step, from 1.
+    /// Index of the step, from 1.
     pub step: u64,
-    /// Factor of the gradient: below 1 if it is clipped.
+    /// Number by which the gradient is multiplied: below 1 if it is clipped.
     pub gradient_scale: f64,
 }

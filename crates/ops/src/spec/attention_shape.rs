@@ -1,86 +1,88 @@
-//! Shape of an attention layer: the number of heads, their width, and the factor of scores.
+//! Shape of an attention layer: its numbers of heads, their width, and the factor of attention
+//! scores.
 
 /// Heads of an attention layer.
 ///
-/// Queries have `heads` heads, and keys and values `key_value_heads`. If `key_value_heads` is
-/// smaller, neighbouring query heads share keys and values: head `h` sees key and value head `h ·
-/// key_value_heads / heads` (Ainslie et al. 2023, "GQA"). One key and value head is multi-query
-/// attention (Shazeer 2019, "Fast Transformer Decoding"); equal numbers are multi-head attention
-/// (Vaswani et al. 2017).
+/// There are `heads` heads of queries, and `key_value_heads` heads of keys and of values. If the
+/// latter are fewer, neighbouring query heads share keys and values: query head `h` uses key and
+/// value head `⌊h · key_value_heads / heads⌋` (Ainslie et al. 2023, "GQA"). A single key and value
+/// head gives multi-query attention (Shazeer 2019, "Fast Transformer Decoding"); equal numbers give
+/// multi-head attention (Vaswani et al. 2017).
 ///
-/// In packed projections, query, key and value lie side by side, `(N, Q + 2·K)`: the heads of each
-/// are neighbours, `Q` is [`query_width`](Self::query_width), and `K` is
+/// A packed projection has query, key and value side by side, `(N, Q + 2·K)`, each with its heads
+/// side by side. `Q` is [`query_width`](Self::query_width), and `K` is
 /// [`key_value_width`](Self::key_value_width).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionShape {
-    /// Number of heads of queries.
+    /// Number of query heads.
     pub heads: usize,
-    /// Number of heads of keys, and of values; it divides `heads`.
+    /// Number of key heads, and of value heads; it divides `heads`.
     pub key_value_heads: usize,
-    /// Width of a head.
+    /// Width of each head.
     pub head_width: usize,
-    /// Factor of the products of queries and keys.
+    /// Number by which the products of queries and keys are multiplied.
     pub scale: f64,
 }
 
 impl AttentionShape {
-    /// Shape with heads of this width, each with its own keys and values, and with scores divided
-    /// by `√head_width` (Vaswani et al. 2017, equation 1).
+    /// Makes a shape with `heads` heads of this width, each with its own keys and values. Scores
+    /// are divided by `√head_width` (Vaswani et al. 2017, equation 1).
     #[must_use]
     pub fn with_heads(heads: usize, head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
         Self { heads, key_value_heads: heads, head_width, scale }
     }
 
-    /// Shape with heads that divide `width` among them.
+    /// Makes a shape with `heads` heads of width `width / heads`.
     #[must_use]
     pub fn dividing(width: usize, heads: usize) -> Self {
         Self::with_heads(heads, width.checked_div(heads).unwrap_or_default())
     }
 
-    /// Changes the shape to `key_value_heads` heads of keys and values.
+    /// Returns this shape with `key_value_heads` heads of keys and values.
     #[must_use]
     pub fn grouped(self, key_value_heads: usize) -> Self {
         Self { key_value_heads, ..self }
     }
 
-    /// Shape with a single head of this width.
+    /// Returns this shape with only one head, of the same width.
     #[must_use]
     pub fn single_head(self) -> Self {
         Self { heads: 1, key_value_heads: 1, ..self }
     }
 
-    /// Width of all heads of a query, and of the result.
+    /// Returns the width of all heads of a query together, which is also that of attention's
+    /// result.
     #[must_use]
     pub fn query_width(&self) -> usize {
         self.heads.saturating_mul(self.head_width)
     }
 
-    /// Width of all heads of a key; values have the same width.
+    /// Returns the width of all heads of a key together; values have the same width.
     #[must_use]
     pub fn key_value_width(&self) -> usize {
         self.key_value_heads.saturating_mul(self.head_width)
     }
 
-    /// Width of query, key and value side by side.
+    /// Returns the width of query, key and value side by side.
     #[must_use]
     pub fn projected_width(&self) -> usize {
         self.query_width().saturating_add(self.key_value_width().saturating_mul(2))
     }
 
-    /// Number of heads of queries that share a head of keys and values.
+    /// Returns the number of query heads that share a key and value head.
     #[must_use]
     pub fn group(&self) -> usize {
         self.heads.checked_div(self.key_value_heads).unwrap_or_default()
     }
 
-    /// Head of keys and values that a head of queries sees.
+    /// Returns the index of the key and value head that query head `head` uses.
     #[must_use]
     pub fn key_value_head(&self, head: usize) -> usize {
         head / self.group().max(1)
     }
 
-    /// Reason why such a layer is impossible; `None` if it is possible.
+    /// Returns the reason why a layer of this shape is impossible; `None` if it is possible.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let Self { heads, key_value_heads, head_width, scale } = *self;

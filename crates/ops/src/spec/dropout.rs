@@ -1,7 +1,7 @@
 //! Dropout (Srivastava et al. 2014), inverted: kept elements are divided by the keep probability.
 //!
 //! A mask is never stored. A hash of (key, i) decides whether element `i` is dropped. So the
-//! backward pass draws the same mask again, and a training step can be repeated from its key.
+//! backward pass can compute the same mask again, and a training step can be repeated from its key.
 
 use crate::float::Float;
 use crate::rng::mask_bits;
@@ -14,7 +14,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Drops each element with probability `rate`, by the mask of `key`.
+    /// Drops each element with probability `rate`; the mask is determined by `key`.
     ///
     /// A rate outside `[0, 1)` is clamped. It would be an error of the calling program, which has
     /// to validate its configuration.
@@ -29,19 +29,19 @@ impl Dropout {
         Self { rate: 0.0, key: 0 }
     }
 
-    /// True if any element can be dropped.
+    /// Whether elements can be dropped: whether the rate is above 0.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.rate > 0.0
     }
 
-    /// Bound on an element's 32 random bits; an element below it is dropped.
+    /// Returns the bound on an element's 32 random bits below which the element is dropped.
     fn threshold(&self) -> u32 {
         (self.rate * f64::from(u32::MAX)).round() as u32
     }
 
-    /// Function from the index of an element to its factor: 0 if it is dropped, otherwise
-    /// `1 / (1 - rate)`.
+    /// Returns a function from the index of an element to the number by which it is multiplied: 0
+    /// if it is dropped, otherwise `1 / (1 - rate)`.
     #[inline(always)]
     pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
         let (key, threshold) = (self.key, self.threshold());
@@ -49,7 +49,8 @@ impl Dropout {
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 
-    /// Parameters of a mask: its key, the threshold, and the factor of kept elements.
+    /// Returns what determines a mask: the key, the bound below which an element is dropped, and
+    /// the number by which kept elements are multiplied.
     pub(crate) fn drawn(&self) -> (u64, u32, f64) {
         (self.key, self.threshold(), 1.0 / (1.0 - self.rate))
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 /// Settings of an embedding lookup, apart from its tables.
 #[derive(Debug, Clone)]
 pub struct EmbeddingSpec {
-    /// Row of the table for each token.
+    /// Index of each token's row in the embedding table.
     pub ids: Arc<[u32]>,
-    /// Row of the position table for each token.
+    /// Index of each token's row in the position table.
     pub positions: Arc<[u32]>,
-    /// Factor of the looked-up rows; positions are not multiplied.
+    /// Number by which the rows of the embedding table are multiplied; those of the position table
+    /// are not.
     pub scale: f64,
-    /// Dropout on the sum.
+    /// Dropout on the sum of the two rows.
     pub dropout: Dropout,
 }

@@ -14,13 +14,13 @@ pub enum Activation {
     Relu,
     /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu,
-    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: an approximation of [`Gelu`](Self::Gelu)
-    /// from section 2 of its paper, used by GPT-2.
+    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of [`Gelu`](Self::Gelu)
+    /// used by GPT-2, from section 2 of the same paper.
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
-    /// `x · σ(1.702 x)`: the other approximation of [`Gelu`](Self::Gelu) from section 2 of its
-    /// paper, used by CLIP.
+    /// `x · σ(1.702 x)`: the approximation of [`Gelu`](Self::Gelu) used by CLIP, from section 2 of
+    /// the same paper.
     QuickGelu,
     /// `tanh(x)`.
     Tanh,
@@ -34,7 +34,7 @@ impl Activation {
         let (zero, one) = (T::cast(0.0), T::cast(1.0));
         match self {
             Self::Identity => x,
-            // NaN stays NaN, so that it is noticed.
+            // If `x` is NaN, it is returned, so that it is noticed.
             Self::Relu => {
                 if x <= zero {
                     zero
@@ -59,7 +59,7 @@ impl Activation {
         self.value_and_derivative(x).1
     }
 
-    /// Value and derivative, which share the expensive part of the computation.
+    /// Returns value and derivative, which share the expensive part of the computation.
     #[inline(always)]
     pub(crate) fn value_and_derivative<T: Float>(self, x: T) -> (T, T) {
         let (zero, one, half) = (T::cast(0.0), T::cast(1.0), T::cast(0.5));
@@ -100,8 +100,8 @@ impl Activation {
     }
 }
 
-/// Runs a loop over elements with an activation as a constant. A loop in which each element looks
-/// up the activation is not always vectorised.
+/// Runs `$body` with the activation as the constant `$constant`, so that loops over elements
+/// vectorise. If each element looked up the activation, they would not always.
 macro_rules! for_activation {
     ($activation:expr, $constant:ident => $body:expr) => {
         $crate::spec::for_activation!(
@@ -124,19 +124,19 @@ pub(crate) use for_activation;
 #[inline(always)]
 pub(crate) fn sigmoid<T: Float>(x: T) -> T {
     let one = T::cast(1.0);
-    // Beyond 88 the result is 0 in f32.
+    // `-x` is limited to 88, where `e^-x` is still finite in f32; the result is then almost 0.
     let minus = -x;
     one / (one + if minus > T::cast(88.0) { T::cast(88.0) } else { minus }.exp())
 }
 
-/// Factor of the quick approximation of GELU.
+/// Factor of `x` in the approximation [`QuickGelu`](Activation::QuickGelu).
 pub(crate) const QUICK: f64 = 1.702;
-/// `2 √(2/π)`.
+/// `2 √(2/π)`: twice the factor in the approximation [`GeluTanh`](Activation::GeluTanh).
 pub(crate) const TWICE_ROOT: f64 = 1.595_769_121_605_730_8;
-/// Factor of the cube in the approximation of GELU.
+/// Factor of `x³` in the approximation [`GeluTanh`](Activation::GeluTanh).
 pub(crate) const CUBE: f64 = 0.044_715;
 
-/// Twice the argument of the hyperbolic tangent in the approximation of GELU.
+/// Returns twice the argument of the hyperbolic tangent in [`GeluTanh`](Activation::GeluTanh).
 #[inline(always)]
 fn twice_inner<T: Float>(x: T) -> T {
     T::cast(TWICE_ROOT) * (x + T::cast(CUBE) * x * x * x)
@@ -145,11 +145,11 @@ fn twice_inner<T: Float>(x: T) -> T {
 /// Settings of a linear layer, apart from its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LinearSpec {
-    /// Nonlinearity on the product.
+    /// Nonlinearity that is applied to the product.
     pub activation: Activation,
-    /// Dropout after the nonlinearity. Element `(n, o)` has number `n·O + o` in the mask.
+    /// Dropout after the nonlinearity. Element `(n, o)` has index `n·O + o` in the mask.
     pub dropout: Dropout,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }
 
@@ -158,6 +158,6 @@ pub struct LinearSpec {
 pub struct GatedSpec {
     /// Nonlinearity of the gate.
     pub activation: Activation,
-    /// Dropout of the result. Element `(n, d)` has number `n·D + d` in the mask.
+    /// Dropout on the result. Element `(n, d)` has index `n·D + d` in the mask.
     pub dropout: Dropout,
 }

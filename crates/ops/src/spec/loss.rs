@@ -1,18 +1,19 @@
-//! Settings of a loss, and its sums.
+//! Settings of a loss, and the sums that it computes.
 
 use crate::products::Products;
 
-/// Sums over the target tokens of a batch.
+/// Sums over the target tokens of a batch, one for each quantity.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LossSums {
     /// Label-smoothed cross entropy, in nats.
     pub smoothed: f64,
     /// Negative log-likelihood of the true tokens, in nats.
     pub nll: f64,
-    /// Number of tokens whose true class has the highest logit (the first class, if several tie).
+    /// Number of tokens for which the true class has the highest logit (of several highest logits,
+    /// the first counts).
     pub correct: usize,
-    /// Kullback–Leibler divergence of the partner's distribution from a token's own, in nats; 0 if
-    /// tokens are not pairs.
+    /// Kullback–Leibler divergence of the distribution in the token's other forward pass from that
+    /// in this pass (R-Drop), in nats; 0 if there is no other pass.
     pub divergence: f64,
 }
 
@@ -28,24 +29,24 @@ impl LossSums {
 /// Settings of a loss, apart from its inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossEntropySpec {
-    /// Label smoothing.
+    /// Label smoothing: share of the probability that is spread evenly over all classes.
     pub smoothing: f64,
-    /// Factor of the divergences in R-Drop (Liang et al. 2021); 0 for none. Above 0, rows `i` and
-    /// `i + N/2` are two passes over the same token.
+    /// Weight of the divergences in R-Drop (Liang et al. 2021); 0 without R-Drop. If it is above 0,
+    /// rows `i` and `i + N/2` of the input belong to the same token, in two forward passes.
     pub r_drop: f64,
-    /// Factor of the sum over the tokens.
+    /// Number by which the sum over the tokens is multiplied.
     pub scale: f64,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }
 
 impl CrossEntropySpec {
-    /// True if rows are two passes over the same token.
+    /// Whether each token has two rows, one for each of two forward passes (R-Drop).
     pub(crate) fn is_paired(&self) -> bool {
         self.r_drop > 0.0
     }
 
-    /// Value of the loss, given its sums.
+    /// Returns the value of the loss, given its sums.
     pub(crate) fn total(&self, sums: &LossSums) -> f64 {
         if self.is_paired() {
             self.scale * (sums.smoothed + self.r_drop * sums.divergence)

@@ -4,7 +4,7 @@ use super::dropout::Dropout;
 use crate::products::Products;
 use candle_core::Tensor;
 
-/// Factors of the change of a matrix `W (O, I)`, which becomes `W + s · B A`.
+/// Matrices `A` and `B` by which a weight `W (O, I)` is changed: it becomes `W + s · B A`.
 #[derive(Debug, Clone)]
 pub struct Factors {
     /// `A`, `(R, I)`.
@@ -16,12 +16,12 @@ pub struct Factors {
 /// Settings of low-rank adapters, apart from their parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LowRankSpec {
-    /// Factor of the change, `s`.
+    /// Number `s` by which `B A` is multiplied.
     pub scale: f64,
-    /// Dropout of the input of the factors. Element `(n, i)` has number `n·I + i` in the mask.
+    /// Dropout on the input of the adapter. Element `(n, i)` has index `n·I + i` in the mask.
     pub input_dropout: Dropout,
-    /// Dropout of the change. Element `(n, o)` has number `n·O + o` in the mask.
+    /// Dropout on the output of the adapter, before `W x` is added. Element `(n, o)` has index `n·O + o` in the mask.
     pub dropout: Dropout,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }

@@ -1,5 +1,5 @@
-//! Settings of each operation, apart from its tensors: shared by the fused operations and their
-//! composed oracles, which share nothing else.
+//! Settings of each operation, apart from its tensors. They are all that the fused operations share
+//! with their references (the same operations composed of Candle's).
 
 mod adam;
 pub(crate) mod attention;

@@ -1,41 +1,42 @@
-//! Settings of a normalisation.
+//! Settings of normalisations (layer norm and RMS norm).
 
 use candle_core::Tensor;
 
-/// Normalisation of each row, without its parameters: `y = (x − mean) / √(variance + ε) · γ + β`
-/// (Ba et al. 2016, "Layer Normalization"), or without the mean, `y = x / √(mean(x²) + ε) · γ`
-/// (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
+/// Normalisation of each row `x`, without its parameters: layer norm, `y = (x − mean) / √(variance
+/// + ε) · γ + β` (Ba et al. 2016, "Layer Normalization"), or RMS norm, `y = x / √(mean(x²) + ε) ·
+/// γ` (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormSpec {
-    /// True if the mean is subtracted first.
+    /// Whether the mean is subtracted first: `true` for layer norm, `false` for RMS norm.
     pub is_centred: bool,
-    /// ε, added to the mean of the squares.
+    /// ε, added to the variance or to the mean of the squares.
     pub epsilon: f64,
 }
 
 impl NormSpec {
-    /// Settings of layer norm.
+    /// Returns the settings of layer norm.
     #[must_use]
     pub const fn layer(epsilon: f64) -> Self {
         Self { is_centred: true, epsilon }
     }
 
-    /// Settings of RMS norm.
+    /// Returns the settings of RMS norm.
     #[must_use]
     pub const fn rms(epsilon: f64) -> Self {
         Self { is_centred: false, epsilon }
     }
 
-    /// Name in profiles.
+    /// Returns the name in profiles.
     pub(crate) fn name(self) -> &'static str {
         if self.is_centred { "layer norm" } else { "RMS norm" }
     }
 }
 
-/// Neighbouring columns that are normalised in groups, each as wide as the weight.
+/// Leading columns of a tensor, normalised in groups of neighbouring columns; each group is as wide
+/// as the weight.
 #[derive(Debug, Clone, Copy)]
 pub struct NormedColumns<'a> {
-    /// Number of columns.
+    /// Number of columns to normalise.
     pub columns: usize,
     /// γ, `(G,)`, the same for all groups.
     pub weight: &'a Tensor,

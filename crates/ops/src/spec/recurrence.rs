@@ -1,15 +1,17 @@
-//! Settings of a recurrent layer, and the order in which it visits the rows of packed sequences.
+//! Settings of a recurrent layer, and the order in which it processes the rows of packed sequences
+//! (one after the other, without padding).
 
 use crate::products::Products;
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Recurrence of a layer's state from one row to the next. Gates and their order are PyTorch's.
+/// Kind of recurrence: how a layer's state at one row follows from that at the row before. Gates
+/// and their order are those of PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Gates reset, update and new (Cho et al. 2014, "Learning Phrase Representations", with the
-    /// reset after the product, as in PyTorch and cuDNN):
+    /// Gates reset, update and new (Cho et al. 2014, "Learning Phrase Representations"; the reset
+    /// gate is applied after the product, as in PyTorch and cuDNN):
     ///
     /// `r = σ(x_r + U_r h + b_r)`, `z = σ(x_z + U_z h + b_z)`, `n = tanh(x_n + r (U_n h + b_n))`,
     /// `h' = (1 - z) n + z h`.
@@ -22,7 +24,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Number of gates.
+    /// Returns the number of gates.
     #[must_use]
     pub const fn gates(self) -> usize {
         match self {
@@ -31,7 +33,7 @@ impl Cell {
         }
     }
 
-    /// Number of vectors of the layer's width in a state: `h`, or `h` and `c`.
+    /// Returns the number of vectors in a state: 1 for `h`, or 2 for `h` and `c`.
     #[must_use]
     pub const fn vectors(self) -> usize {
         match self {
@@ -44,50 +46,53 @@ impl Cell {
 /// Settings of a recurrent layer, apart from its tensors.
 #[derive(Debug, Clone)]
 pub struct RecurrenceSpec {
-    /// Recurrence of the state.
+    /// Kind of recurrence.
     pub cell: Cell,
     /// Number of rows of each sequence.
     pub lengths: Arc<[usize]>,
     /// True if sequences are read from their last row to their first.
     pub backwards: bool,
-    /// With attention, the rows of keys and values that each sequence attends to. For a backward
-    /// pass these ranges must not overlap.
+    /// With attention, the range of rows of keys and values to which each sequence attends. For a
+    /// backward pass, these ranges must not overlap.
     pub attended: Arc<[Range<usize>]>,
-    /// True to return the weights of attention.
+    /// Whether to return the attention weights.
     pub wants_weights: bool,
-    /// Record of the gradient by each state in the backward pass; `None` to record nothing.
+    /// Where the backward pass records the norm of the gradient by each state; `None` to record
+    /// nothing.
     pub state_gradients: Option<StateGradients>,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }
 
-/// Inputs of a recurrent layer of width `H` with `G` gates, over `N` rows of `B` sequences.
+/// Inputs of a recurrent layer of width `H` with `G` gates, for `B` sequences with `N` rows in
+/// total.
 #[derive(Debug, Clone, Copy)]
 pub struct Recurrence<'a> {
-    /// Contribution of the inputs to the gates, including biases: `(N, G·H)`.
+    /// Contribution of the layer's input to the gates, including biases: `(N, G·H)`.
     pub inputs: &'a Tensor,
-    /// Recurrent matrix `U`: `(G·H, H)`.
+    /// Recurrent weight matrix `U`: `(G·H, H)`.
     pub weight: &'a Tensor,
-    /// Bias `b` of the recurrent matrix: `(G·H,)`.
+    /// Recurrent bias `b`, added to `U h`: `(G·H,)`.
     pub bias: Option<&'a Tensor>,
-    /// States before the first row, `(B, H)` for GRUs and `(B, 2·H)` for LSTMs; `None` for zeros.
+    /// States before the first row of each sequence, `(B, H)` for GRUs and `(B, 2·H)` for LSTMs;
+    /// `None` for zeros.
     pub initial: Option<&'a Tensor>,
-    /// Attention of each row, computed before the row's state.
+    /// Attention that is computed at each row, before the row's state.
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
-/// Attention with a score for each pair of state and key (Bahdanau et al. 2015, section 3.1 and
-/// appendix A.1.2): `e_j = vᵀ tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is
-/// the state before the row; `C c` is added to the inputs of the gates.
+/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2): `e_j = vᵀ
+/// tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is the state before the row,
+/// `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
-    /// `W`: `(A, H)`.
+    /// `W`, of width `A`: `(A, H)`.
     pub query: &'a Tensor,
     /// `v`: `(A,)`.
     pub energy: &'a Tensor,
-    /// Keys: `(M, A)`.
+    /// Keys `k`: `(M, A)`.
     pub keys: &'a Tensor,
-    /// Values: `(M, V)`.
+    /// Values, of width `V`: `(M, V)`.
     pub values: &'a Tensor,
     /// `C`: `(G·H, V)`.
     pub context: &'a Tensor,
@@ -96,24 +101,25 @@ pub struct AdditiveAttention<'a> {
 /// Results of a recurrent layer.
 #[derive(Debug, Clone)]
 pub struct Recurred {
-    /// State `h` of each row, followed by its context if there is attention: `(N, H)` or `(N, H +
-    /// V)`.
+    /// State `h` at each row, followed by the context `c` of its attention, if there is any: `(N,
+    /// H)` or `(N, H + V)`.
     pub rows: Tensor,
-    /// State of each sequence after the last row that was read, with the shape of
+    /// State of each sequence after the row that was read last, with the shape of
     /// [`Recurrence::initial`]. No gradient passes through it.
     pub last: Tensor,
-    /// Weights of attention, if requested: `(B, T, S)`, zero beyond the end of a sequence and of
-    /// its attended rows.
+    /// Attention weights, if requested: `(B, T, S)` for `T` rows and `S` attended rows of the
+    /// longest sequence; zero beyond the end of a sequence, and beyond the rows to which it
+    /// attends.
     pub weights: Option<Tensor>,
 }
 
-/// Norm of the gradient by the state of each row, through all later states: the quantity that
-/// vanishes or explodes (Bengio et al. 1994; Pascanu et al. 2013).
+/// Norm of the gradient of the loss by the state at each row, including the gradient through all
+/// later states: the quantity that vanishes or explodes (Bengio et al. 1994; Pascanu et al. 2013).
 #[derive(Debug, Clone, Default)]
 pub struct StateGradients(Arc<Mutex<Vec<f64>>>);
 
 impl StateGradients {
-    /// Norms, one for each row in the order of the packed rows; empty before a backward pass.
+    /// Returns the norms, one for each packed row in order; empty before a backward pass.
     #[must_use]
     pub fn norms(&self) -> Vec<f64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -124,17 +130,20 @@ impl StateGradients {
     }
 }
 
-/// Rows of packed sequences by time steps.
+/// Order in which the rows of packed sequences are processed: step by step. Step `t` has the row
+/// that each sequence reads at time `t`.
 ///
-/// Sequences have places, the longest first, so that the sequences with a row at a step are the
-/// first ones. In the order of steps, rows are sorted by step, and within a step by place.
+/// Each sequence has a place: the longest sequence has place 0, and so on. So the sequences that
+/// have a row at a step are those at the first places. In the order of steps, rows are sorted by
+/// step, and within a step by place.
 #[derive(Debug)]
 pub(crate) struct TimeSteps {
-    /// Sequence at each place.
+    /// Index of the sequence at each place.
     pub(crate) order: Vec<usize>,
-    /// First packed row and length of the sequence at each place.
+    /// First packed row, and number of rows, of the sequence at each place.
     places: Vec<(usize, usize)>,
-    /// First row of each step in the order of steps, followed by the number of rows.
+    /// Index of the first row of each step in the order of steps, followed by the total number of
+    /// rows.
     first: Vec<usize>,
     backwards: bool,
 }
@@ -165,28 +174,29 @@ impl TimeSteps {
         Self { order, places, first, backwards }
     }
 
-    /// Number of steps.
+    /// Returns the number of steps.
     pub(crate) fn count(&self) -> usize {
         self.first.len() - 1
     }
 
-    /// Number of all rows.
+    /// Returns the number of rows of all sequences.
     pub(crate) fn rows(&self) -> usize {
         self.first[self.count()]
     }
 
-    /// Rows of a step in the order of steps: the first places, one row each.
+    /// Returns the range of a step's rows in the order of steps: one row for each of the first
+    /// places.
     pub(crate) fn of_step(&self, step: usize) -> Range<usize> {
         self.first[step]..self.first[step + 1]
     }
 
-    /// Packed row of a place at a step.
+    /// Returns the index of the packed row that the sequence at `place` reads at `step`.
     pub(crate) fn packed_row(&self, place: usize, step: usize) -> usize {
         let (start, length) = self.places[place];
         if self.backwards { start + length - 1 - step } else { start + step }
     }
 
-    /// Packed row of each row in the order of steps.
+    /// Returns, for each row in the order of steps, the index of its packed row.
     pub(crate) fn packed_rows(&self) -> Vec<usize> {
         (0..self.count())
             .flat_map(|step| {
@@ -195,8 +205,8 @@ impl TimeSteps {
             .collect()
     }
 
-    /// Index of the states before a step in a list. The list has the initial states by place, then
-    /// one state for each row in the order of steps.
+    /// Returns the index of the first state from which `step` starts, in a list that has the
+    /// initial states by place, followed by one state for each row in the order of steps.
     pub(crate) fn before(&self, step: usize) -> usize {
         match step {
             0 => 0,
@@ -204,7 +214,7 @@ impl TimeSteps {
         }
     }
 
-    /// Index of the last state of a place in this list.
+    /// Returns the index of the last state of the sequence at `place` in the same list.
     pub(crate) fn last(&self, place: usize) -> usize {
         self.before(self.places[place].1) + place
     }

@@ -1,60 +1,63 @@
 //! Angles of rotary position embedding (Su et al. 2021, section 3.2), and their scaling for
-//! sequences longer than in training.
+//! sequences longer than those in training.
 
 use std::f64::consts::TAU;
 use std::ops::Range;
 
-/// Elements of a head that are rotated together.
+/// Which two elements of a head form a pair that is rotated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pairs {
-    /// Element `i` with element `i + Dh/2`, as in GPT-NeoX and Llama.
+    /// Elements `i` and `i + Dh/2` of a head of width `Dh`, as in GPT-NeoX and Llama.
     #[default]
     Halves,
-    /// Element `2i` with element `2i + 1`, as in the paper and in GPT-J.
+    /// Elements `2i` and `2i + 1`, as in the paper and in GPT-J.
     Interleaved,
 }
 
-/// Scaling of the speeds of pairs.
+/// Scaling of the speeds of rotation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Scaling {
-    /// All are divided by the same number.
+    /// The speeds of all pairs are divided by this number.
     Even(f64),
-    /// Pairs with few rotations over the sequences of training are divided by `factor`, and pairs
-    /// with many are unchanged.
+    /// The speeds of slow pairs, with few rotations over a training sequence, are divided by
+    /// `factor`, and those of fast pairs are unchanged.
     ByRotations(Rotations, Ramp),
 }
 
-/// Bounds between slow pairs, which are interpolated, and fast pairs, which are unchanged.
+/// Bounds between slow pairs, whose positions are interpolated (divided by `factor`), and fast
+/// pairs, which are unchanged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rotations {
-    /// Length of sequences, as a multiple of those in training.
+    /// Length of the sequences to support, as a multiple of `original_length`.
     pub factor: f64,
-    /// Longest sequence of training, in tokens.
+    /// Length of the longest sequence in training, in tokens.
     pub original_length: f64,
-    /// Rotations over `original_length` below which a pair is interpolated.
+    /// Number of rotations over `original_length` tokens below which a pair is interpolated.
     pub slow: f64,
-    /// Rotations over `original_length` above which a pair is unchanged.
+    /// Number of rotations over `original_length` tokens above which a pair is unchanged.
     pub fast: f64,
 }
 
-/// Quantity that grows linearly between slow and fast pairs.
+/// Quantity with which the share of the unchanged speed grows or falls linearly between slow and
+/// fast pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ramp {
-    /// The number of rotations.
+    /// The number of rotations over a training sequence.
     Rotations,
-    /// The number of the pair.
+    /// The index of the pair.
     Pairs,
 }
 
-/// Speed of rotation of a head's pairs: by default, pair `i` rotates by `position · base^(-2i/Dh)`.
+/// Speeds at which the pairs of a head are rotated: by default, pair `i` is rotated by the angle
+/// `position · base^(-2i/Dh)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turns {
     base: f64,
     scaling: Scaling,
-    /// Factor of rotated queries and keys.
+    /// Number by which rotated queries and keys are multiplied.
     magnitude: f64,
     pairs: Pairs,
-    /// Leading elements of a head that are rotated; `None`: all.
+    /// Number of leading elements of a head that are rotated, or `None` if all are.
     width: Option<usize>,
 }
 
@@ -65,7 +68,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Rotation with this base, in place of 10,000.
+    /// Makes rotations with this base; the usual base is 10,000.
     #[must_use]
     pub fn with_base(base: f64) -> Self {
         Self {
@@ -77,19 +80,19 @@ impl Turns {
         }
     }
 
-    /// Base of the speeds, including the base of a scaling that changes it.
+    /// Returns the base of the speeds; [`ntk`](Self::ntk) changes it.
     #[must_use]
     pub fn base(self) -> f64 {
         self.base
     }
 
-    /// Rotates other pairs.
+    /// Replaces the choice of the two elements that form a pair.
     #[must_use]
     pub fn of_pairs(self, pairs: Pairs) -> Self {
         Self { pairs, ..self }
     }
 
-    /// Rotates only the first `width` elements of each head, an even number, as if the head ended
+    /// Rotates only the first `width` elements of each head (an even number), as if the head ended
     /// there (Black et al. 2022, "GPT-NeoX-20B", section 2.1.1).
     #[must_use]
     pub fn of_width(self, width: usize) -> Self {
@@ -97,32 +100,35 @@ impl Turns {
     }
 
     /// Interpolates positions (Chen et al. 2023, "Extending Context Window of Large Language Models
-    /// via Positional Interpolation", equation 4): they are divided by `factor`, so that the
-    /// positions of sequences `factor` times as long are within the range of training.
+    /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that those
+    /// in sequences `factor` times as long lie within the range of training.
     #[must_use]
     pub fn interpolated(self, factor: f64) -> Self {
         Self { scaling: Scaling::Even(factor), ..self }
     }
 
-    /// Scales NTK-aware (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
-    /// `base · factor^(Dh/(Dh-2))`, so that the slowest pair is interpolated by `factor`, and the
-    /// fastest pair, which distinguishes neighbours, is unchanged. A single pair is unchanged too.
+    /// Applies NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16) for heads of
+    /// width `head`: the base becomes `base · factor^(Dh/(Dh-2))`, so that the positions of the
+    /// slowest pair are divided by `factor`, and the fastest pair, which distinguishes neighbouring
+    /// tokens, is unchanged. A head with only one pair is unchanged.
     #[must_use]
     pub fn ntk(self, factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };
         Self { base: self.base * factor.powf(power), ..self }
     }
 
-    /// Scales like Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast pairs are
-    /// unchanged, and between them the share grows with the number of rotations.
+    /// Applies the scaling of Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated,
+    /// fast pairs are unchanged, and between them the share of the unchanged speed grows linearly
+    /// with the number of rotations.
     #[must_use]
     pub fn llama3(self, rotations: Rotations) -> Self {
         Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
     }
 
-    /// Scales by YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast pairs are
-    /// unchanged, and between them the share grows with the index of the pair. Queries and keys are
-    /// multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
+    /// Applies the scaling of YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast
+    /// pairs are unchanged, and between them the share of the unchanged speed falls linearly with
+    /// the index of the pair. Queries and keys are multiplied by `magnitude`, or by `0.1 · ln
+    /// factor + 1` (equation 22) if it is `None`.
     #[must_use]
     pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {
         let usual = 0.1 * rotations.factor.max(1.0).ln() + 1.0;
@@ -130,18 +136,18 @@ impl Turns {
         Self { scaling, magnitude: magnitude.unwrap_or(usual), ..self }
     }
 
-    /// Number of pairs that are rotated.
+    /// Returns which two elements form a pair.
     pub(crate) fn pairs(self) -> Pairs {
         self.pairs
     }
 
-    /// Number of leading elements of a head that are rotated.
+    /// Returns the number of leading elements that are rotated in a head of width `head`.
     pub(crate) fn width(self, head: usize) -> usize {
         self.width.unwrap_or(head)
     }
 
-    /// Cosines and sines at some positions, times the magnitude: `(positions, R/2)` each, if R
-    /// elements of a head are rotated.
+    /// Returns the cosines and the sines of all angles at `positions`, times the magnitude: each
+    /// `(positions, R/2)`, row-major, if R elements of a head are rotated.
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
         let width = self.width(head);
         let half = width / 2;
@@ -156,8 +162,8 @@ impl Turns {
         )
     }
 
-    /// Angles of all rotated pairs of a head at position 1, and the factor of rotated queries and
-    /// keys.
+    /// Returns the angle of each pair of a head at position 1, and the number by which rotated
+    /// queries and keys are multiplied.
     #[must_use]
     pub fn speeds(self, head: usize) -> (Vec<f64>, f64) {
         let width = self.width(head);
@@ -165,7 +171,7 @@ impl Turns {
         ((0..width / 2).map(speed).collect(), self.magnitude)
     }
 
-    /// Number that an even scaling divides all angles by.
+    /// Returns the number by which an even scaling divides all angles; 1 for other scalings.
     fn stretch(self) -> f64 {
         match self.scaling {
             Scaling::Even(factor) => factor,
@@ -173,19 +179,21 @@ impl Turns {
         }
     }
 
-    /// Angle of a pair among `width` rotated elements at position 1, before an even scaling.
+    /// Returns the angle of a pair at position 1 if `width` elements are rotated; an even scaling
+    /// is not included.
     fn speed(self, pair: usize, width: usize) -> f64 {
         let plain = self.base.powf(-2.0 * pair as f64 / width as f64);
         let Scaling::ByRotations(rotations, ramp) = self.scaling else { return plain };
         let Rotations { factor, original_length, slow, fast } = rotations;
-        // Share of the unscaled speed.
+        // Weight of the unscaled speed, from 0 to 1.
         let kept = match ramp {
             Ramp::Rotations => {
                 let of_pair = original_length * plain / TAU;
                 ((of_pair - slow) / (fast - slow)).clamp(0.0, 1.0)
             }
             Ramp::Pairs => {
-                // Number of the pair with this number of rotations.
+                // `with` returns the index, as a real number, of the pair that makes this number of
+                // rotations.
                 let last = (width - 1) as f64;
                 let with = |rotations: f64| {
                     let ratio = original_length / (rotations * TAU);
@@ -193,7 +201,7 @@ impl Turns {
                 };
                 let first = with(fast).floor().max(0.0);
                 let end = with(slow).ceil().min(last);
-                // As in the authors' implementation, this avoids a division by 0.
+                // As in the authors' implementation, this avoids division by 0.
                 let end = if end == first { end + 0.001 } else { end };
                 1.0 - ((pair as f64 - first) / (end - first)).clamp(0.0, 1.0)
             }
@@ -206,7 +214,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Angles of a head of eight elements at a position, by formula.
+    /// Cosines of the angles of a head of eight elements at `position`, by the formula.
     fn expected(position: f64, base: f64) -> Vec<f64> {
         (0..4).map(|pair| (position * base.powf(-f64::from(pair) / 4.0)).cos()).collect()
     }
@@ -227,7 +235,7 @@ mod tests {
         close(&cosines, &expected(6.0, 10_000.0));
         let (cosines, _) = Turns::default().ntk(4.0, 8).angles(24..25, 8);
         close(&cosines, &expected(24.0, 10_000.0 * 4.0_f64.powf(8.0 / 6.0)));
-        // The fastest pair rotates as before, and the slowest a quarter as fast.
+        // The fastest pair rotates as fast as without scaling, and the slowest a quarter as fast.
         close(&cosines[..1], &expected(24.0, 10_000.0)[..1]);
         close(&cosines[3..], &expected(6.0, 10_000.0)[3..]);
     }
@@ -242,7 +250,7 @@ mod tests {
             (plain.yarn(rotations, Some(1.5)), 1.5),
         ] {
             let (cosines, _) = turns.angles(40..41, 8);
-            // The pairs make ten rotations over 64 tokens, and less than one.
+            // The fastest pair makes ten rotations over 64 tokens, and the slowest less than one.
             close(&cosines[..1], &[magnitude * 40_f64.cos()]);
             close(&cosines[3..], &[magnitude * expected(5.0, 10_000.0)[3]]);
         }

@@ -1,4 +1,5 @@
-//! Gradients of a root (the scalar that is differentiated) during the backward pass of a tape.
+//! Adjoints during the backward pass of a tape: gradients of a root (the scalar that is
+//! differentiated) by tensors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,13 +14,13 @@ use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::Write;
 
-/// Gradient of the root by one tensor.
+/// Gradient of the root by one tensor, in one of three forms.
 pub(crate) enum Adjoint {
-    /// Adjoint of the root itself, a scalar: 1.
+    /// The number 1: the adjoint of the root itself, a scalar.
     One,
-    /// Elements of an operation's adjoint on the host; the operation may take them over.
+    /// Elements on the host; the operation that receives them may reuse their memory.
     Elements(CpuStorage),
-    /// A tensor on any device and of any type, which nobody writes to.
+    /// A tensor on any device and of any type, whose memory nobody writes to.
     Tensor(Tensor),
 }
 
@@ -28,7 +29,7 @@ impl Adjoint {
         Self::Elements(T::to_cpu_storage_owned(elements))
     }
 
-    /// Returns the elements on the host.
+    /// Returns the elements, on the host.
     pub(super) fn elements<T: Float>(self) -> Result<Vec<T>> {
         match self {
             Self::One => Ok(vec![T::cast(1.0)]),
@@ -37,8 +38,8 @@ impl Adjoint {
         }
     }
 
-    /// Returns a contiguous tensor of this shape. `dtype` and `device` have no effect on an adjoint
-    /// that is a tensor, which must have both already.
+    /// Returns the adjoint as a contiguous tensor of this shape. An adjoint that is already a
+    /// tensor must have this `dtype` and `device`; it is not converted.
     pub(crate) fn tensor(self, shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         match self {
             Self::One => Tensor::ones(shape, dtype, device),
@@ -54,28 +55,30 @@ fn moved<T: Float>(storage: CpuStorage, shape: &Shape, device: &Device) -> Resul
     Tensor::from_vec(T::cpu_storage_data(storage)?, shape, device)
 }
 
-/// The flat buffer of gradients, while a tape writes to it.
+/// The flat buffer of gradients (all parameters one after the other), while a tape writes to it.
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
     pub(super) values: FlatValues<'a>,
-    /// For each parameter, whether its part of the buffer holds a gradient to add to.
+    /// For each parameter, whether its part of the buffer holds a gradient that later ones are
+    /// added to; otherwise the values there are replaced.
     pub(super) written: &'a mut [bool],
-    /// For each parameter, whether this pass has reached it.
+    /// For each parameter, whether this backward pass has written its gradient.
     pub(super) touched: Vec<bool>,
-    /// Index from which on all gradients have been reported as final.
+    /// Index in the flat buffer from which on all gradients have been reported as final.
     pub(super) final_from: usize,
 }
 
 /// Values of the flat buffer of gradients.
 pub(super) enum FlatValues<'a> {
     Host(&'a mut [f32]),
-    /// Gradients on a device that can add in place.
+    /// Values on a device that can add in place, and the function that adds.
     Device(Tensor, AddInPlace),
-    /// Other devices: the gradients of parameters are kept, and added at the end.
+    /// On other devices: the gradients of parameters are kept as separate tensors, and added to the
+    /// buffer at the end.
     Kept,
 }
 
-/// Returns the error of a pass that does not reach a parameter.
+/// Returns the error for a parameter that the backward pass did not reach.
 pub(super) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     candle_core::Error::Msg(format!(
         "parameter {} got no gradient: the graph is cut between it and the loss",
@@ -91,7 +94,8 @@ pub struct Adjoints<'a> {
 }
 
 impl Adjoints<'_> {
-    /// Returns the gradient by a variable, in the shape of the variable; `None` if there is none.
+    /// Returns the gradient of the root by a variable, in the shape of the variable; `None` if the
+    /// root does not depend on it.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -107,20 +111,22 @@ impl Adjoints<'_> {
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// True if the adjoint of `tensor` is needed. The adjoint of a constant is not.
+    /// Whether the adjoint of `tensor` is needed: it is for variables and for results on the tape,
+    /// but not for constants.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// True if the adjoint of `tensor` is needed and still empty. The first adjoint of
-    /// a tensor is moved there, and later ones are added to it.
+    /// Whether the adjoint of `tensor` is needed and still empty. The first adjoint that is
+    /// [given](Self::give) is moved there, and later ones are added to it. Always `false` for
+    /// parameters, whose gradients are in the flat buffer.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to the adjoint of `tensor`; if that is empty, `adjoint` is moved there.
+    /// Adds `adjoint` to the adjoint of `tensor`; if the latter is empty, moves it there.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -147,8 +153,8 @@ impl Adjoints<'_> {
         })
     }
 
-    /// Lets `add` write the adjoint of `tensor` in place: it must replace the values there, or add
-    /// to them.
+    /// Lets `add` write to the adjoint of `tensor` in place: its second argument says whether it
+    /// must replace the values there, or add to them.
     pub(crate) fn add_with<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -196,7 +202,7 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Adds a gradient on any device and of any type to the adjoint of `tensor`.
+    /// Adds `gradient`, on any device and of any type, to the adjoint of `tensor`.
     pub(crate) fn give_tensor(&mut self, tensor: impl Into<Slot>, gradient: Tensor) -> Result<()> {
         let slot = tensor.into();
         if !self.wants(slot) {
@@ -222,9 +228,9 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Returns a parameter's part of the flat buffer, and the function that adds to it. The caller
-    /// must add the parameter's gradient in place. `None` for other tensors, and on devices that
-    /// cannot add in place.
+    /// If `tensor` is a parameter, returns its part of the flat buffer and the function that adds
+    /// to it. The caller must then add the parameter's gradient in place. Returns `None` for other
+    /// tensors, and on devices that cannot add in place.
     ///
     /// # Shapes
     /// The gradient has the shape of the parameter, in f32.
@@ -242,8 +248,8 @@ impl Adjoints<'_> {
         Ok(Some((part.reshape(parameter.shape())?, *add)))
     }
 
-    /// Ends the backward pass. Returns the gradients that were kept for the parameters, in the
-    /// order of the parameters; none if they were added in place.
+    /// Ends the backward pass. Returns the gradients that were kept as separate tensors, in the
+    /// order of the parameters; none if gradients were written to the flat buffer in place.
     ///
     /// # Errors
     /// If a parameter got no gradient.
@@ -263,12 +269,12 @@ impl Adjoints<'_> {
         Ok(parts)
     }
 
-    /// True if a tensor is a result on the tape, or a parameter.
+    /// Whether a tensor is the result of a recorded operation, or a parameter.
     pub(crate) fn knows(&self, id: TensorId) -> bool {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }
 
-    /// Describes a tensor in messages: by the name of its parameter, if it is one.
+    /// Describes a tensor in messages: by the parameter's name if it is a parameter.
     pub(crate) fn describe(&self, id: TensorId) -> String {
         match self.parameter(id) {
             Some(parameter) => format!("parameter {}", parameter.name()),

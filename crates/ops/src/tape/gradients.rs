@@ -1,4 +1,4 @@
-//! Gradients of all parameters in one flat buffer that mirrors the parameter store.
+//! Gradients of all parameters in one flat buffer, in the order of the parameter store.
 
 use super::adjoints::{FlatValues, no_gradient};
 use super::parameters::{Parameter, ParameterStore};
@@ -8,14 +8,16 @@ use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Gradients of all parameters, summed over micro-batches, in one flat buffer.
+/// Gradients of all parameters, summed over micro-batches, in one flat buffer: parameter after
+/// parameter.
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
-    /// Start of each parameter's part of the buffer, followed by the end of the last part.
+    /// Index in the buffer at which each parameter's part starts, followed by the end of the last
+    /// part.
     offsets: Vec<usize>,
-    /// For each parameter, whether its part holds a gradient. The values of other parts are
-    /// ignored.
+    /// For each parameter, whether its part holds a gradient. If not, the values there are old and
+    /// count as zero.
     written: Vec<bool>,
 }
 
@@ -37,7 +39,7 @@ impl Gradients {
     /// Returns the buffer, f32, `(total,)`.
     ///
     /// # Errors
-    /// If it is in use.
+    /// If the buffer is in use elsewhere.
     pub fn flat(&mut self) -> Result<&Tensor> {
         if self.written.iter().any(|written| !written) {
             let (offsets, written) = (&self.offsets, &mut self.written);
@@ -54,7 +56,8 @@ impl Gradients {
         Ok(&self.flat)
     }
 
-    /// Lends the buffer on the host, with the record of which parts hold a gradient.
+    /// Calls `work` with the buffer on the host, and with the record of which parts hold a
+    /// gradient.
     pub(crate) fn update(
         &mut self,
         mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>,
@@ -63,8 +66,8 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs a backward pass, which adds to the buffer in place, or returns the gradients of all
-    /// parameters in the order of the parameters.
+    /// Runs `backward`, a backward pass, with the values of the buffer. It adds to them in place,
+    /// or returns the gradients of all parameters in order, which are then added.
     pub(super) fn receive(
         &mut self,
         store: &ParameterStore,
@@ -83,7 +86,8 @@ impl Gradients {
         self.add_parts(&parts)
     }
 
-    /// Adds gradients of all parameters, or of none, each `(len,)` in f32.
+    /// Adds the gradients of all parameters, each `(len,)` in f32; if `parts` is empty, adds
+    /// nothing.
     fn add_parts(&mut self, parts: &[Tensor]) -> Result<()> {
         if !parts.is_empty() {
             self.flat = (&self.flat + Tensor::cat(parts, 0)?)?.detach();
@@ -101,7 +105,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds the gradients of one backward pass by Candle.
+    /// Adds the gradients of one backward pass that Candle computed.
     ///
     /// # Errors
     /// If a parameter has no gradient: the graph does not connect it to the loss, and training
@@ -131,7 +135,7 @@ impl Gradients {
         self.add_parts(&parts)
     }
 
-    /// Adds the gradients in another buffer of the same store.
+    /// Adds the gradients in `other`, a buffer for the same store.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -145,10 +149,11 @@ impl Gradients {
         other.with_part(all.clone(), |values| self.add_part(all.start, values))
     }
 
-    /// Adds `values` to the gradients from index `start` of the flat layout on. Only on the host.
+    /// Adds `values` to the gradients from index `start` of the buffer on. Only for buffers on the
+    /// host.
     ///
     /// # Errors
-    /// If the layout has fewer values from `start` on.
+    /// If the buffer has fewer values from `start` on.
     pub fn add_part(&mut self, start: usize, values: &[f32]) -> Result<()> {
         self.flat()?;
         let range = start..start + values.len();
@@ -166,10 +171,10 @@ impl Gradients {
         })
     }
 
-    /// Lends the gradients in `range` of the flat layout to `work`. Only on the host.
+    /// Calls `work` with the gradients in `range` of the buffer. Only for buffers on the host.
     ///
     /// # Errors
-    /// If the layout has no such range, and errors of `work`.
+    /// If the buffer has no such range, and errors of `work`.
     pub fn with_part<T>(
         &mut self,
         range: Range<usize>,
@@ -189,7 +194,7 @@ impl Gradients {
     pub fn zero(&mut self) -> Result<()> {
         crate::device::check(self.flat.device())?;
         if self.flat.device().is_cpu() {
-            // The first gradient overwrites the old values.
+            // The first gradient that is added to a part will overwrite the old values.
             self.written.fill(false);
         } else {
             self.flat = self.flat.zeros_like()?;

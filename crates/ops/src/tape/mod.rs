@@ -3,10 +3,11 @@
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
 //! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
-//! functions in reverse order. Each function passes on the adjoints of the operation's inputs, or
-//! adds to them, and then drops the tensors that the operation kept. The adjoint of a parameter is
-//! its part of the flat gradient buffer. On the host, results that cost little to compute are
-//! recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! functions in reverse order. Each function moves the gradients by the operation's inputs (their
+//! adjoints) to where they are collected, or adds to those already there, and then drops the
+//! tensors that the operation kept. The adjoint of a parameter is collected in its part of the flat
+//! gradient buffer. On the host, results that cost little to compute are recomputed instead of kept
+//! (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
 //! Fused operations on the host record backward functions of elements ([`Tape::record`]); all other
 //! operations record backward functions of tensors ([`Tape::record_tensors`]). Values stay Candle
@@ -32,14 +33,14 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// True if the fused kernels of the host support these inputs. Otherwise, [kernels of a
-/// device](crate::kernels) or the composed operation are used.
+/// Whether the host's fused kernels support these inputs; if not, [kernels of a
+/// device](crate::kernels) or Candle's operations are used.
 ///
-/// The inputs must be on the host, with an element type that has kernels. Without a tape, Candle
-/// must not track any of them, because it could not differentiate a kernel.
+/// The inputs must be on the host, with element type f32 or f64. Without a tape, Candle must not
+/// track any of them, because it could not differentiate a kernel.
 ///
 /// # Errors
-/// If the calling thread may not use their device.
+/// If the calling thread is not allowed to use the inputs' device.
 pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> {
     inputs.iter().try_for_each(|x| crate::device::check(x.device()))?;
     let has_kernel =
@@ -47,8 +48,8 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
     Ok(inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op())))
 }
 
-/// Backward function of an operation: computes the adjoints of its inputs from the adjoint of its
-/// result.
+/// Backward function of an operation: computes the adjoints of the operation's inputs from that of
+/// its result. (The adjoint of a tensor is the gradient of the loss by it.)
 type Backward = Box<dyn FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()>>;
 
 /// Function that recomputes a tensor.
@@ -60,7 +61,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Destination of an adjoint: a tensor without its values, because the adjoint does not need them.
+/// Identity and size of a tensor, without its values: where an adjoint is added.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -74,7 +75,7 @@ impl From<&Tensor> for Slot {
     }
 }
 
-/// A tensor that the backward function of an operation needs.
+/// A tensor that the backward function of an operation needs: kept, or recomputed on demand.
 pub(crate) struct SavedTensor {
     slot: Slot,
     value: Value,
@@ -101,16 +102,17 @@ impl From<&SavedTensor> for Slot {
     }
 }
 
-/// Record of the operations of one forward pass, in order.
+/// Record of the operations of one forward pass, in the order of their execution.
 #[derive(Default)]
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
-    /// Results on the outer tape, if this tape belongs to a segment.
+    /// Results of recorded operations on the outer tape, if this tape is for a segment of
+    /// operations.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
-    /// Index of the first operation on each variable. Once the backward pass has processed this
-    /// operation, nothing more is added to the variable's gradient.
+    /// For each variable, the index of the first operation that uses it. Once the backward pass has
+    /// processed this operation, nothing more is added to the variable's gradient.
     first_uses: RefCell<HashMap<TensorId, usize>>,
 }
 
@@ -127,21 +129,21 @@ impl Tape {
         Self::default()
     }
 
-    /// Makes an empty tape for a segment of operations on results of this tape. The segment is then
-    /// [recorded](Tape::record_segment) on this tape.
+    /// Makes an empty tape for a segment: operations on results of this tape that are recorded
+    /// apart and [added](Tape::record_segment) to this tape as a single operation.
     #[must_use]
     pub fn for_segment(&self) -> Self {
         let outer = self.outer.union(&self.outputs.borrow()).copied().collect();
         Self { outer, ..Self::default() }
     }
 
-    /// True if nothing has been recorded.
+    /// Whether no operation has been recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.outputs.borrow().is_empty()
     }
 
-    /// True if `tensor` is the result of a recorded operation.
+    /// Whether `tensor` is the result of an operation recorded here or on the outer tape.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {
         self.outputs.borrow().contains(&tensor.id()) || self.outer.contains(&tensor.id())
@@ -152,8 +154,9 @@ impl Tape {
         tensor.is_variable() || self.knows(tensor)
     }
 
-    /// Records the operation `name`, which computed `output` from `inputs`, with its backward
-    /// function of elements on the host. If `output` depends on no variable, nothing is recorded.
+    /// Records the operation `name`, which computed `output` from `inputs`. `backward` is its
+    /// backward function of elements on the host. If `output` depends on no variable, nothing is
+    /// recorded.
     ///
     /// # Errors
     /// Errors of [`Tape::record_adjoint`].
@@ -169,8 +172,8 @@ impl Tape {
         })
     }
 
-    /// Like [`Tape::record`], with a backward function of tensors, on any device and of any type.
-    /// The adjoint that this function receives is contiguous and has the shape of `output`.
+    /// Like [`Tape::record`], but `backward` works on tensors, on any device and of any type. The
+    /// adjoint that it receives is contiguous and has the shape of `output`.
     ///
     /// # Errors
     /// Errors of [`Tape::record_adjoint`].
@@ -188,11 +191,11 @@ impl Tape {
         })
     }
 
-    /// Like [`Tape::record`], with a backward function of an adjoint in any form.
+    /// Like [`Tape::record`], but `backward` receives the adjoint in any of its forms.
     ///
     /// # Errors
-    /// If Candle tracks an input that is not the result of a recorded operation: the tape could not
-    /// continue from it, and gradients would be lost.
+    /// If Candle tracks an input that is not the result of a recorded operation: the backward pass
+    /// would end at this input, and gradients would be lost.
     pub(crate) fn record_adjoint(
         &self,
         name: &'static str,
@@ -229,7 +232,7 @@ impl Tape {
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
     }
 
-    /// Notes that the next operation uses these variables.
+    /// Notes that the next operation to be recorded uses these variables.
     fn use_first(&self, variables: impl Iterator<Item = TensorId>) {
         let (place, mut uses) = (self.nodes.borrow().len(), self.first_uses.borrow_mut());
         variables.for_each(|variable| {
@@ -237,9 +240,9 @@ impl Tape {
         });
     }
 
-    /// Sets a function that recomputes `output`. Operations that [keep](Tape::keep) `output`
-    /// afterwards then need no memory for it. This is meant for results that cost little more to
-    /// compute than to read.
+    /// Sets `again` as the function that recomputes `output`. Operations that [keep](Tape::keep)
+    /// `output` afterwards keep this function instead of the values. Meant for results that take
+    /// little longer to compute than to read.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
@@ -260,8 +263,8 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        // The inputs may all be constants, while the segment depends on variables that only its
-        // operations use.
+        // The segment may depend on variables even if no input does; so the test is whether its
+        // tape is empty.
         if first.is_empty() {
             return Ok(());
         }
@@ -275,7 +278,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Keeps `tensor` for the backward pass.
+    /// Keeps `tensor` for the backward pass, or the function that [recomputes](Tape::recompute) it.
     pub(crate) fn keep(&self, tensor: &Tensor) -> SavedTensor {
         let value = match self.again.borrow().get(&tensor.id()) {
             Some(again) => Value::Again(again.clone()),
@@ -284,13 +287,14 @@ impl Tape {
         SavedTensor { slot: tensor.into(), value }
     }
 
-    /// Takes the operations, in order. Afterwards, nothing else keeps their tensors.
+    /// Removes and returns the operations, in order, so that only the result keeps their tensors
+    /// alive.
     fn take(&self) -> Vec<Node> {
         self.again.take();
         self.nodes.take()
     }
 
-    /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
+    /// Adds the gradient of `root`, a scalar, by each parameter of `store` to `gradients`.
     ///
     /// # Errors
     /// If a parameter gets no gradient: the graph does not connect it to the root, and training
@@ -304,9 +308,9 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// Like [`Tape::backward`]; on the host, `when_final` is also called whenever more of the flat
-    /// layout is final, from its end on. Parts that no operation of this pass reaches are never
-    /// reported.
+    /// Like [`Tape::backward`]. On the host, `when_final` is also called whenever more gradients at
+    /// the end of the flat layout are final. Parameters that no operation of this pass uses are
+    /// never reported as final, nor is any parameter before them.
     ///
     /// # Errors
     /// Errors of [`Tape::backward`], and errors of `when_final`.
@@ -318,7 +322,7 @@ impl Tape {
         mut when_final: Option<WhenFinal<'_>>,
     ) -> Result<()> {
         let uses = self.first_uses.take();
-        // The type allows the closure to be called several times, but it is called once.
+        // The closure's type allows several calls, but there is only one.
         let mut recorded = Some((self.outputs.take(), self.take()));
         gradients.receive(store, |values, written| {
             let is_watched = matches!(values, FlatValues::Host(_));
@@ -334,11 +338,11 @@ impl Tape {
         })
     }
 
-    /// Computes the gradients of `Σ root ⊙ adjoint` by the variables on which it depends. This is
-    /// for checks of single operations.
+    /// Computes the gradients of the scalar `Σ root ⊙ adjoint` by the variables on which `root`
+    /// depends. Meant for checks of single operations.
     ///
     /// # Errors
-    /// If the type or shape of `adjoint` differs from that of `root`, and errors of the operations.
+    /// If the shape of `adjoint` differs from that of `root`, and errors of the operations.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(
@@ -357,7 +361,7 @@ impl Tape {
 
 fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>, mut watch: Option<Watch<'_>>) -> Result<()> {
     for (place, node) in nodes.into_iter().enumerate().rev() {
-        // A result that the root does not depend on has no adjoint.
+        // A result on which the root does not depend has no adjoint.
         if let Some(adjoint) = adjoints.values.remove(&node.output) {
             crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
         }

@@ -1,7 +1,8 @@
 //! Parameters in a fixed order, each with its full name.
 //!
-//! Candle's `VarMap` is a hash map, whose order changes from process to process. In a fixed order,
-//! parameters have a flat layout, so clipping, averaging and the optimizer are single passes.
+//! Candle's `VarMap` is a hash map, whose order changes from process to process. With a fixed
+//! order, parameters have a flat layout (one after the other in one buffer), so that clipping,
+//! averaging and the optimizer each need a single pass.
 
 mod updates;
 
@@ -14,18 +15,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A trainable tensor in f32, or a constant of a base.
+/// A trainable tensor in f32, or a constant of a base (see [`ParameterStore`]).
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
     shape: Vec<usize>,
     var: Var,
     offset: usize,
-    /// Number of rows of each projection in the parameter; see [`Parameter::projections`].
+    /// Number of rows of each projection of the parameter; see [`Parameter::projections`].
     projections: Vec<usize>,
     /// True if the parameter is frozen. All copies of the store share this flag.
     frozen: Arc<AtomicBool>,
-    /// Bits of the parameter's factor of the learning rate; all copies of the store share them.
+    /// Bits of the factor of the learning rate, an f64; all copies of the store share it.
     rate: Arc<AtomicU64>,
 }
 
@@ -36,19 +37,19 @@ impl Parameter {
         &self.name
     }
 
-    /// The shape.
+    /// Returns the shape.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Index of the first scalar in the flat layout of the store.
+    /// Returns the index of the parameter's first scalar in the flat layout of the store.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Number of scalars.
+    /// Returns the number of scalars.
     #[must_use]
     pub fn len(&self) -> usize {
         scalars(&self.shape)
@@ -67,7 +68,7 @@ impl Parameter {
         self.shape.len() >= 2
     }
 
-    /// Number of rows of each matrix in the parameter by which activations are multiplied, from the
+    /// Returns the number of rows of each weight matrix of which the parameter consists, from the
     /// first row down. Empty for tables whose rows are looked up, for the projection to the
     /// vocabulary, for vectors and for adapters.
     #[must_use]
@@ -76,7 +77,7 @@ impl Parameter {
     }
 
     /// Freezes the parameter: from now on its gradient counts as zero, and no update changes it.
-    /// Its values can still be set, for example when a checkpoint is loaded.
+    /// Its values can still be [set](Self::set), for example when a checkpoint is loaded.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
@@ -87,33 +88,34 @@ impl Parameter {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Sets the factor of the learning rate for later updates of the parameter.
+    /// Sets the parameter's factor of the learning rate, which applies to later updates.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// Factor of the learning rate for updates of the parameter; 1 by default.
+    /// Returns the parameter's factor of the learning rate; 1 by default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    /// Sets the parameter's values, in row-major order. If the parameter belongs to a base that is
-    /// held in bf16, they are rounded.
+    /// Sets the parameter's values, given in row-major order. They are rounded if the parameter is
+    /// held in bf16.
     ///
     /// # Errors
-    /// If the values do not fill the shape, or the device has no memory left.
+    /// If the number of values does not fit the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
         crate::device::check(self.var.device())?;
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
     }
 
-    /// Calls `fill` with the parameter's values, in row-major order, to be changed in place.
-    /// Returns `None` if they are not in f32 on the host.
+    /// Calls `fill` with the parameter's values, in row-major order, to be changed in place, and
+    /// returns its result. Returns `None`, without a call, if the values are not in f32 on the
+    /// host.
     ///
     /// # Errors
-    /// If the values are in use.
+    /// If the values are in use elsewhere.
     pub fn fill<R>(&self, fill: impl FnOnce(&mut [f32]) -> R) -> Result<Option<R>> {
         if self.dtype() != DType::F32 || !self.var.device().is_cpu() {
             return Ok(None);
@@ -134,14 +136,14 @@ impl Parameter {
     pub fn values(&self) -> Result<Vec<f32>> {
         let values = self.var.as_detached_tensor().flatten_all()?;
         if values.dtype() == DType::BF16 && values.device().is_cpu() {
-            // Candle would make two copies in f32.
+            // Candle's conversion would make two copies in f32.
             let host = Host::new(&values)?;
             return Ok(host.elements::<bf16>()?.iter().map(|value| value.to_f32()).collect());
         }
         values.to_dtype(DType::F32)?.to_vec1()
     }
 
-    /// Type in which the values are held: f32, except for matrices of a base.
+    /// Returns the type in which the values are held: f32, except for matrices of a base.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.var.dtype()
@@ -154,24 +156,25 @@ impl Parameter {
     }
 }
 
-/// Mask of matrices, to which weight decay applies, for a range of the flat layout.
+/// Range of the flat layout, and its mask: 1 for elements of matrices, to which weight decay
+/// applies.
 type Matrices = (Range<usize>, Tensor);
 
 /// Parameters in the order in which the model made them.
 ///
-/// If a model has adapters, its other parameters are a base. These are constants, with no place in
-/// the flat layout, so gradients, optimizers and checkpoints do not have them.
+/// If a model has adapters, its other parameters form its base. These are constants outside the
+/// flat layout, so that gradients, optimizers and checkpoints do not contain them.
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
     base: Vec<Parameter>,
-    /// Factor of the change that adapters make to the base; `None` without adapters.
+    /// Factor by which the product of an adapter's matrices is multiplied; `None` without adapters.
     adapter_scale: Option<f64>,
     indices: HashMap<TensorId, usize>,
     total: usize,
     device: Device,
     is_outline: bool,
-    /// Latest result of [`ParameterStore::matrices`], with its range.
+    /// Latest result of [`ParameterStore::matrices`] with its range, for the next call.
     matrices: Arc<Mutex<Option<Matrices>>>,
 }
 
@@ -191,26 +194,28 @@ impl ParameterStore {
         }
     }
 
-    /// Makes an empty store for names and shapes only. Values of parameters that are added take no
-    /// memory, and nothing can be computed with them.
+    /// Makes an empty outline: a store for names and shapes only. Parameters that are added to it
+    /// hold no values, and nothing can be computed with them.
     #[must_use]
     pub fn outline(device: &Device) -> Self {
         Self { is_outline: true, ..Self::new(device) }
     }
 
-    /// True if parameters have no values.
+    /// Whether the store is an outline, whose parameters hold no values.
     #[must_use]
     pub fn is_outline(&self) -> bool {
         self.is_outline
     }
 
-    /// Adds a parameter with its initial values (which an outline ignores). Returns its tensor,
-    /// which Candle tracks.
+    /// Adds a parameter with its initial values (which an outline ignores). Returns the parameter's
+    /// tensor, which Candle tracks.
     ///
     /// # Errors
-    /// If the name is taken, the values do not fill the shape, or the device has no memory left.
+    /// If the name is taken, the number of values does not fit the shape, or the device has no
+    /// memory left.
     pub fn add(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
-        // Gradients and the optimizer's state are flat buffers of this length.
+        // Checks the total, since gradients and the optimizer's state are flat buffers of this
+        // length.
         let total = self.total.saturating_add(scalars(shape));
         crate::device::check_count(&self.device, "the parameters", total)?;
         let var = match self.is_outline {
@@ -226,8 +231,8 @@ impl ParameterStore {
         Ok(tensor)
     }
 
-    /// Adds a parameter to the base, and returns its tensor. This is a constant, held in `dtype`,
-    /// and is zero until it is [set](Parameter::set). Otherwise like [`ParameterStore::add`].
+    /// Adds a parameter to the base, and returns its tensor: a constant, held in `dtype`, which is
+    /// zero until it is [set](Parameter::set). Otherwise like [`ParameterStore::add`].
     ///
     /// # Errors
     /// Errors of [`ParameterStore::add`].
@@ -253,12 +258,12 @@ impl ParameterStore {
         Ok(Parameter { name, shape, var, offset, projections: Vec::new(), frozen, rate })
     }
 
-    /// Declares that a parameter consists of matrices by which activations are multiplied, with
-    /// these numbers of rows, from the first row down; [`Parameter::projections`] returns them. For
-    /// a parameter of the base nothing is declared, because it is not updated.
+    /// Declares that the parameter `name` consists of weight matrices with these numbers of rows,
+    /// from the first row down; [`Parameter::projections`] returns the numbers. Does nothing for a
+    /// parameter of the base, because it is not updated.
     ///
     /// # Panics
-    /// If the sum of the numbers is not the parameter's number of rows.
+    /// If the sum of `rows` is not the parameter's number of rows.
     pub fn set_projections(&mut self, name: &str, rows: &[usize]) {
         let of_name = self.parameters.iter_mut().rev().find(|one| one.name == name);
         if let Some(parameter) = of_name {
@@ -267,19 +272,19 @@ impl ParameterStore {
         }
     }
 
-    /// Sets the factor of the change that adapters make to the base.
+    /// Sets the factor by which the products of the adapters' matrices are multiplied.
     pub fn set_adapter_scale(&mut self, scale: f64) {
         self.adapter_scale = Some(scale);
     }
 
-    /// Factor of the change that adapters make to the base; `None` without adapters.
+    /// Returns the factor by which the products of the adapters' matrices are multiplied; `None`
+    /// without adapters.
     #[must_use]
     pub fn adapter_scale(&self) -> Option<f64> {
         self.adapter_scale
     }
 
-    /// Returns all parameters outside the base, in order: those that have a place in the flat
-    /// layout.
+    /// Returns all parameters outside the base, in the order of the flat layout.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
@@ -296,14 +301,14 @@ impl ParameterStore {
         self.base.iter().chain(&self.parameters)
     }
 
-    /// Returns the parameter with this name, whether or not it belongs to the base.
+    /// Returns the parameter with this name, in the base or outside.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.all().find(|parameter| parameter.name == name)
     }
 
-    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent.
-    /// Each row has its own scale; see [`Int8Matrix`].
+    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent,
+    /// with one scale for each row; see [`Int8Matrix`].
     ///
     /// # Errors
     /// If a weight is not finite, or the device has no memory left.
@@ -318,24 +323,25 @@ impl ParameterStore {
         Ok(())
     }
 
-    /// Returns the index of the parameter with this tensor, if there is one.
+    /// Returns the index of the parameter that has this tensor, if there is one outside the base.
     pub(crate) fn index_of(&self, id: TensorId) -> Option<usize> {
         self.indices.get(&id).copied()
     }
 
-    /// Number of scalars of all parameters outside the base: the length of the flat layout.
+    /// Returns the number of scalars of all parameters outside the base: the length of the flat
+    /// layout.
     #[must_use]
     pub fn len(&self) -> usize {
         self.total
     }
 
-    /// True if there are no parameters.
+    /// Whether there are no parameters outside the base.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// Device of the parameters.
+    /// Returns the device that holds the parameters.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
@@ -361,8 +367,8 @@ impl ParameterStore {
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
             [] => Tensor::zeros(0, DType::F32, &self.device),
-            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage of
-            // which this is a view.
+            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage, of
+            // which this tensor is a part.
             [one] => one.force_contiguous(),
             several => Tensor::cat(several, 0),
         }
@@ -379,7 +385,7 @@ impl ParameterStore {
         self.set_part(0, flat)
     }
 
-    /// Sets the parameters from index `start` of the flat layout on.
+    /// Sets the elements of parameters from index `start` of the flat layout on.
     ///
     /// # Errors
     /// If the layout has fewer values from `start` on.
@@ -387,7 +393,8 @@ impl ParameterStore {
         self.set_where(start, values, |_| true)
     }
 
-    /// Sets the parameters from `start` on, except frozen ones, as an update does.
+    /// Sets the elements from index `start` on, like [`ParameterStore::set_part`], except those of
+    /// frozen parameters; meant for updates.
     ///
     /// # Errors
     /// Errors of [`ParameterStore::set_part`].
@@ -433,7 +440,7 @@ impl ParameterStore {
     }
 
     /// Returns the parameters that overlap `range` of the flat layout, each with the range of its
-    /// own elements that lie there.
+    /// own elements that are in `range`.
     pub(crate) fn within(
         &self,
         range: &Range<usize>,
@@ -446,8 +453,8 @@ impl ParameterStore {
         })
     }
 }
-/// Returns the number of scalars of a tensor of this shape. If a `usize` cannot hold it, as may
-/// happen with a damaged configuration, returns the largest `usize`.
+/// Returns the number of scalars of a tensor of this shape; [`usize::MAX`] if a `usize` cannot hold
+/// it, as may happen with a damaged configuration.
 #[must_use]
 pub fn scalars(shape: &[usize]) -> usize {
     shape.iter().fold(1, |count, &size| count.saturating_mul(size))

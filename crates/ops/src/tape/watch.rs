@@ -1,21 +1,21 @@
-//! Gradients that are final while a backward pass still runs. The backward pass processes the first
-//! operation on a parameter last; afterwards, nothing is added to the parameter's gradient. If
-//! there are several processes, it can be sent from then on (Li et al. 2020, "PyTorch Distributed",
-//! section 3.2.3).
+//! Reports gradients that are final while a backward pass still runs. The pass processes operations
+//! in reverse order, so once it has processed the first operation on a parameter, nothing more is
+//! added to the parameter's gradient. If there are several processes, this gradient can be sent
+//! from then on (Li et al. 2020, "PyTorch Distributed", section 3.2.3).
 
 use super::adjoints::FlatValues;
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
-/// Callback of a backward pass. It receives the index of the flat layout from which on gradients
-/// are final, and all gradients. It must not read gradients before this index.
+/// Function that a backward pass calls with the index of the flat layout from which on gradients
+/// are final, and with all gradients. It must not read gradients before this index.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
-/// Reports which part of the flat gradient is final.
+/// Tracks from which index of the flat layout on gradients are final, and reports it.
 pub(super) struct Watch<'a> {
-    /// For each parameter whose gradient is not final yet, in order, the index of the first
-    /// operation on it; `None` if there is no such operation.
+    /// For each parameter up to the last one whose gradient is not final, the index of the first
+    /// operation on it; `None` if no operation uses it.
     first_uses: Vec<Option<usize>>,
     tell: WhenFinal<'a>,
 }

@@ -1,5 +1,6 @@
 //! Positions of dual chunk attention (An et al. 2024, "Training-Free Long-Context Scaling of Large
-//! Language Models", section 3): no distance exceeds the distances of training.
+//! Language Models", section 3), by which no distance between a query and a key exceeds those in
+//! training.
 
 use std::ops::Range;
 
@@ -18,20 +19,20 @@ use std::ops::Range;
 /// | an earlier one | `c − 1 − j mod s` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DualChunk {
-    /// Number of tokens of a chunk, `s`: at least 1 and at most `trained`.
+    /// Number of tokens in a chunk, `s`: at least 1 and at most `trained`.
     pub chunk: usize,
-    /// Number of queries of a chunk that see the chunk before it at true distances, `w`: at most
-    /// `trained − chunk`.
+    /// Number of queries at the start of each chunk that see the chunk before it at true distances,
+    /// `w`: at most `trained − chunk`.
     pub window: usize,
-    /// Longest sequence of training, `c`.
+    /// Length of the longest sequence in training, `c`.
     pub trained: usize,
 }
 
 impl DualChunk {
-    /// Number of rotations of a query.
+    /// Number of times that each query is rotated.
     pub const ROTATIONS: usize = 3;
 
-    /// Reason why the chunks are impossible; `None` if they are possible.
+    /// Returns the reason why these numbers are impossible; `None` if they are possible.
     #[must_use]
     pub fn fault(self) -> Option<&'static str> {
         if self.chunk == 0 {
@@ -41,14 +42,15 @@ impl DualChunk {
             .then_some("chunk and window together are at most as long as the sequences of training")
     }
 
-    /// Position of the key of a token (section 3.1).
+    /// Returns the position by which the key of token `token` is rotated (section 3.1).
     #[must_use]
     pub fn key(self, token: usize) -> usize {
         token % self.chunk
     }
 
-    /// Positions of the query of a token for keys of the same chunk (section 3.1), of the chunk
-    /// before (section 3.3), and of earlier chunks (section 3.2).
+    /// Returns the positions by which the query of token `token` is rotated: for keys of the same
+    /// chunk (section 3.1), of the chunk before it (section 3.3), and of earlier chunks (section
+    /// 3.2).
     #[must_use]
     pub fn queries(self, token: usize) -> [usize; Self::ROTATIONS] {
         let (within, farthest) = (token % self.chunk, self.trained - 1);
@@ -56,15 +58,15 @@ impl DualChunk {
         [within, successive, farthest]
     }
 
-    /// Rotation of a query for a key. Both are given as numbers of tokens, and the key is not after
-    /// the query.
+    /// Returns the index of the query's rotation that applies to a key. `query` and `key` are token
+    /// indices, and the key is not after the query.
     #[must_use]
     pub fn rotation(self, query: usize, key: usize) -> usize {
         let chunks = (query / self.chunk).saturating_sub(key / self.chunk);
         chunks.min(Self::ROTATIONS - 1)
     }
 
-    /// Queries that use a rotation for a key.
+    /// Returns the range of queries whose rotation with index `rotation` applies to this key.
     pub(crate) fn queries_of(self, key: usize, rotation: usize) -> Range<usize> {
         let start = (key / self.chunk).saturating_add(rotation).saturating_mul(self.chunk);
         match rotation {
@@ -78,7 +80,7 @@ impl DualChunk {
 mod tests {
     use super::*;
 
-    /// Figure 2 of the paper: 12 tokens, `s = 6`, `w = 4`, `c = 10`, written down by hand.
+    /// Compares with figure 2 of the paper: 12 tokens, `s = 6`, `w = 4`, `c = 10`, copied by hand.
     #[test]
     fn distances_are_those_of_the_figure_of_the_paper() {
         let chunks = DualChunk { chunk: 6, window: 4, trained: 10 };
@@ -109,7 +111,7 @@ mod tests {
                 assert_eq!(has, chunks.rotation(query, key) == rotation, "{query} {key}");
             }
         }
-        // A third chunk sees the first one from the farthest position of training.
+        // Queries of the third chunk see the first chunk from the farthest position in training.
         assert_eq!([12, 13, 17].map(|query| chunks.rotation(query, 5)), [2; 3]);
         assert_eq!(chunks.queries(13), [1, 7, 9]);
     }

@@ -1,4 +1,4 @@
-//! Settings of attention, and the keys that queries see in decoding.
+//! Settings of attention, and the keys that each query sees in decoding.
 
 pub(super) mod dual_chunk;
 #[cfg(feature = "kinds")]
@@ -18,34 +18,40 @@ use std::sync::Arc;
 /// Settings of an attention layer, apart from its inputs.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
-    /// Heads of the layer.
+    /// Numbers of heads, their width, and the factor of scores.
     pub shape: AttentionShape,
-    /// Number of tokens of each query sequence; they sum to the rows of the query.
+    /// Number of tokens of each query sequence; their sum is the number of rows of the query
+    /// tensor.
     pub query_lengths: Arc<[usize]>,
-    /// Number of tokens of each key sequence, one for each query sequence.
+    /// Number of tokens of each key sequence; query sequence `i` sees key sequence `i`.
     pub key_lengths: Arc<[usize]>,
-    /// True if a query sees no key after its own position.
+    /// Whether a query sees only keys at or before its own position.
     pub causal: bool,
-    /// Keys among these that a query sees; `None`: all. For self-attention.
+    /// Sparse pattern that further restricts the keys that a query sees; `None` for no restriction.
+    /// For self-attention.
     pub sparse: Option<Sparse>,
-    /// Chunks by which queries are rotated; `None`: a query has one rotation. For causal
-    /// self-attention, whose queries then have [`DualChunk::ROTATIONS`] times as many columns: all
-    /// heads in the first rotation, then all heads in the next.
+    /// Chunks that determine the positions by which queries are rotated; `None` for one rotation by
+    /// the true position. For causal self-attention, whose queries then have
+    /// [`DualChunk::ROTATIONS`] times as many columns: all heads in the first rotation, then all
+    /// heads in the next.
     pub dual_chunk: Option<DualChunk>,
-    /// Position of the first query of each sequence among its keys: 0 except for decoding with a
-    /// cache.
+    /// Position of the first query of each sequence among the sequence's keys: 0 except for
+    /// decoding with a cache.
     pub query_start: usize,
-    /// ALiBi's slope for each head: `-slope · |i - j|` is added to a score (Press et al. 2022).
+    /// ALiBi's slope for each head, which adds `-slope · |i - j|` to the score of query `i` and key
+    /// `j` (Press et al. 2022).
     pub slopes: Option<Arc<[f64]>>,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// Rounding of the operands of the products, forward and backward. Operands of short sequences
-    /// are not rounded: rounding and packing would take longer than the product.
+    /// Type to which the operands of matrix products are rounded, forward and backward. For short
+    /// sequences they are not rounded, because rounding and packing would take longer than the
+    /// product.
     pub products: Products,
 }
 
 impl AttentionSpec {
-    /// Full self-attention over sequences of these lengths, in f32 and without dropout.
+    /// Makes settings for self-attention over sequences of these lengths, without a mask or
+    /// dropout, in f32.
     #[must_use]
     pub fn new(shape: AttentionShape, lengths: impl Into<Arc<[usize]>>) -> Self {
         let lengths = lengths.into();
@@ -63,20 +69,21 @@ impl AttentionSpec {
         }
     }
 
-    /// Number of rotations of each query.
+    /// Returns the number of rotations of each query.
     #[must_use]
     pub fn rotations(&self) -> usize {
         self.dual_chunk.map_or(1, |_| DualChunk::ROTATIONS)
     }
 
-    /// Width of the queries in packed projections, in all their rotations.
+    /// Returns the width of the queries in packed projections, including all their rotations.
     #[must_use]
     pub fn queries_width(&self) -> usize {
         self.shape.query_width().saturating_mul(self.rotations())
     }
 
-    /// Number of visible pairs of a query and a key, over all sequences and heads. Each takes a
-    /// product of the width of a head for its score, and another to weight the value.
+    /// Returns the number of pairs of a query and a key that it sees, over all sequences and heads.
+    /// Each pair takes a multiplication of two vectors of head width for its score, and one more to
+    /// add the weighted value.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {
@@ -103,15 +110,16 @@ impl AttentionSpec {
 
 #[cfg(test)]
 impl AttentionSpec {
-    /// Spec with one head and no sequences.
+    /// Makes settings with one head and no sequences.
     pub(crate) fn single_head() -> Self {
         Self::new(AttentionShape::with_heads(1, 1), [])
     }
 }
 
-/// Index in the dropout mask for (query row, head, key position).
+/// Returns the index in the dropout mask for a query row, a head, and a key's position in its
+/// sequence.
 ///
-/// Defined once, because the composed path must drop the same weights.
+/// Defined only once, because the composed reference must drop the same weights.
 pub(crate) fn mask_index(
     query_row: usize,
     heads: usize,
@@ -122,66 +130,68 @@ pub(crate) fn mask_index(
     (query_row * heads + head) * longest_key + key
 }
 
-/// Row of a token that a query does not see.
+/// Marks, in place of a row index, a token that a query does not see.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Keys and values that each query sees.
+/// Keys and values that each query sees in decoding.
 #[derive(Debug, Clone, Copy)]
 pub enum VisibleKeys<'a> {
-    /// Tokens of a source: each query has a range of the rows of one tensor `(M, 2·K)`, with key
-    /// and value side by side.
+    /// Tokens of a source: each query sees a range of the rows of a tensor.
     Source {
-        /// `(M, 2·K)`.
+        /// Keys and values side by side, `(M, 2·K)`.
         key_value: &'a Tensor,
-        /// Range of rows for each query.
+        /// For each query, the range of rows that it sees.
         rows: &'a [Range<usize>],
     },
-    /// Past tokens. The rows of a text that was read as a whole come first, if there is one; then
-    /// token `j` of query `r` is row `history[j][r]` of step `j`.
+    /// Past tokens. If a text was read as a whole, its rows come first. Then follow tokens that
+    /// were decoded step by step: for query `r`, token `j` is row `history[j][r]` of step `j`.
     Past {
-        /// Key and value of each token side by side, `2·K`.
+        /// Rows of the past tokens, each with key and value side by side, `2·K`.
         kept: CachedRows<'a>,
-        /// Range of rows of text for each query; empty if no query has any.
+        /// For each query, the range of its rows among those of texts that were read as a whole; an
+        /// empty list if there are none.
         text: &'a [Range<usize>],
-        /// For each token, the row for each query; [`ABSENT`] if the query does not see it.
+        /// For each step, the row that each query sees; [`ABSENT`] if it sees none.
         history: &'a [Vec<u32>],
-        /// Bias `(H, Q, T)` added to the scores. The last columns of its first row are used, and
-        /// the last column is for the last token that a query sees.
+        /// Bias `(H, Q, T)`, of which the first of the `Q` rows is added to the scores. Its last
+        /// column is for the last token that a query sees; earlier columns are for earlier tokens.
         bias: Option<&'a Tensor>,
-        /// ALiBi's slope for each head, which multiplies the distance to the last token (Press et
-        /// al. 2022).
+        /// ALiBi's slope for each head, by which the distance to the last token is multiplied
+        /// (Press et al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
-        /// Keys among these that the last token sees; `None`: all.
+        /// Sparse pattern that restricts the tokens that the last token sees; `None` for no
+        /// restriction.
         sparse: Option<Sparse>,
-        /// Chunks by which queries are rotated. With them, the query has [`DualChunk::ROTATIONS`]
-        /// times as many columns, as in [`AttentionSpec::dual_chunk`].
+        /// Chunks that determine the positions by which queries are rotated. If there are any, the
+        /// query has [`DualChunk::ROTATIONS`] times as many columns, as for
+        /// [`AttentionSpec::dual_chunk`].
         dual_chunk: Option<DualChunk>,
     },
 }
 
-/// Rows of past tokens in a [`Cache`](crate::Cache).
+/// Rows of past tokens in a [`Cache`](crate::Cache), each with key and value.
 #[derive(Debug, Clone, Copy)]
 pub enum CachedRows<'a> {
-    /// Rows in separate tensors, as they were added.
+    /// Rows in separate tensors, one for each addition to the cache.
     Apart {
-        /// `(M, W)`: rows of texts that were read as a whole.
+        /// Rows of texts that were read as a whole, `(M, W)`.
         text: Option<&'a Tensor>,
-        /// `(R_j, W)` for each step.
+        /// Rows of each step `j`, `(R_j, W)`.
         steps: &'a [Tensor],
     },
-    /// Rows in a single tensor, some of which may be unused.
+    /// Rows in a single tensor, in which some may be unused.
     Joined {
-        /// `(M, W)`.
+        /// All rows, `(M, W)`.
         rows: &'a Tensor,
-        /// Row of each token of the texts.
+        /// Index of the row of each token of the texts.
         text: &'a [u32],
-        /// First row of each step, and the number of its rows.
+        /// For each step, the index of its first row, and the number of its rows.
         steps: &'a [(u32, u32)],
     },
 }
 
 impl CachedRows<'_> {
-    /// Number of steps to keep.
+    /// Returns the number of steps.
     #[must_use]
     pub fn steps(&self) -> usize {
         match self {
@@ -190,7 +200,7 @@ impl CachedRows<'_> {
         }
     }
 
-    /// All rows in one tensor, joined if necessary.
+    /// Returns all rows in one tensor, joining them if necessary.
     ///
     /// # Errors
     /// If there are no rows, or their widths differ.
@@ -218,14 +228,15 @@ impl CachedRows<'_> {
 /// Rows of past tokens, all in one tensor.
 #[derive(Debug)]
 pub struct JoinedRows<'a> {
-    /// `(M, W)`.
+    /// All rows, `(M, W)`.
     pub rows: Tensor,
     text: Cow<'a, [u32]>,
     steps: Cow<'a, [(u32, u32)]>,
 }
 
 impl JoinedRows<'_> {
-    /// Rows of the tokens that a query sees, in order; see [`VisibleKeys::Past`].
+    /// Returns the indices of the rows of the tokens that `query` sees, in order. For `text` and
+    /// `history`, see [`VisibleKeys::Past`].
     pub fn visible_to<'b>(
         &'b self,
         query: usize,
@@ -240,10 +251,10 @@ impl JoinedRows<'_> {
 }
 
 impl VisibleKeys<'_> {
-    /// Number of keys that a query may see.
+    /// Returns the number of keys that `query` sees, before any sparse pattern.
     ///
     /// # Panics
-    /// If there is no such query.
+    /// If there is no query with this index.
     #[must_use]
     pub fn keys(&self, query: usize) -> usize {
         match self {

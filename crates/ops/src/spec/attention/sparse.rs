@@ -1,49 +1,53 @@
-//! Sparse patterns of the keys that a query sees: a window, dilated or not, global tokens, and
-//! random blocks.
+//! Sparse patterns of the keys that a query sees: a window (with gaps if dilated), global tokens,
+//! and random blocks.
 
 use super::AttentionSpec;
 use crate::rng::{Counter, mix};
 use std::ops::Range;
 
-/// Sparse pattern of the keys of its own sequence that a query sees, in addition to a causal mask.
+/// Sparse pattern of the keys that a query sees in its own sequence. A causal mask may restrict
+/// them further.
 ///
-/// Positions are counted in blocks: position `p` is in block `I = p / block`. A query in block `I`
-/// sees a key in block `J` of `n` if one of these holds:
+/// The pattern is defined in blocks of tokens: position `p` is in block `I = ⌊p / block⌋`. Of `n`
+/// blocks, a query in block `I` sees the keys in block `J` if one of these conditions holds:
 ///
-/// - `|I − J| = k · dilation` for a `k < window`. With blocks of one token, this is the sliding
-///   window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated or not;
-/// - `I` or `J` is one of the `first` blocks, or of the `last` blocks: global tokens (the same
-///   section, but with the same projections as other tokens);
+/// - `|I − J| = k · dilation` for an integer `0 ≤ k < window`. With blocks of one token, this is
+///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >
+///   1`;
+/// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end:
+///   global tokens (the same section, but with the same projections as other tokens);
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
-///   "Big Bird", section 2 and appendix D), among blocks that the first two rules do not include.
+///   "Big Bird", section 2 and appendix D), among the blocks for which neither of the first two
+///   conditions holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
-    /// Number of tokens of a block.
+    /// Number of tokens in a block.
     pub block: usize,
-    /// Blocks at less than this distance are seen; the query's own block is at distance 0.
+    /// Number of blocks in one direction that the window includes, counting the query's own block.
     pub window: usize,
-    /// Distance from one block of a window to the next.
+    /// Distance, in blocks, from one block of the window to the next.
     pub dilation: usize,
     /// Number of global blocks at the beginning.
     pub first: usize,
-    /// Number of global blocks at the end. A causal mask allows none: the last blocks change with
-    /// each token.
+    /// Number of global blocks at the end. Must be 0 with a causal mask, because which blocks are
+    /// the last ones changes with each new token.
     pub last: usize,
-    /// Number of random blocks for each block of queries and each head.
+    /// Number of random blocks that are drawn for each block of queries and each head.
     pub random: usize,
-    /// Seed of the random blocks.
+    /// Seed for drawing the random blocks.
     pub seed: u64,
 }
 
 impl Sparse {
-    /// Makes a window of `tokens` tokens, including the query's own token. It extends to both
-    /// sides, or under a causal mask to the past only.
+    /// Makes a window of `tokens` tokens, including the query's own token. Without a causal mask,
+    /// it extends as far to the other side.
     #[must_use]
     pub const fn window(tokens: usize) -> Self {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
     }
 
-    /// Reason why the pattern is impossible; `None` if it is possible.
+    /// Returns the reason why the pattern is impossible with or without a causal mask, as `causal`
+    /// says; `None` if it is possible.
     pub(crate) fn fault(&self, causal: bool) -> Option<&'static str> {
         if self.block == 0 || self.window == 0 || self.dilation == 0 {
             return Some("a block, a window and a dilation are at least 1");
@@ -51,7 +55,8 @@ impl Sparse {
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }
 
-    /// True if block `i` sees block `j` of `blocks` by the window or a global block.
+    /// Whether block `i` sees block `j`, of `blocks` blocks, in the window or because one of them
+    /// is global.
     fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
         let is_global =
             |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;
@@ -61,8 +66,8 @@ impl Sparse {
             || (distance.is_multiple_of(self.dilation) && distance / self.dilation < self.window)
     }
 
-    /// Random blocks for block `i` of `blocks`, ascending. With a causal mask they come from the
-    /// blocks before it, and so do not depend on what follows.
+    /// Returns the random blocks for block `i` of `blocks`, ascending. With a causal mask they are
+    /// drawn from the blocks before `i`, and so do not depend on what follows.
     fn drawn(&self, head: usize, i: usize, blocks: usize, causal: bool) -> Vec<usize> {
         let mut drawn = Vec::new();
         let candidates = if causal { i } else { blocks };
@@ -73,7 +78,8 @@ impl Sparse {
         let counter = Counter::new(mix(self.seed, &[head as u64, i as u64]));
         let attempts = (0..16 * wanted as u64)
             .map(|attempt| (counter.u64_at(attempt) % candidates as u64) as usize);
-        // If nearly all blocks are seen already, the remaining ones are taken in order.
+        // If too few attempts succeed, because nearly all blocks are seen already, the first blocks
+        // that are not seen are added.
         for j in attempts.chain(0..candidates) {
             if drawn.len() == wanted {
                 break;
@@ -87,7 +93,7 @@ impl Sparse {
     }
 }
 
-/// The pattern of [`Sparse`] for one head of a sequence.
+/// The pattern of [`Sparse`], for one head and one sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Sight {
     rule: Sparse,
@@ -95,19 +101,21 @@ pub(crate) struct Sight {
     causal: bool,
     /// Number of blocks of the sequence.
     blocks: usize,
-    /// Random blocks of each block of queries, and the inverse: the blocks of queries that drew
-    /// each block. Empty if they are drawn on demand.
+    /// Two lists: the random blocks of each block of queries, and the inverse, the blocks of
+    /// queries that drew each block. Both are empty if random blocks are drawn on demand.
     drawn: [Vec<Vec<usize>>; 2],
 }
 
 impl Sight {
-    /// Makes the pattern for a few queries of a sequence of `keys` keys.
+    /// Makes the pattern for a sequence of `keys` keys, for calls with only a few queries: random
+    /// blocks are drawn on demand.
     pub(crate) fn for_few(rule: Sparse, causal: bool, head: usize, keys: usize) -> Self {
         let blocks = keys.div_ceil(rule.block);
         Self { rule, head, causal, blocks, drawn: Default::default() }
     }
 
-    /// Makes the pattern for all queries of a sequence of `keys` keys; `None` if every key is seen.
+    /// Makes the pattern for a sequence of `keys` keys, with all random blocks drawn; `None` if
+    /// `spec` has no sparse pattern.
     pub(crate) fn new(spec: &AttentionSpec, head: usize, keys: usize) -> Option<Self> {
         let mut sight = Self::for_few(spec.sparse?, spec.causal, head, keys);
         if sight.rule.random > 0 {
@@ -123,8 +131,8 @@ impl Sight {
         Some(sight)
     }
 
-    /// True if the query at the position `query` sees the key at the position `key`, by the
-    /// definition of the pattern.
+    /// Whether the query at position `query` sees the key at position `key`, computed by the
+    /// definition.
     pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
         let (i, j) = (query / self.rule.block, key / self.rule.block);
         if self.causal && key > query {
@@ -134,8 +142,9 @@ impl Sight {
             || self.rule.drawn(self.head, i, self.blocks, self.causal).contains(&j)
     }
 
-    /// Keys from `within` that at least one of some queries sees, as ascending ranges that do not
-    /// touch. The ranges are exact for one query; for several they may include a few more keys.
+    /// Writes to `ranges` the keys in `within` that at least one of `queries` sees, as ascending
+    /// ranges that do not touch. For a single query they are exact; for several queries they may
+    /// include more keys, which none of them sees.
     pub(crate) fn keys_of(
         &self,
         queries: Range<usize>,
@@ -146,7 +155,8 @@ impl Sight {
         self.seen_across(queries, within.start..end.max(within.start), 0, ranges);
     }
 
-    /// Queries from `within` that see at least one of some keys, like [`keys_of`](Self::keys_of).
+    /// Writes to `ranges` the queries in `within` that see at least one of `keys`, like
+    /// [`keys_of`](Self::keys_of).
     pub(crate) fn queries_of(
         &self,
         keys: Range<usize>,
@@ -157,9 +167,8 @@ impl Sight {
         self.seen_across(keys, start.min(within.end)..within.end, 1, ranges);
     }
 
-    /// Finds the positions in `within` that see `from`, or are seen from there. Window and global
-    /// blocks are symmetric in queries and keys; `side` selects the direction for the random
-    /// blocks.
+    /// Writes to `ranges` the positions in `within` that positions in `from` see (`side` 0), or
+    /// that see them (`side` 1). Only the random blocks differ between the two.
     fn seen_across(
         &self,
         from: Range<usize>,
@@ -191,7 +200,8 @@ impl Sight {
             let reach = (window - 1).saturating_mul(dilation);
             add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
         } else {
-            // Copies of the interval that do not touch, if they may lie in `within`.
+            // The blocks of `from`, shifted by multiples of the dilation, do not touch: adds those
+            // that may lie in `within`.
             let (low, high) = (within.start / block, (within.end - 1) / block);
             let before = (window - 1).min(most.saturating_sub(low) / dilation);
             let least_before = least.saturating_sub(high).div_ceil(dilation);
@@ -210,7 +220,8 @@ impl Sight {
             for i in least..=most {
                 match self.drawn[side].get(i) {
                     Some(drawn) => drawn.iter().for_each(|&j| add(j..j + 1)),
-                    // Only the blocks of queries are drawn on demand, one query at a time.
+                    // Only the random blocks of queries can be drawn on demand, for one block of
+                    // queries at a time.
                     None => {
                         let drawn = self.rule.drawn(self.head, i, self.blocks, self.causal);
                         drawn.iter().for_each(|&j| add(j..j + 1));
@@ -221,8 +232,8 @@ impl Sight {
         merge(ranges);
     }
 
-    /// True only if each of `queries` sees each of `keys`. The result may be false although this is
-    /// so.
+    /// Whether each of `queries` sees each of `keys`. May return `false` even if this is so; never
+    /// returns `true` wrongly.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;
         let farthest =
@@ -231,7 +242,7 @@ impl Sight {
         dilation == 1 && blocks < window && (!self.causal || keys.end <= queries.start + 1)
     }
 
-    /// Calls `hide` with each range from `within` that the query does not see.
+    /// Calls `hide` with each range of keys in `within` that the query does not see.
     pub(crate) fn gaps(
         &self,
         query: usize,
@@ -253,7 +264,7 @@ impl Sight {
     }
 }
 
-/// Sorts ranges and merges ranges that touch.
+/// Sorts the ranges, and merges those that touch or overlap.
 pub(crate) fn merge(ranges: &mut Vec<Range<usize>>) {
     if ranges.is_sorted_by(|left, right| left.end < right.start) {
         return;
@@ -293,7 +304,7 @@ mod tests {
         ]
     }
 
-    /// Compares ranges with the definition, for single queries and for several.
+    /// Compares ranges with the definition, for single queries and for several queries at once.
     #[test]
     fn ranges_are_the_rule() {
         let with_last = rules().into_iter().map(|rule| Sparse { last: 1, ..rule });
@@ -316,7 +327,7 @@ mod tests {
                     let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
                     all.queries_of(i..i + 1, 0..keys, &mut visible);
                     let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
-                    // With whole blocks of keys and a causal mask, the query may be before the key.
+                    // Checks only that the ranges have all of these queries; they may have more.
                     assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
                 }
                 for from in (0..keys).step_by(5) {
@@ -351,8 +362,8 @@ mod tests {
         }
         assert!([0, 19, 20, 21].iter().all(|&seen| counts[seen] == 0));
         let far = counts.iter().filter(|&&count| count > 0);
-        // 6,000 draws of 36 blocks: each block is drawn about 167 times, with a standard deviation
-        // of 13.
+        // In 6,000 draws of 36 blocks, each block is drawn about 167 times, with a standard
+        // deviation of 13.
         assert!(far.clone().count() == 36 && far.clone().all(|count| (100..240).contains(count)));
         assert_eq!(rule.drawn(3, 20, 21, true), rule.drawn(3, 20, 900, true));
         assert_ne!(rule.drawn(3, 20, 40, false), rule.drawn(4, 20, 40, false));

@@ -1,5 +1,5 @@
-//! Values that updates need for ranges of the flat layout: gradients without frozen parameters, the
-//! mask of weight decay, and factors of the learning rate.
+//! What updates need for ranges of the flat layout (all parameters one after the other): gradients
+//! without those of frozen parameters, the mask for weight decay, and factors of the learning rate.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -9,11 +9,11 @@ use candle_core::{Result, Tensor};
 use super::{Parameter, ParameterStore};
 
 impl ParameterStore {
-    /// Replaces the gradients of frozen parameters, in `range` of the flat layout, by zeros, so
-    /// that they do not contribute to the norm.
+    /// Returns `gradient`, which is for `range` of the flat layout, with zeros for frozen
+    /// parameters, so that they do not contribute to the norm.
     ///
     /// # Shapes
-    /// `gradient (range.len(),)`, f32 → the same.
+    /// `gradient (range.len(),)` → `(range.len(),)`, f32.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -32,8 +32,9 @@ impl ParameterStore {
         }
     }
 
-    /// Returns the mask of weight decay: 1 for each element of a matrix in `range` of the flat
-    /// layout, and 0 for all others. It is cached for the next step, which uses the same range.
+    /// Returns the mask for weight decay: 1 for each element of a matrix in `range` of the flat
+    /// layout, and 0 for all others. The mask is cached for the next step, which uses the same
+    /// range.
     ///
     /// # Errors
     /// If the device has no memory left.
