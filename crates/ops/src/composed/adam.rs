@@ -1,17 +1,17 @@
-//! Adam, composed of Candle's primitives.
+//! Adam, composed of Candle's operations.
 
 use crate::spec::AdamStep;
 use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// See [`crate::adam_step()`].
+/// Takes a step of Adam; see [`crate::adam_step()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::adam_step()`].
 ///
 /// # Errors
-/// If a buffer's length is not the store's.
+/// If a buffer does not have `range.len()` elements.
 pub fn adam_step(
     store: &ParameterStore,
     range: Range<usize>,

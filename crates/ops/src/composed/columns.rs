@@ -1,4 +1,5 @@
-//! Concatenation of columns, windows of neighbours, and gated linear units in Candle's primitives.
+//! Concatenation of columns, windows of neighbouring rows, and gated linear units, composed of
+//! Candle's operations.
 
 use super::linear::activated;
 use super::{drop, wide};
@@ -6,7 +7,7 @@ use crate::spec::{Dropout, GatedSpec};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// See [`crate::columns()`].
+/// Concatenates columns; see [`crate::columns()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::columns()`].
@@ -17,13 +18,13 @@ pub fn columns(parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
     drop(&Tensor::cat(parts, 1)?.contiguous()?, dropout)
 }
 
-/// See [`crate::gated()`]. Computed in f32 or wider.
+/// Computes a gated linear unit in f32 or wider; see [`crate::gated()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::gated()`].
 ///
 /// # Errors
-/// If the width of a row is odd.
+/// If the device has no memory left.
 pub fn gated(x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let values = wide(x)?;
     let width = values.dim(1)? / 2;
@@ -31,7 +32,7 @@ pub fn gated(x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     drop(&a.mul(&activated(b, spec.activation)?)?, spec.dropout)?.to_dtype(x.dtype())
 }
 
-/// See [`crate::windows()`].
+/// Concatenates each row with its neighbours; see [`crate::windows()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::windows()`].
@@ -56,7 +57,7 @@ pub fn windows(x: &Tensor, lengths: &[usize], (before, after): (usize, usize)) -
     table.index_select(&neighbours, 0)?.reshape((rows, count * width))
 }
 
-/// Range of the rows of each sequence.
+/// Returns the range of rows of each sequence.
 pub(crate) fn sequences(lengths: &[usize]) -> Vec<Range<usize>> {
     let mut first = 0;
     let of_length = |&length: &usize| {

@@ -1,8 +1,9 @@
-//! Matrix products whose arithmetic is counted.
+//! Matrix products by Candle, with a count of their multiplications and additions.
 
 use candle_core::{D, Result, Tensor};
 
-/// Matrix products in Candle whose arithmetic a [profile](crate::profile) counts.
+/// Matrix products by Candle whose multiplications and additions a [profile](crate::profile)
+/// counts.
 pub trait CountedProduct {
     /// Computes `self · other` over the last two dimensions.
     ///
@@ -15,7 +16,7 @@ pub trait CountedProduct {
 }
 
 impl CountedProduct for Tensor {
-    // The only place that multiplies in Candle; elsewhere `clippy.toml` refuses it.
+    // The only call of Candle's `matmul`; elsewhere `clippy.toml` forbids it.
     #[expect(clippy::disallowed_methods, reason = "counted here")]
     fn times(&self, other: &Tensor) -> Result<Tensor> {
         let product = self.matmul(other)?;

@@ -1,4 +1,4 @@
-//! Attention of single queries in Candle's primitives, for decoding on a GPU.
+//! Attention of single queries, composed of Candle's operations, for decoding on a GPU.
 
 use super::attention::{HIDDEN, by_rotation};
 use super::recent::Recent;
@@ -8,11 +8,12 @@ use crate::spec::{AttentionShape, DualChunk, Sight, Sparse, VisibleKeys};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
-/// See [`crate::decoding_attention()`].
+/// Attends from each query to its own keys; see [`crate::decoding_attention()`].
 ///
-/// The keys of each query are gathered once, into as many columns as the longest past has. The last
-/// column holds the last key of every query, so that all queries count distances from there alike;
-/// columns before a query's first key are hidden.
+/// The keys of each query are gathered once, into as many columns as the query with the most keys
+/// has. They are aligned at the end: the last column holds the last key of every query, so that
+/// distances to the last key are the same for all queries. Columns before a query's first key are
+/// hidden.
 ///
 /// # Shapes
 /// The shapes of [`crate::decoding_attention()`].
@@ -75,7 +76,8 @@ pub fn decoding_attention(
     Ok(out)
 }
 
-/// Rotation of each query for each column; the last column is the query's last key.
+/// Returns the index of the rotation of each query for each column; the last column is the query's
+/// last key.
 fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
     let of_query = |&length: &usize| {
         (0..longest).map(move |column| {
@@ -86,7 +88,8 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
     lengths.iter().flat_map(of_query).collect()
 }
 
-/// Adds terms that depend on distances to scores `(R, H, 1, T)` of the past.
+/// Adds terms that depend on distances (relative bias and ALiBi) to the scores `(R, H, 1, T)`, if
+/// the keys are those of the past.
 fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
     let VisibleKeys::Past { bias, slopes, .. } = visible else { return Ok(scores) };
     if let Some(bias) = bias {
@@ -100,8 +103,9 @@ fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> 
     Ok(scores)
 }
 
-/// Tensor of all keys and values, and the row in it for each column of each query. A hidden column
-/// has the row of the query's own last key, which is finite if the query's keys are.
+/// Returns a tensor with all keys and values, and the index of its row for each column of each
+/// query. Hidden columns have the row of the query's last key, which is finite if all keys of the
+/// query are.
 fn places(
     visible: VisibleKeys<'_>,
     lengths: &[usize],
@@ -133,7 +137,7 @@ fn places(
     Ok((all, index))
 }
 
-/// Key of a mask, without its device.
+/// Key under which a mask is cached, together with its device.
 #[derive(PartialEq)]
 struct MaskKey {
     lengths: Vec<usize>,
@@ -142,8 +146,8 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all queries
-/// see all columns.
+/// Returns a mask `(R, H or 1, 1, T)` that is [`HIDDEN`] where a query does not see a column and 0
+/// elsewhere; `None` if all queries see all columns.
 fn mask(
     visible: VisibleKeys<'_>,
     lengths: Vec<usize>,
@@ -159,7 +163,7 @@ fn mask(
     if sparse.is_none() && lengths.iter().all(|&length| length == longest) {
         return Ok(None);
     }
-    // Heads differ in their random blocks.
+    // Heads need separate masks only if they differ in their random blocks.
     let heads = if sparse.is_some_and(|rule| rule.random > 0) { heads } else { 1 };
     static MASKS: Recent<MaskKey> = Recent::new();
     let key = MaskKey { lengths: lengths.clone(), sparse, heads, dtype };
@@ -182,7 +186,8 @@ fn mask(
     MASKS.get(key, device, make).map(Some)
 }
 
-/// ALiBi's distances to the last column, `(1, H, 1, T)` (Press et al. 2022).
+/// Returns ALiBi's term of the scores, the negative distance to the last column times each head's
+/// slope: `(1, H, 1, T)` (Press et al. 2022).
 fn distances(slopes: Arc<[f64]>, longest: usize, dtype: DType, device: &Device) -> Result<Tensor> {
     static DISTANCES: Recent<(Arc<[f64]>, usize, DType)> = Recent::new();
     DISTANCES.get((slopes.clone(), longest, dtype), device, || {

@@ -1,9 +1,9 @@
-//! Dropout in Candle's primitives, with its mask drawn on the tensor's device.
+//! Dropout, composed of Candle's operations, with its mask computed on the tensor's device.
 //!
-//! Candle has no bitwise operations. The exclusive or of two numbers is looked up in a table, nine
-//! bits of each at a time; shifts are products with powers of two, or quotients; and products of
-//! 32-bit numbers wrap around on every device, as the hash requires. So the bits equal those of
-//! [`mask_bits`](crate::rng::mask_bits), which the fused operations draw.
+//! Candle has no bitwise operations. So the exclusive or of two numbers is looked up in a table,
+//! for nine bits of each at a time; shifts are products with powers of two, or quotients; and
+//! products of 32-bit numbers wrap around on every device, as the hash requires. The resulting bits
+//! are identical to those of [`mask_bits`](crate::rng::mask_bits), which the fused operations use.
 
 use crate::device::kernels_of;
 use crate::rng::ROUNDS;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Multiplies `x` by the mask of a dropout.
 ///
 /// # Shapes
-/// `x` → the same.
+/// `x` → the shape of `x`.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -30,8 +30,8 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
 }
 
 impl Dropout {
-    /// The mask as a tensor, which the composed paths multiply by. Every device draws it itself,
-    /// and drops the same elements.
+    /// Returns the mask as a tensor, by which the composed operations multiply. Every device
+    /// computes it itself, and drops the same elements.
     ///
     /// # Shapes
     /// → `(count,)`.
@@ -62,8 +62,8 @@ impl Dropout {
     }
 }
 
-/// Factors of `count` elements, `(count,)`: `kept` if an element's bits reach `threshold`,
-/// otherwise 0.
+/// Returns the numbers by which `count` elements are multiplied, `(count,)`: `kept` if the random
+/// bits of an element are at least `threshold`, otherwise 0.
 fn mask_on_device(
     (key, threshold, kept): (u64, u32, f64),
     count: usize,
@@ -72,27 +72,28 @@ fn mask_on_device(
 ) -> Result<Tensor> {
     let bits = Words::on(device)?.bits(key, count)?;
     let threshold = Tensor::full(threshold, 1, device)?;
-    // `1 · kept` is exact in every type.
+    // 1 times `kept`, so that the result is just `kept` rounded to the type.
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// Bits of each half of the table's index, and the length of the table's side.
+/// Number of bits of each of the two numbers that the table combines; below, the number of their
+/// values.
 const PIECE: u32 = 9;
 const SIDE: u32 = 1 << PIECE;
-/// Number of elements whose numbers differ only in the lower half.
+/// Number of elements with consecutive indices that differ only in the lower 16 bits.
 const BLOCK: usize = 1 << 16;
 
-/// Tables and constants for computing with 32-bit words on one device.
+/// Tables and constants for computing with 32-bit words on a device.
 struct Words {
     device: Device,
-    /// Table with `x ^ y` at `SIDE · x + y`: `(SIDE²,)`.
+    /// Table with the value `x ^ y` at index `SIDE · x + y`: `(SIDE²,)`.
     xor: Tensor,
-    /// Multipliers and divisors of words, each `(1,)`.
+    /// Numbers by which words are multiplied or divided, each as a tensor `(1,)`.
     constants: HashMap<u32, Tensor>,
 }
 
 impl Words {
-    /// Tables and constants of a device, which are made once.
+    /// Returns the tables and constants for a device, which are made only once.
     fn on(device: &Device) -> Result<Arc<Self>> {
         static ALL: Mutex<Vec<Arc<Words>>> = Mutex::new(Vec::new());
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,7 +128,7 @@ impl Words {
         x.broadcast_div(self.constant(divisor)?)
     }
 
-    /// Computes [`mask_bits`] of `key` for the numbers below `count`: `(count,)`.
+    /// Computes [`mask_bits`] of `key` and each index below `count`: `(count,)`.
     fn bits(&self, key: u64, count: usize) -> Result<Tensor> {
         let [(_, factor), second, third, fourth, fifth] = ROUNDS;
         let mut x = self.first_round(key as u32, factor, count)?;
@@ -136,11 +137,11 @@ impl Words {
         self.round(&self.round(&x, fourth)?, fifth)
     }
 
-    /// Computes `(x ^ x >> 16) · factor` of `x = key ^ i` for each `i` below `count`.
+    /// Computes `(x ^ x >> 16) · factor`, where `x = key ^ i`, for each index `i` below `count`.
     ///
-    /// Within a block of 2¹⁶ numbers the upper half is constant, so that each byte of the lower
-    /// half is mapped independently of the others. A product is the sum of the products of its
-    /// parts: so the whole round is a sum of two table lookups.
+    /// Within a block of 2¹⁶ indices the upper half of `i` is constant, so that each byte of the
+    /// lower half can be mapped independently of the other. A product is the sum of the products of
+    /// its parts: so the whole round is the sum of two table lookups.
     fn first_round(&self, key: u32, factor: u32, count: usize) -> Result<Tensor> {
         let blocks = count.div_ceil(BLOCK);
         let (mut upper, mut lower) = (Vec::new(), Vec::new());
@@ -161,14 +162,14 @@ impl Words {
 
     /// Computes `(x ^ x >> shift) · factor`.
     fn round(&self, x: &Tensor, (shift, factor): (u32, u32)) -> Result<Tensor> {
-        // Only the bits below this one meet shifted bits.
+        // The shifted bits overlap only the bits below this one.
         let width = 32 - shift;
         let half = 1 << width.div_ceil(2);
         let above = self.times(&self.over(x, 1 << width)?, 1 << width)?;
         let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
         let index = (self.times(&low, SIDE)? + &moved)?;
         let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
-        // The parts of both numbers below `half`.
+        // The parts of both numbers below `half`, in one table index.
         let lower = (index - self.times(&upper, half)?)?;
         let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
         let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
     use crate::rng::mask_bits;
 
-    // Candle's integer products do not wrap around in builds with overflow checks.
+    // In builds with overflow checks, Candle's integer products panic instead of wrapping around.
     #[cfg_attr(debug_assertions, ignore = "needs wrapping products")]
     #[test]
     fn the_device_draws_the_bits_that_the_host_draws() {

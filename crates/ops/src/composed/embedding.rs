@@ -1,4 +1,4 @@
-//! Embedding lookup in Candle's primitives.
+//! Embedding lookup, composed of Candle's operations.
 
 use super::dropout::drop;
 use super::wide;
@@ -6,7 +6,7 @@ use crate::spec::EmbeddingSpec;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// See [`crate::embedding()`].
+/// Looks up embeddings; see [`crate::embedding()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::embedding()`].
@@ -22,7 +22,7 @@ pub fn embedding(
     let rows = |table: &Tensor, ids: &Arc<[u32]>| {
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
-    // The table may itself be activations, with another type than the added parameters.
+    // The table may consist of activations, whose type is not that of the position table.
     let mut out = (wide(&rows(table, &spec.ids)?)? * spec.scale)?;
     if let Some(positions) = positions {
         out = (out + wide(&rows(positions, &spec.positions)?)?)?;

@@ -1,37 +1,40 @@
-//! The likeliest tokens of a row of logits for a search, found on the device of the logits.
+//! Finds the likeliest tokens in rows of logits, on the device of the logits, for a search.
 
 use super::recent::Recent;
 use candle_core::{D, DType, Device, Result, Tensor, bail};
 
-/// Likeliest tokens of a row of logits, and its normaliser.
+/// Likeliest tokens of a row of logits, and the row's normaliser.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeliest {
-    /// Largest logits with their tokens, in descending order; the lowest token comes first among
-    /// equals.
+    /// Likeliest tokens with their logits, in descending order of the logits; of equal logits, the
+    /// lowest token comes first.
     pub tokens: Vec<(u32, f32)>,
-    /// Logit of the additional token.
+    /// Logit of the additional token that was requested for the row.
     pub also: f32,
-    /// `ln Σ exp(logits)`; not finite if the row is not a distribution.
+    /// `ln Σ exp(logits)` over the row; not finite if the row is not a distribution.
     pub normalizer: f64,
 }
 
-/// Largest vocabulary whose ids f32 represents exactly.
+/// Largest vocabulary for which f32 represents all token ids exactly.
 const MOST: usize = 1 << 24;
 
-/// Finds the `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the
-/// row's normaliser, with one copy to the host of `2 · count + 3` numbers per row.
+/// Finds, for each row `r`, the tokens with the `count` largest logits, the logit of the token
+/// `also[r]`, and the normaliser, with a single copy to the host of `2 · count + 3` numbers per
+/// row.
 ///
 /// **Decision.** The largest logits are found one after the other, each as a maximum and the lowest
-/// token that has it: first among the maxima of blocks of the vocabulary (`count` blocks suffice),
-/// then among the tokens of those blocks. Candle's sort on CUDA holds a row in the shared memory of
-/// a thread block, which is too small for a vocabulary; and for equal elements, neither the sort
-/// nor `argmax` specifies which one it returns.
+/// token that has it. To save work, the vocabulary is divided into blocks: first the `count` blocks
+/// with the largest maxima are found, which suffice, and then the tokens among those in these
+/// blocks. Candle's sort on CUDA is not used, because it holds a row in the shared memory of a
+/// thread block, which is too small for a vocabulary; and for equal elements, neither the sort nor
+/// `argmax` specifies which one it returns.
 ///
 /// # Shapes
-/// `logits (R, V)` in f32, `also`: R.
+/// `logits (R, V)` in f32; `also` has `R` tokens.
 ///
 /// # Errors
-/// If a token is not in the vocabulary, or the vocabulary has more than 2²⁴ tokens.
+/// If `also` does not have `R` tokens, a token is not in the vocabulary, or the vocabulary has more
+/// than 2²⁴ tokens.
 pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
     let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
     if also.len() != rows || vocabulary > MOST {
@@ -44,7 +47,8 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
         return Ok(Vec::new());
     }
     let count = count.min(vocabulary);
-    // The number of blocks is close to the number of tokens in the chosen blocks.
+    // Makes the number of blocks about as large as the number of tokens in the `count` blocks that
+    // are chosen, which minimises the work.
     let block = ((vocabulary as f64 / count.max(1) as f64).sqrt() as usize).max(1);
     let blocks = vocabulary.div_ceil(block);
     let blocked = filled_up(logits, blocks * block)?.reshape((rows, blocks, block))?;
@@ -72,7 +76,7 @@ fn read(row: &[f32], count: usize) -> Likeliest {
     }
 }
 
-/// Appends columns of −∞: `(R, V)` → `(R, columns)`.
+/// Appends columns of −∞ until there are `columns`: `(R, V)` → `(R, columns)`.
 fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
     let (rows, vocabulary) = logits.dims2()?;
     if columns == vocabulary {
@@ -83,13 +87,13 @@ fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
     Tensor::cat(&[logits, &nothing], 1)?.contiguous()
 }
 
-/// Finds the largest of `(R, blocks, B)` with maxima `(R, blocks)`: values and tokens, `(R, count)`
-/// each, in f32.
+/// Finds the `count` largest values of each row of `blocked (R, blocks, B)`, given the maximum of
+/// each block, `maxima (R, blocks)`. Returns values and tokens, `(R, count)` each, in f32.
 fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
     let ((rows, blocks, block), device) = (blocked.dims3()?, blocked.device());
     let chosen = count.min(blocks);
-    // At most `count - 1` blocks have a larger maximum than the block of a token among the first
-    // `count`.
+    // These blocks have all tokens to find: if a token is among the first `count`, then fewer than
+    // `count` blocks have a larger maximum than its own block.
     let (_, at) = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
     let first_of_row = (0..rows as u32).map(|row| row * blocks as u32).collect::<Vec<_>>();
     let first_of_row = Tensor::from_vec(first_of_row, (rows, 1), device)?;
@@ -102,11 +106,11 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Te
     first_few(&values, &tokens, count)
 }
 
-/// Finds the largest `count` values of each row and their numbers; the lowest number comes first
-/// among equals.
+/// Finds the `count` largest values of each row, and the element of `numbers` at each; of equal
+/// values, the one with the lowest number comes first.
 ///
 /// # Shapes
-/// `(R, W)`, numbers `(R or 1, W)` below [`MOST`] → `(R, count)` each.
+/// `values (R, W)`, `numbers (R or 1, W)` below [`MOST`] → `(R, count)` each.
 fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
     let numbers = numbers.broadcast_as(values.shape())?.contiguous()?;
     let beyond = Tensor::full(MOST as f32, values.shape(), values.device())?;
@@ -126,7 +130,7 @@ fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<(Tensor,
     Ok((Tensor::cat(&largest, 1)?, Tensor::cat(&at, 1)?))
 }
 
-/// The numbers `0, 1, 2, …`.
+/// Returns the numbers `0, 1, …, count − 1` as f32.
 fn numbers(count: usize, device: &Device) -> Result<Tensor> {
     static NUMBERS: Recent<usize> = Recent::new();
     NUMBERS.get(count, device, || {

@@ -1,4 +1,4 @@
-//! The linear layer and normalisation in Candle's primitives.
+//! Linear layers, normalisation and activations, composed of Candle's operations.
 
 use super::dropout::drop;
 use super::{CountedProduct, wide, wide_type};
@@ -13,7 +13,7 @@ fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     x.times(&weight.to_dtype(x.dtype())?.t()?)
 }
 
-/// See [`crate::norm()`]. Statistics are computed in f32 or wider.
+/// Computes layer norm or RMS norm; see [`crate::norm()`]. Statistics are computed in f32 or wider.
 ///
 /// # Shapes
 /// `x (…, D)`, `weight (D,)`, `bias (D,)` → the shape of `x`.
@@ -36,13 +36,13 @@ pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec)
     shifted.to_dtype(x.dtype())
 }
 
-/// See [`crate::norm_columns()`].
+/// Normalises groups of columns; see [`crate::norm_columns()`].
 ///
 /// # Shapes
-/// See [`crate::norm_columns()`].
+/// The shapes of [`crate::norm_columns()`].
 ///
 /// # Errors
-/// See [`crate::norm_columns()`].
+/// The errors of [`crate::norm_columns()`].
 pub fn norm_columns(x: &Tensor, parts: &[NormedColumns<'_>], spec: &NormSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     let (mut first, mut all) = (0, Vec::with_capacity(parts.len() + 1));
@@ -59,7 +59,8 @@ pub fn norm_columns(x: &Tensor, parts: &[NormedColumns<'_>], spec: &NormSpec) ->
     Tensor::cat(&all, 1)
 }
 
-/// See [`crate::linear()`]. Everything after the product is computed in f32 or wider.
+/// Computes a linear layer; see [`crate::linear()`]. Everything after the product is computed in
+/// f32 or wider.
 ///
 /// # Shapes
 /// The shapes of [`crate::linear()`].
@@ -90,7 +91,7 @@ pub fn linear(
     out.to_dtype(x.dtype())
 }
 
-/// See [`crate::low_rank()`].
+/// Adds the output of low-rank adapters; see [`crate::low_rank()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::low_rank()`].
@@ -113,7 +114,7 @@ pub fn low_rank(
     (wide(base)? + change)?.to_dtype(base.dtype())
 }
 
-/// See [`crate::activation()`].
+/// Applies a nonlinearity and dropout; see [`crate::activation()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::activation()`].
@@ -128,11 +129,11 @@ pub fn activation(x: &Tensor, activation: Activation, dropout: Dropout) -> Resul
 pub(super) fn activated(x: Tensor, activation: Activation) -> Result<Tensor> {
     match activation {
         Activation::Identity => Ok(x),
-        // Candle's relu has derivative 1 at 0; the product with a constant step function has 0,
-        // like PyTorch.
+        // Candle's relu has derivative 1 at 0. The product with a step function that is constant
+        // for autodiff has derivative 0 there, like PyTorch's relu.
         Activation::Relu => x.mul(&x.detach().gt(0.0)?.to_dtype(x.dtype())?),
-        // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
-        // not.
+        // Not Candle's `gelu_erf`, which rounds a constant of its derivative to six digits;
+        // Candle's `erf` does not.
         Activation::Gelu => (&x * 0.5)? * ((&x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?,
         Activation::GeluTanh => {
             let inner = ((&x + (x.sqr()?.mul(&x)? * CUBE)?)? * (TWICE_ROOT / 2.0))?;

@@ -1,9 +1,11 @@
-//! Label-smoothed cross entropy in Candle's primitives, some rows of logits at a time.
+//! Label-smoothed cross entropy, composed of Candle's operations, for a block of rows of logits at
+//! a time.
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
-//! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, like
-//! [the fused operation](crate::smoothed_cross_entropy()) when it computes logits once. The tape
-//! takes these gradients directly, and Candle's graph gets them through [`with_gradients`].
+//! pass. So the gradients by `hidden` and `weight` are computed together with the loss, block by
+//! block, as in [the fused operation](crate::smoothed_cross_entropy()) when it computes logits only
+//! once. A tape takes these gradients directly, and Candle's graph gets them through
+//! [`with_gradients`].
 
 use super::{CountedProduct, on_tape, wide};
 use crate::device::kernels_of;
@@ -11,10 +13,10 @@ use crate::spec::{CrossEntropySpec, LossSums};
 use crate::tape::{Adjoint, Slot, Tape};
 use candle_core::{D, DType, Device, Result, Tensor};
 
-/// Number of logits in a block: 64 MiB in f32; a few blocks exist at a time.
+/// Number of logits in a block: 64 MiB in f32. A few tensors of this size exist at the same time.
 const LOGITS: usize = 1 << 24;
 
-/// See [`crate::smoothed_cross_entropy()`].
+/// Computes the loss; see [`crate::smoothed_cross_entropy()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::smoothed_cross_entropy()`].
@@ -31,9 +33,9 @@ pub fn smoothed_cross_entropy(
     differentiable(hidden, weight, targets, spec, rows)
 }
 
-/// Hidden rows with an additional 1, and the matrix with the biases as an additional column, so
-/// that their product is `hidden weightᵀ + bias`. Both are operations of the tape, if there is one.
-/// A matrix that is held in fewer bits gets the type of the biases.
+/// Appends a column of ones to `hidden`, and the biases as a column to `weight`, so that the
+/// product of the results is `hidden weightᵀ + bias`. Both operations are recorded on the tape, if
+/// there is one. A matrix that is held in fewer bits than the biases is converted to their type.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)` → `(N, D + 1)`, `(V, D + 1)`.
@@ -84,7 +86,8 @@ pub(crate) fn cross_entropy_on_tape(
             &[hidden, weight],
             &loss,
             move |adjoint, adjoints| {
-                // The loss, the usual root of the graph, has adjoint 1.
+                // If the loss is the root of the graph, as usual, its adjoint is 1, and the
+                // gradients stay as they are.
                 let factor = match adjoint {
                     Adjoint::One => None,
                     other => Some(other.tensor(&().into(), DType::F32, &device)?),
@@ -102,14 +105,14 @@ pub(crate) fn cross_entropy_on_tape(
     Ok((loss, sums))
 }
 
-/// Number of rows, or pairs of rows, in a block.
+/// Returns the number of rows of logits in a block; with R-Drop, the number of pairs of rows.
 fn rows_at_once(hidden: &Tensor, weight: &Tensor, spec: &CrossEntropySpec) -> Result<usize> {
     let logits = kernels_of(hidden.device()).logits_at_once(spec).unwrap_or(LOGITS);
     Ok((logits / weight.dim(0)?.max(1)).max(1))
 }
 
-/// Computes the loss, which Candle differentiates, with this many rows, or pairs of rows, in a
-/// block.
+/// Computes the loss so that Candle can differentiate it. `block`: number of rows of logits in a
+/// block; with R-Drop, number of pairs of rows.
 fn differentiable(
     hidden: &Tensor,
     weight: &Tensor,
@@ -128,15 +131,15 @@ fn differentiable(
     }
 }
 
-/// Loss, its sums, and its gradients by `hidden` and `weight` if they are requested.
+/// Loss, its sums over tokens, and its gradients by `hidden` and `weight`, if requested.
 struct Computed {
     loss: Tensor,
     sums: LossSums,
     gradients: Option<[Tensor; 2]>,
 }
 
-/// Computes the loss, and its gradients if they are requested, with this many rows, or pairs of
-/// rows, in a block.
+/// Computes the loss, and also its gradients if `differentiate`. `block`: number of rows of logits
+/// in a block; with R-Drop, number of pairs of rows.
 fn blocked(
     hidden: &Tensor,
     weight: &Tensor,
@@ -167,7 +170,8 @@ fn blocked(
     Ok(Computed { loss, sums, gradients })
 }
 
-/// Rows of a loss; the second half may be the partners of the first.
+/// Rows of `hidden` with their targets. If `paired` (R-Drop), row `i + N/2` is a second forward
+/// pass over the token of row `i`: its partner.
 struct Rows<'a> {
     hidden: &'a Tensor,
     targets: &'a [u32],
@@ -175,12 +179,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Number of rows, or of pairs.
+    /// Returns the number of rows; if paired, the number of pairs.
     fn len(&self) -> usize {
         if self.paired { self.targets.len() / 2 } else { self.targets.len() }
     }
 
-    /// A block of rows with their targets; for pairs the first rows, then their partners.
+    /// Returns `count` rows from index `first` on, with their targets; if paired, these rows
+    /// followed by their partners.
     fn block(&self, first: usize, count: usize) -> Result<(Tensor, Tensor)> {
         let part = |from: usize| self.hidden.narrow(0, from, count);
         let (hidden, targets) = if self.paired {
@@ -194,7 +199,7 @@ impl Rows<'_> {
         Ok((hidden, Tensor::from_vec(targets, shape, self.hidden.device())?))
     }
 
-    /// Reassembles the rows of all blocks in their original order.
+    /// Joins the rows of all blocks in their original order.
     fn restored(&self, blocks: &[Tensor]) -> Result<Tensor> {
         if !self.paired {
             return Tensor::cat(blocks, 0);
@@ -209,8 +214,8 @@ impl Rows<'_> {
     }
 }
 
-/// Computes [`sums_and_gradient`] of logits in the type of the products; the gradient has that type
-/// too.
+/// Computes [`sums_and_gradient`] of logits in the type of the matrix products; the gradient is
+/// returned in the same type.
 fn sums_of_block(
     logits: Tensor,
     targets: &Tensor,
@@ -225,8 +230,8 @@ fn sums_of_block(
     Ok((sums, gradient.map(|gradient| gradient.to_dtype(logits.dtype())).transpose()?))
 }
 
-/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, whatever the
-/// type of the products.
+/// Adds `gradientᵀ · hidden` to `sum`, the gradient by the weight so far. Blocks are summed in f32,
+/// whatever the type of the matrix products.
 fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
     let kernels = kernels_of(gradient.device());
     if let Some(computed) = kernels.weight_gradient(gradient, hidden, sum.as_ref()) {
@@ -239,8 +244,9 @@ fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> R
     }
 }
 
-/// Computes the sums of a block of rows, `(4,)`, on the device: smoothed, nll, correct, divergence;
-/// and, if requested, the gradient of the loss by the logits.
+/// Computes, on the device, the sums over a block of rows, `(4,)`: smoothed loss, negative
+/// log-likelihood, number of correct predictions, divergence. If `differentiate`, also computes the
+/// gradient of the loss by the logits.
 ///
 /// # Shapes
 /// `logits (R, V)`, `targets (R, 1)` → `(4,)` and `(R, V)`.
@@ -277,7 +283,8 @@ fn sums_and_gradient(
         let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
-            // p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q: see `loss/pairs.rs`.
+            // The gradient by the logits of p, before the smoothed targets are subtracted: p + r (p
+            // (s - KL(p‖q)) + p - q), where s = ln p - ln q; see `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?
@@ -296,13 +303,13 @@ fn sums_and_gradient(
     Ok((sums, gradient.transpose()?))
 }
 
-/// Sums of all blocks, copied from the device in one read.
+/// Returns the total of the sums of all blocks, copied from the device in a single transfer.
 fn read(blocks: &[Tensor]) -> Result<LossSums> {
     let mut sums = LossSums::default();
     if blocks.is_empty() {
         return Ok(sums);
     }
-    // Summed on the host: Metal has no f64.
+    // The total is computed on the host, because Metal has no f64.
     let all = Tensor::stack(blocks, 0)?.to_device(&Device::Cpu)?.to_dtype(DType::F64)?;
     for block in all.to_vec2::<f64>()? {
         sums.add(&LossSums {
@@ -315,15 +322,15 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// Makes a tensor with the value `value` and the given gradient for each of the tensors. Candle
-/// differentiates the sum of their products with constants; the value of this sum is subtracted
-/// again.
+/// Returns a tensor that equals `value` and whose gradients by two tensors are given. To this end,
+/// the sum of the products of the tensors with their gradients, which Candle differentiates, is
+/// added to `value`, and subtracted again as a constant.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
         let gradient = wide(&gradient)?.detach();
-        // Sums each row first: a GPU would sum a whole tensor into one number with a single block
-        // of threads.
+        // Sums each row first, because a GPU would sum a whole tensor into one number with only one
+        // block of threads.
         let inner = wide(tensor)?.mul(&gradient)?.sum(D::Minus1)?.sum_all()?;
         out = (out + (&inner - inner.detach())?)?;
     }

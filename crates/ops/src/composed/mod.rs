@@ -1,14 +1,16 @@
-//! Every operation again, composed of Candle's differentiable primitives.
+//! Every operation of this crate once more, composed of Candle's differentiable operations.
 //!
-//! These are the oracles of the fused kernels. They also run on devices and types without a kernel;
-//! there the tape records each as one operation ([`on_tape`]). Parameters of another type than the
-//! input are converted to it, differentiably, so that master weights stay in f32.
+//! Tests compare the fused kernels with these operations. They are also used on devices and for
+//! types without a kernel; with a tape, each is then recorded on it as a single operation
+//! ([`on_tape`]). Parameters of another type than the input are converted to it differentiably, so
+//! that the master weights stay in f32.
 //!
-//! **Decision.** In half precision a result is rounded once: matrix products read and return the
-//! half type, and everything after one (bias, activation, softmax, loss, dropout) is computed in
-//! f32, including the backward pass. Candle sums in the type of its input: 256 + 1 is 256 in bf16,
-//! so that the gradient of a bias would stop growing after some hundred rows. The price is that f32
-//! copies are kept for the backward pass.
+//! **Decision.** In half precision (f16 or bf16), a result is rounded once: matrix products have
+//! operands and results of the half type, and everything after a product (bias, activation,
+//! softmax, loss, dropout) is computed in f32, including the backward pass. The reason is that
+//! Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the gradient by a bias
+//! would stop growing after some hundred rows. The price is that f32 copies are kept for the
+//! backward pass.
 
 mod adam;
 pub(crate) mod attention;
@@ -53,7 +55,7 @@ pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
 pub use recurrence::recurrence;
 
-/// Type in which sums over elements of `dtype` are computed.
+/// Returns the type in which sums over elements of type `dtype` are computed.
 fn wide_type(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }

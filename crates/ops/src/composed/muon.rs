@@ -1,4 +1,4 @@
-//! Muon, composed of Candle's primitives.
+//! Muon, composed of Candle's operations.
 
 use super::{CountedProduct, adam_step};
 use crate::spec::{MuonStep, POLYNOMIAL, ROUNDS, SMALLEST_NORM, update_scale};
@@ -6,13 +6,13 @@ use crate::tape::{Parameter, ParameterStore};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// See [`crate::muon_step()`].
+/// Takes a step of Muon; see [`crate::muon_step()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::muon_step()`].
 ///
 /// # Errors
-/// If a buffer's length is not the store's.
+/// If a buffer does not have `range.len()` elements.
 pub fn muon_step(
     store: &ParameterStore,
     range: Range<usize>,
@@ -42,12 +42,13 @@ pub fn muon_step(
     Ok(())
 }
 
-/// Mean of a momentum and a gradient.
+/// Returns the weighted mean `kept · momentum + (1 - kept) · gradient`.
 fn ahead(momentum: &Tensor, gradient: &Tensor, kept: f64) -> Result<Tensor> {
     Ok(((momentum * kept)? + (gradient * (1.0 - kept))?)?.detach())
 }
 
-/// Weights of a parameter after a step in this direction.
+/// Returns the weights of a parameter after a step along `direction`, whose projections are
+/// orthogonalised first.
 fn moved(parameter: &Parameter, direction: &Tensor, step: &MuonStep) -> Result<Tensor> {
     let rate = step.adam.learning_rate * parameter.rate();
     let rows: usize = parameter.projections().iter().sum();
@@ -64,7 +65,7 @@ fn moved(parameter: &Parameter, direction: &Tensor, step: &MuonStep) -> Result<T
     (weights * (1.0 - rate * step.adam.weight_decay))? - Tensor::cat(&updates, 0)?.flatten_all()?
 }
 
-/// Matrix with singular values near 1.
+/// Returns the matrix with its singular values moved close to 1.
 fn orthogonal(x: &Tensor) -> Result<Tensor> {
     let norm = x.sqr()?.sum_all()?.sqrt()?.maximum(SMALLEST_NORM)?;
     let mut x = x.broadcast_div(&norm)?;

@@ -1,10 +1,10 @@
-//! Operations in plain Candle as single operations of the tape: ideas that are not fused yet, and
-//! operations on a device or of a type without a kernel for them.
+//! Operations composed of Candle's, recorded as single operations on the tape: new ideas that are
+//! not fused yet, and operations on a device or of a type for which there is no kernel.
 //!
-//! The operation gets copies of its inputs that Candle tracks, and the tape records the result as a
-//! single operation. In the backward pass Candle differentiates from this result to these inputs,
-//! and no further. The price is Candle's: every intermediate result is kept, and each intermediate
-//! gradient is allocated and added to. Without a tape, the operation is simply called.
+//! The operation gets copies of its inputs that Candle tracks. In the backward pass, Candle
+//! differentiates from the operation's result back to these copies, and no further. This has the
+//! costs of Candle's autodiff: every intermediate result is kept, and each intermediate gradient is
+//! allocated and added to. Without a tape, the operation is simply called.
 //!
 //! Example: a gate that is not among the fused activations, tried in a network.
 //!
@@ -40,17 +40,18 @@ use candle_core::{
 };
 use std::collections::HashMap;
 
-/// Calls `operation` on `inputs`; with a tape, records it there as one operation called `name`.
+/// Calls `operation` on `inputs`. If there is a tape, records it there as a single operation called
+/// `name`.
 ///
-/// `operation` gets tensors in the order of `inputs`. They must include everything that gets a
-/// gradient, also parameters; constants may be captured.
+/// `operation` gets copies of `inputs`, in the same order. `inputs` must include every tensor that
+/// gets a gradient, including parameters; the closure may capture constants.
 ///
 /// # Shapes
 /// The shapes of `operation`.
 ///
 /// # Errors
-/// When `operation` fails; in the backward pass, when it has captured a parameter or a result on
-/// the tape, whose gradient would be lost.
+/// If `operation` fails; in the backward pass, if it has captured a parameter or a result on the
+/// tape, whose gradient would be lost.
 pub fn on_tape(
     tape: Option<&Tape>,
     name: &'static str,
@@ -63,7 +64,7 @@ pub fn on_tape(
         return operation(&inputs)?.contiguous();
     };
     let float: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).copied().collect();
-    // One stand-in for each distinct input: its gradient is the sum over all uses.
+    // Makes one copy of each distinct input, whose gradient is the sum over all uses of the input.
     let mut tracked = HashMap::new();
     for &input in inputs {
         tracked.insert(input.id(), (Slot::from(input), stand_in(tape, input)?));
@@ -77,7 +78,7 @@ pub fn on_tape(
     Ok(out)
 }
 
-/// Stand-in for an input of the operation: a tensor that Candle tracks if the tape needs its
+/// Returns a copy of an input for the operation: a tensor that Candle tracks if the tape needs its
 /// gradient.
 fn stand_in(tape: &Tape, input: &Tensor) -> Result<Tensor> {
     if tape.knows(input) {
@@ -114,8 +115,8 @@ fn go_back(
     Ok(())
 }
 
-/// A scalar with the given gradient by the result of an operation: Candle's backward pass begins
-/// with a scalar.
+/// Operation that turns the result of `operation` into a scalar and has the given gradient by it,
+/// because Candle's backward pass begins with a scalar.
 struct Root(Tensor);
 
 impl Root {

@@ -1,11 +1,11 @@
-//! Position encodings in Candle's primitives.
+//! Position encodings, composed of Candle's operations.
 
 use super::recent::Recent;
 use super::wide_type;
 use crate::spec::{Pairs, Turns};
 use candle_core::{DType, Device, IndexOp, Result, Tensor};
 
-/// See [`crate::relative_bias()`].
+/// Looks up the bias of each pair of positions; see [`crate::relative_bias()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::relative_bias()`].
@@ -26,14 +26,14 @@ pub fn relative_bias(
         .contiguous()
 }
 
-/// See [`crate::rotary()`]: rotates heads of `head` elements in the first `turned` columns, in f32
-/// or wider.
+/// Rotates the heads, of `head` elements each, in the first `turned` columns, in f32 or wider; see
+/// [`crate::rotary()`].
 ///
 /// # Shapes
-/// `x (N, D)` → the same.
+/// `x (N, D)` → `(N, D)`.
 ///
 /// # Errors
-/// If the columns do not fit.
+/// If the heads do not fit into the columns.
 pub fn rotary(
     x: &Tensor,
     (positions, turns): (&[u32], Turns),
@@ -44,13 +44,13 @@ pub fn rotary(
     let rotated = turns.width(head);
     let half = rotated / 2;
     let wide = wide_type(x.dtype());
-    // Cosines and sines of all tokens, (2, N, 1, R/2): the same in all layers.
+    // Cosines and sines for all tokens, (2, N, 1, R/2): cached, because all layers use the same.
     static TABLES: Recent<(Vec<u32>, Turns, usize, DType)> = Recent::new();
     let tables = TABLES.get((positions.to_vec(), turns, half, wide), x.device(), || {
         let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = turns.angles(0..longest, head);
         let at = Tensor::from_slice(positions, rows, x.device())?;
-        // Converted on the host: Metal has no f64.
+        // Converted on the host, because Metal has no f64.
         let all = [cosines, sines].concat();
         let all = Tensor::from_vec(all, (2, longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
         all.to_device(x.device())?.index_select(&at, 1)
@@ -59,7 +59,7 @@ pub fn rotary(
     let heads = turned / head;
     let all = x.narrow(1, 0, turned)?.reshape((rows, heads, head))?;
     let pairs = all.narrow(2, 0, rotated)?.contiguous()?.to_dtype(wide)?;
-    // The elements of pairs lie along dimension 2 in halves, and along the last as neighbours.
+    // The two elements of a pair are `half` apart or adjacent, so their index is dimension 2 or 3.
     let (shape, along) = match turns.pairs() {
         Pairs::Halves => ([rows, heads, 2, half], 2),
         Pairs::Interleaved => ([rows, heads, half, 2], 3),

@@ -1,15 +1,15 @@
-//! Cache of tensors that the layers of a pass share: made for the first layer, and reused by the
+//! Cache of tensors that all layers use in a pass: made for the first layer, and reused by the
 //! others.
 
 use candle_core::{Device, Result, Tensor};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Most recently made tensors, each with its key. A few suffice: a batch has two or three kinds of
-/// sequences, and the next batch has others.
+/// The most recently made tensors, each with its key. Few are needed: a batch has two or three
+/// kinds of sequences, and the next batch has others.
 pub(crate) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
-/// Number of tensors that are kept.
+/// Largest number of tensors in the cache.
 const CAPACITY: usize = 4;
 
 impl<K: PartialEq> Recent<K> {
@@ -17,7 +17,7 @@ impl<K: PartialEq> Recent<K> {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// Tensor for `key` on `device`; made by `make` if it is not in the cache.
+    /// Returns the tensor for `key` on `device`; if it is not in the cache, `make` makes it.
     pub(crate) fn get(
         &self,
         key: K,

@@ -1,10 +1,11 @@
-//! Recurrent layers in Candle's primitives, step by step.
+//! Recurrent layers, composed of Candle's operations, step by step.
 
 use super::{CountedProduct, wide, wide_type};
 use crate::spec::{Cell, Recurred, Recurrence, RecurrenceSpec, TimeSteps};
 use candle_core::{D, DType, Result, Tensor};
 
-/// See [`crate::recurrence()`]. Everything after the products is computed in f32 or wider.
+/// Computes a recurrent layer; see [`crate::recurrence()`]. Everything after the matrix products is
+/// computed in f32 or wider.
 ///
 /// # Shapes
 /// The shapes of [`crate::recurrence()`].
@@ -69,7 +70,8 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     Ok(Recurred { rows, last, weights })
 }
 
-/// Computes a step of [`Cell`]: `inputs` and `product` `(R, G·H)`, `state (R, S)` → `(R, S)`.
+/// Computes one step of a [`Cell`]: `inputs` and `product`, `(R, G·H)`, and `state (R, S)` → the
+/// next state, `(R, S)`.
 fn cell(
     cell: Cell,
     inputs: &Tensor,
@@ -95,16 +97,17 @@ fn cell(
     }
 }
 
-/// Keys and values by place, padded.
+/// Keys and values of each sequence, padded to the longest; sequences are sorted by decreasing
+/// length.
 struct Keys {
     query: Tensor,
     energy: Tensor,
     context: Tensor,
-    /// `(B, S, A)`.
+    /// Keys, `(B, S, A)`.
     keys: Tensor,
-    /// `(B, S, V)`.
+    /// Values, `(B, S, V)`.
     values: Tensor,
-    /// `(B, S)`: 0, or −∞ for places that are not attended to.
+    /// Mask added to the scores, `(B, S)`: 0, or −∞ for rows to which a sequence does not attend.
     mask: Tensor,
 }
 
@@ -142,7 +145,7 @@ impl Keys {
         }))
     }
 
-    /// Attends from `hidden (R, H)`: weights `(R, S)` and contexts `(R, V)`.
+    /// Attends from the states `hidden (R, H)`. Returns weights `(R, S)` and contexts `(R, V)`.
     fn attend(&self, hidden: &Tensor) -> Result<(Tensor, Tensor)> {
         let active = hidden.dim(0)?;
         let queries = wide(&hidden.times(&self.query)?)?.unsqueeze(1)?; // (R, 1, A)
@@ -156,13 +159,13 @@ impl Keys {
         Ok((weights, context))
     }
 
-    /// Contribution of a context to the inputs of the gates: `(R, V)` → `(R, G·H)`.
+    /// Returns the contribution of contexts to the gates: `(R, V)` → `(R, G·H)`.
     fn to_gates(&self, context: &Tensor) -> Result<Tensor> {
         context.to_dtype(self.context.dtype())?.times(&self.context)
     }
 }
 
-/// Reorders weights of steps `(R, S)`, rows by place, to `(B, T, S)`.
+/// Arranges the attention weights of each step, `(R, S)`, by sequence and position: `(B, T, S)`.
 fn dense(of_steps: &[Tensor], spec: &RecurrenceSpec, steps: &TimeSteps) -> Result<Tensor> {
     let keys = spec.attended.iter().map(std::ops::Range::len).max().unwrap_or(0);
     let mut all = vec![0.0_f64; spec.lengths.len() * steps.count() * keys];

@@ -1,11 +1,12 @@
-//! Addition in place, on devices that have it.
+//! Addition in place, on devices that support it.
 
 use candle_core::{Device, Result, Tensor};
 
-/// Adds the second tensor to the first, both contiguous and f32, of the same length.
+/// Function that adds the second tensor to the first in place; both are contiguous, f32, and of the
+/// same length.
 pub(crate) type AddInPlace = fn(&Tensor, &Tensor) -> Result<()>;
 
-/// Addition in place on a device; `None` if it has none.
+/// Returns the addition in place for a device; `None` if the device has none.
 pub(crate) fn add_in_place(device: &Device) -> Option<AddInPlace> {
     #[cfg(feature = "cuda")]
     if device.is_cuda() {

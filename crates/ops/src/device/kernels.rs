@@ -1,17 +1,16 @@
-//! Our own kernels, by device, and their times on the shapes of training, with the number of bytes
-//! that they move.
+//! Taper's own kernels for each device, and their times for the tensor sizes of a training step.
 
 use candle_core::{Device, Result, Tensor, bail};
 
 use super::{KernelSizes, KernelTime};
 use crate::kernels::Kernels;
 
-/// A device without kernels.
+/// Stands for the kernels of a device that has none, where operations are composed of Candle's.
 struct Composed;
 
 impl Kernels for Composed {}
 
-/// Kernels of a device.
+/// Returns the kernels of a device.
 pub(crate) fn kernels_of(device: &Device) -> &'static dyn Kernels {
     #[cfg(feature = "cuda")]
     if device.is_cuda() {
@@ -21,11 +20,12 @@ pub(crate) fn kernels_of(device: &Device) -> &'static dyn Kernels {
     &Composed
 }
 
-/// Kernels for an operation on these inputs, with or without a tape; `None` if Candle
-/// differentiates the operation, because it cannot differentiate a kernel.
+/// Returns the kernels for an operation on these inputs; `is_taped` says whether the operation has
+/// a tape. Returns [`Composed`] if Candle is to differentiate the operation, because it cannot
+/// differentiate a kernel.
 ///
 /// # Errors
-/// If the calling thread may not use their device.
+/// If the calling thread is not allowed to use the inputs' device.
 pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn Kernels> {
     inputs.iter().try_for_each(|x| super::check(x.device()))?;
     let is_tracked = !is_taped && inputs.iter().any(|x| x.track_op());
@@ -35,11 +35,12 @@ pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn
     })
 }
 
-/// Measures each kernel on a CUDA device. The first is a copy of 256 MiB, whose bandwidth is the
-/// measure for the others. Each kernel runs in `repeats` series; the fastest counts.
+/// Measures each kernel on a CUDA device. The first one is a copy of 256 MiB, with whose bandwidth
+/// the others can be compared. Each kernel runs in `repeats` series; the fastest series counts.
 ///
 /// # Errors
-/// On another device, if the sizes do not fit together, or if the device has no memory left.
+/// If `device` is not a CUDA device, the sizes do not fit together, or the device has no memory
+/// left.
 pub fn kernel_times(
     device: &Device,
     sizes: &KernelSizes,

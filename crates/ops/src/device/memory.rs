@@ -1,20 +1,21 @@
-//! Memory of a GPU, according to its driver.
+//! Memory of a GPU, as reported by its driver.
 
 use candle_core::{Device, Result};
 
 /// Memory of a GPU, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Bytes used by this process.
+    /// Number of bytes that this process uses.
     pub in_use: u64,
-    /// Number of bytes that this process could allocate in addition.
+    /// Number of bytes that this process could still allocate.
     pub available: u64,
 }
 
-/// Memory of `device`; `None` for the host, which has [counters of its own](crate::allocator).
+/// Returns the memory of `device`; `None` for the host, which has [its own
+/// counters](crate::allocator).
 ///
-/// CUDA's driver reports free memory, taking other processes into account. For Metal the limit is
-/// the recommended size of the working set.
+/// CUDA's driver reports how much memory is free, which depends on all processes. For Metal, the
+/// limit is the recommended size of the working set, and other processes are ignored.
 ///
 /// # Errors
 /// If the driver does not answer.
@@ -35,8 +36,9 @@ pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
     }
 }
 
-/// Runs `work`, and returns its result and the peak number of bytes of `device` in use, including
-/// those in use before. `None` if they are not counted: on the host, and on Metal.
+/// Runs `work`, and returns its result and the peak number of bytes in use on `device`, including
+/// bytes that were in use before. The number is `None` where it is not counted: on the host, and on
+/// Metal.
 ///
 /// # Errors
 /// If the driver does not answer.
@@ -52,8 +54,8 @@ pub fn most_in_use<R>(device: &Device, work: impl FnOnce() -> R) -> Result<(R, O
     }
 }
 
-/// Counters of the device's memory pool, from which tensors are allocated. Only this process can
-/// use memory that the pool has taken from the device and not returned.
+/// Reads the counters of the device's memory pool, from which tensors are allocated. Memory that
+/// the pool has taken from the device is available to this process only, until the pool returns it.
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use super::DeviceMemory;
@@ -71,7 +73,7 @@ pub(super) mod cuda {
         Ok(DeviceMemory { in_use, available: free as u64 + reserved.saturating_sub(in_use) })
     }
 
-    /// Peak number of bytes in use since the last [`forget_height`].
+    /// Returns the peak number of bytes in use since the last call of [`forget_height`].
     pub(super) fn height(device: &CudaDevice) -> Result<u64> {
         device.cuda_stream().synchronize().w()?;
         figure(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
@@ -79,13 +81,13 @@ pub(super) mod cuda {
 
     pub(super) fn forget_height(device: &CudaDevice) -> Result<()> {
         device.cuda_stream().synchronize().w()?;
-        // Zero resets the peak to the current number.
+        // Writing 0 resets the peak to the number of bytes now in use.
         set(device, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)
     }
 
-    /// Makes the pool keep memory that it has taken from the device. By default it returns all free
-    /// memory whenever the host waits for the device, which is once a step, and then takes it
-    /// again.
+    /// Makes the pool keep the memory that it has taken from the device. By default, it returns all
+    /// free memory whenever the host waits for the device, which happens in each training step, and
+    /// then takes it again.
     pub(in crate::device) fn keep_freed(device: &CudaDevice) -> Result<()> {
         set(device, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
@@ -93,7 +95,7 @@ pub(super) mod cuda {
     fn set(device: &CudaDevice, attribute: Attribute, mut value: u64) -> Result<()> {
         let stream = device.cuda_stream();
         stream.context().bind_to_thread().w()?;
-        // SAFETY: the device has been opened; the attributes to set are u64.
+        // SAFETY: the device has been opened; the attributes that are set have the type u64.
         unsafe {
             let pool = get_default_mem_pool(stream.context().cu_device()).w()?;
             cuMemPoolSetAttribute(pool, attribute, (&raw mut value).cast()).result().w()
@@ -104,7 +106,7 @@ pub(super) mod cuda {
         let stream = device.cuda_stream();
         stream.context().bind_to_thread().w()?;
         let mut bytes = 0u64;
-        // SAFETY: the device has been opened; the requested attributes are u64.
+        // SAFETY: the device has been opened; the attributes that are read have the type u64.
         unsafe {
             let pool = get_default_mem_pool(stream.context().cu_device()).w()?;
             cuMemPoolGetAttribute(pool, attribute, (&raw mut bytes).cast()).result().w()?;

@@ -1,19 +1,19 @@
-//! The GPU of a process: opened once, with one stream, and used by one thread.
+//! GPUs of this process: each is opened once, with a single stream, and used by a single thread.
 //!
-//! **Decision.** Candle's `Device::new_cuda` queues work on the calling thread's stream, and orders
-//! nothing between two threads: one could read weights before an update that another has queued,
-//! and memory freed by one could be reused while a kernel of the other still reads it. Here a
-//! device has one explicit stream for the whole process, which runs work in the order in which it
-//! was queued. So nothing has to wait for events, and cudarc's two events for each allocation are
-//! turned off before the first allocation. The alternative, events between streams, costs two
-//! driver calls for each tensor of each kernel and gains nothing, since a training step is one
-//! chain.
+//! **Decision.** Candle's `Device::new_cuda` queues work on the calling thread's stream, and does
+//! not order the work of two threads: one thread could read weights before an update that another
+//! thread has queued, and memory freed by one could be reused while a kernel of the other still
+//! reads it. Here a device has one explicit stream for the whole process, which runs work in the
+//! order in which it was queued. So nothing has to wait for events, and the two events that cudarc
+//! creates for each allocation are turned off before the first allocation. The alternative, events
+//! between streams, costs two driver calls for each tensor of each kernel, and gains nothing, since
+//! each operation of a training step needs the result of the one before.
 //!
-//! Work is queued in program order as long as one thread queues all of it. [`check`] refuses other
-//! threads; operations, gradients and optimizer steps call it. The [pool of
-//! threads](crate::threads) therefore leaves work for a GPU on the calling thread.
+//! Work is queued in program order as long as a single thread queues all of it. Operations,
+//! gradients and optimizer steps call [`check`], which refuses other threads. The [thread
+//! pool](crate::threads) therefore leaves work for a GPU to the calling thread.
 //!
-//! [`kernel_times`] measures kernels, [`memory`] reports the device's memory according to its
+//! [`kernel_times`] measures kernels, [`memory`] returns the device's memory as reported by its
 //! driver, and [`check_count`] keeps tensors within the number of elements that kernels can count.
 
 mod addition;
@@ -33,17 +33,18 @@ use candle_core::{Device, DeviceLocation, Result, bail};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
-/// Opens the CUDA device of this number, on the process's single stream. From then on only the
-/// calling thread may use it.
+/// Opens the CUDA device with this index, on its single stream. From then on, only the calling
+/// thread is allowed to use GPUs.
 ///
 /// # Errors
-/// If there is none, or this build has no CUDA.
+/// If there is no such device, this build has no CUDA, or another thread has opened a GPU.
 pub fn cuda(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Cuda { gpu_id: ordinal }, || {
         let device = Device::new_cuda_with_stream(ordinal)?;
         #[cfg(feature = "cuda")]
-        // SAFETY: all memory is allocated, used and freed on the one stream of this device, in the
-        // order of the program, so that no event has to order anything. None was allocated before.
+        // SAFETY: all memory is allocated, used and freed on the single stream of this device, in
+        // program order, so that no events are needed for ordering. No memory has been allocated
+        // before.
         unsafe {
             device.as_cuda_device()?.disable_event_tracking();
         }
@@ -53,16 +54,17 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
     })
 }
 
-/// Opens the Metal device of this number. From then on only the calling thread may use it.
+/// Opens the Metal device with this index. From then on, only the calling thread is allowed to use
+/// GPUs.
 ///
 /// # Errors
-/// If there is none, or this build has no Metal.
+/// If there is no such device, this build has no Metal, or another thread has opened a GPU.
 pub fn metal(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Metal { gpu_id: ordinal }, || Device::new_metal(ordinal))
 }
 
-/// Returns the device at `location`, and opens it only once: a second opening would have a stream
-/// of its own.
+/// Returns the device at `location`. Calls `open` only the first time, because a device that is
+/// opened again would have another stream.
 fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Result<Device> {
     static OPENED: Mutex<Vec<(DeviceLocation, Device)>> = Mutex::new(Vec::new());
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,20 +78,22 @@ fn opened(location: DeviceLocation, open: impl FnOnce() -> Result<Device>) -> Re
     Ok(device)
 }
 
-/// Checks that the calling thread may use `device`: a GPU belongs to the thread that opened it.
+/// Checks that the calling thread is allowed to use `device`: GPUs belong to the first thread that
+/// uses one.
 ///
 /// # Errors
-/// If another thread has opened a GPU.
+/// If another thread uses GPUs.
 pub fn check(device: &Device) -> Result<()> {
     static GPUS: OneThread = OneThread::new();
     if device.is_cpu() { Ok(()) } else { GPUS.check() }
 }
 
-/// Checks that a tensor of `count` elements for `what` is small enough for Candle's kernels on a
-/// GPU, which count in 32 bits and would leave further elements unwritten.
+/// Checks that a tensor of `count` elements is small enough for Candle's kernels if `device` is a
+/// GPU: these count elements in 32 bits, and would leave further elements unwritten. `what`
+/// describes the tensor in the error message.
 ///
 /// # Errors
-/// From 2³² elements on.
+/// If `device` is a GPU and `count` is 2³² or more.
 pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
     if !device.is_cpu() && u32::try_from(count).is_err() {
         bail!(
@@ -100,7 +104,7 @@ pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Owner of a resource for a single thread: the first that requests it.
+/// Restricts a resource to a single thread: the first one that requests it.
 #[derive(Debug, Default)]
 struct OneThread(OnceLock<ThreadId>);
 
@@ -140,7 +144,7 @@ mod tests {
         assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
     }
 
-    /// Tests with a device other than a CPU, in a build without such devices.
+    /// Uses a device other than a CPU, in a build that cannot open one.
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {
@@ -149,7 +153,7 @@ mod tests {
         check(&gpu).expect("the first thread");
         in_pool(&gpu, || check(&gpu)).expect("short work");
         in_waking_pool(&gpu, || check(&gpu)).expect("long work");
-        // The pool does the same work for the host; its threads may not use a GPU.
+        // Work for the host runs on threads of the pool, which are not allowed to use a GPU.
         in_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
         in_waking_pool(&Device::Cpu, || check(&gpu)).expect_err("a thread of the pool");
     }

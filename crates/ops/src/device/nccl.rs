@@ -1,10 +1,10 @@
 //! Exchange of tensors between the GPUs of several processes by NCCL, without passing through the
 //! host.
 //!
-//! Calls are queued on the process's one stream, like all other work. So they run after the work
-//! that computes their inputs and before the work that uses their results, without any event. The
-//! library only moves data. Its reductions are not used, since the order of their sums depends on
-//! the number of processes and on the network.
+//! Exchanges are queued on the device's single stream, like all other work. So they run after the
+//! work that computes their inputs and before the work that uses their results, without any event.
+//! NCCL is used only to move data, not for its sums, because the order of their additions depends
+//! on the number of processes and on the network.
 
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::cuda_backend::cudarc::nccl::result::{NcclError, group_end, group_start};
@@ -12,35 +12,36 @@ use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Result, Storage, Tensor, bail};
 
-/// Length in bytes of the id with which processes find each other.
+/// Length, in bytes, of the id by which the processes of a group find each other.
 pub const UNIQUE_ID: usize = 128;
 
-/// A connection between the GPUs of several processes.
+/// Connection of this process's GPU with the GPUs of other processes.
 #[derive(Debug)]
 pub struct Communicator {
     comm: Comm,
     device: Device,
 }
 
-// SAFETY: any thread may use the handle of a communicator, one at a time. Only the thread that owns
-// the GPU uses it through `&self`, see `check`, and `Comm` is not `Sync`.
+// SAFETY: any thread is allowed to use the handle of a communicator, but only one at a time.
+// Through `&self` only the thread that owns the GPU uses it (see `check`), and `Comm` is not
+// `Sync`.
 unsafe impl Send for Communicator {}
 
-/// Makes the id that the first process sends to the others.
+/// Makes an id, which the first process sends to the others.
 ///
 /// # Errors
-/// If the library is missing.
+/// If the NCCL library is missing.
 pub fn unique_id() -> Result<Vec<u8>> {
     let id = Id::new().map_err(|error| failed(&error))?;
     Ok(id.internal().iter().map(|&byte| byte as u8).collect())
 }
 
 impl Communicator {
-    /// Connects the GPU `device` of process `rank` of `size` with the GPUs of the other processes,
-    /// which all call this function with the same `id`, and waits for them.
+    /// Connects `device`, the GPU of process `rank` of `size` processes, with the GPUs of the other
+    /// processes. Each process calls this function with the same `id`; it waits for all of them.
     ///
     /// # Errors
-    /// If `id` is invalid, `device` is not a GPU, or the library cannot connect them.
+    /// If `id` or `rank` is invalid, `device` is not a GPU, or NCCL cannot connect the GPUs.
     pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         super::check(device)?;
         let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
@@ -55,14 +56,15 @@ impl Communicator {
         Ok(Self { comm, device: device.clone() })
     }
 
-    /// Queues an exchange: each process gets its part of `parts`, and this one receives `counts[r]`
-    /// values from each process `r`.
+    /// Queues an exchange: `parts[r]` is sent to process `r`, from which `counts[r]` values are
+    /// received.
     ///
     /// # Shapes
-    /// `parts` are flat and f32; → `(counts[r],)` for each process `r`.
+    /// `parts` are flat and f32 → a tensor `(counts[r],)` for each process `r`.
     ///
     /// # Errors
-    /// If a part is not on this GPU, or the library refuses a call.
+    /// If a part is not on this GPU, the numbers of parts or counts are wrong, or NCCL refuses a
+    /// call.
     pub fn all_to_all(&self, parts: &[Tensor], counts: &[usize]) -> Result<Vec<Tensor>> {
         super::check(&self.device)?;
         let (rank, size) = (self.comm.rank(), self.comm.world_size());
@@ -74,7 +76,7 @@ impl Communicator {
         let mut received = Vec::with_capacity(size);
         for (peer, &count) in counts.iter().enumerate() {
             let count = if peer == rank { 0 } else { count };
-            // An empty buffer would have no address.
+            // At least one element, because an empty buffer would have no address.
             received.push(device.alloc_zeros::<f32>(count.max(1))?);
         }
         let peers = move || (0..size).filter(move |&peer| peer != rank);
@@ -101,7 +103,7 @@ impl Communicator {
             Ok(())
         };
         let queued = queue();
-        // The group ends even after a failure; otherwise the next group would be nested in it.
+        // Ends the group even after a failure; otherwise the next group would be nested in it.
         group_end().map_err(|error| failed(&error))?;
         queued?;
         let tensor = |(peer, values): (usize, CudaSlice<f32>)| {
@@ -117,7 +119,7 @@ impl Communicator {
     }
 }
 
-/// Description of the library's error.
+/// Converts an error of NCCL.
 fn failed(error: &NcclError) -> candle_core::Error {
     candle_core::Error::Msg(format!("NCCL: {error:?}"))
 }

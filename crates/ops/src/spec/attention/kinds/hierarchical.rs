@@ -8,32 +8,35 @@ use std::sync::Arc;
 
 /// Settings of a layer of hierarchical attention, apart from its input.
 ///
-/// A chunk of the first level has `chunk` tokens, and a chunk of each further level has `chunk`
-/// chunks of the level below. The summary of a chunk is the mean of its keys and the mean of its
-/// values. A token sees the tokens of its own chunk. At each level but the last, it also sees the
-/// other chunks within its own chunk of the level above; at the last level, all other chunks.
+/// A chunk of level 1 consists of `chunk` neighbouring tokens, and a chunk of each higher level
+/// consists of `chunk` neighbouring chunks of the level below. The summary of a chunk is the mean
+/// of its keys and the mean of its values. A token sees the tokens in its own level-1 chunk. At
+/// each level but the highest, it also sees the summaries of the other chunks that lie in the same
+/// chunk of the next level; at the highest level, those of all other chunks.
 #[derive(Debug, Clone)]
 pub struct HierarchicalSpec {
-    /// Number of heads; the width is divided among them.
+    /// Number of heads, among which the width is divided.
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// True if a token sees only itself and tokens before it, and only chunks before its own.
+    /// Whether a token sees only itself, the tokens before it, and summaries of chunks before its
+    /// own.
     pub causal: bool,
-    /// Number of tokens of a chunk.
+    /// Number of tokens in a chunk of level 1, and number of chunks in a chunk of each higher
+    /// level.
     pub chunk: usize,
-    /// Number of levels of summaries. Once the last level has no more chunks than a chunk has
-    /// tokens, further levels have no effect.
+    /// Number of levels. Once the highest level of the longest sequence has at most `chunk` chunks,
+    /// further levels have no effect.
     pub levels: usize,
     /// Dropout on the attention weights.
     pub dropout: Dropout,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }
 
 impl HierarchicalSpec {
-    /// Checks the shape of a tensor; returns its number of tokens, and the width of all heads
-    /// together.
+    /// Checks the settings against packed queries, keys and values, `(N, 3·D)`. Returns the number
+    /// of tokens `N`, and the width `D` of all heads together.
     pub(crate) fn check(&self, qkv: &Tensor) -> Result<(usize, usize)> {
         let (tokens, width) = qkv.dims2()?;
         let all: usize = self.lengths.iter().sum();
@@ -64,27 +67,28 @@ impl HierarchicalSpec {
     }
 }
 
-/// Levels of the sequences of a batch.
+/// Sizes of the levels, for the sequences of a batch.
 ///
-/// A query has a place for each key that it may see: for the tokens of its own chunk; at each level
-/// but the last, for the chunks within its own chunk of the level above; and at the last level, for
-/// all chunks.
+/// The scores of a query are an array with a place for each key that it may see: first the tokens
+/// of its own level-1 chunk; then, for each level but the highest, the chunks that lie in the same
+/// chunk of the next level; then all chunks of the highest level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hierarchy {
     pub(crate) chunk: usize,
     pub(crate) levels: usize,
-    /// Number of chunks at the last level of the longest sequence.
+    /// Number of chunks at the highest level, in the longest sequence.
     pub(crate) last: usize,
     causal: bool,
 }
 
 impl Hierarchy {
-    /// Number of places for the keys of a query.
+    /// Returns the number of places for the keys of a query.
     pub(crate) const fn places(&self) -> usize {
         self.levels * self.chunk + self.last
     }
 
-    /// Number of chunks at each level of a sequence.
+    /// Returns the number of chunks at each level, from level 1 on, for a sequence of `length`
+    /// tokens.
     pub(crate) fn counts(&self, length: usize) -> Vec<usize> {
         let mut count = length;
         let next = |_| {
@@ -94,15 +98,17 @@ impl Hierarchy {
         (0..self.levels).map(next).collect()
     }
 
-    /// Tokens of a chunk in a sequence of `length` tokens; levels are counted from 1.
+    /// Returns the number of tokens in the chunk `index` of a level, in a sequence of `length`
+    /// tokens. The lowest level is 1.
     pub(crate) fn tokens(&self, level: usize, index: usize, length: usize) -> usize {
         let size = u32::try_from(level).ok().and_then(|level| self.chunk.checked_pow(level));
         let size = size.unwrap_or(usize::MAX);
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// For each level, counted from 1: range of chunks whose summaries the tokens of a first-level
-    /// chunk see, and the chunk that contains these tokens.
+    /// Returns for each level, from level 1 on: the level, the range of chunks that a token in this
+    /// level-1 chunk may see, including its own, and the index of the chunk that contains the
+    /// token. `counts`: number of chunks at each level.
     fn siblings(
         &self,
         chunk: usize,
@@ -119,8 +125,9 @@ impl Hierarchy {
         })
     }
 
-    /// Summaries that the tokens of a first-level chunk see, level by level: the level, a range of
-    /// chunks, and the place of the first.
+    /// Returns the ranges of summaries that the tokens in this level-1 chunk see, level by level:
+    /// each with its level, the range of chunks, and the place of the first of them in the scores.
+    /// `counts`: number of chunks at each level.
     pub(crate) fn seen(
         &self,
         chunk: usize,

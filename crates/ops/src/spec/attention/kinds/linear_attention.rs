@@ -7,28 +7,29 @@ use std::sync::Arc;
 /// Settings of a layer of linear attention, apart from its inputs.
 #[derive(Debug, Clone)]
 pub struct LinearAttentionSpec {
-    /// Number of heads; the width is divided among them.
+    /// Number of heads, among which the width is divided.
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// True if tokens see only themselves and earlier tokens.
+    /// Whether a token sees only itself and earlier tokens.
     pub causal: bool,
-    /// Rounding of the operands of the products, forward and backward.
+    /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
 }
 
-/// Sizes of linear attention.
+/// Sizes of the inputs of linear attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LinearAttentionShape {
     pub(crate) tokens: usize,
-    /// Width of a head.
+    /// Width of a head of queries, keys and values.
     pub(crate) head: usize,
-    /// Number of features of a head.
+    /// Number of features to which a head of a query or a key is mapped.
     pub(crate) features: usize,
 }
 
 impl LinearAttentionSpec {
-    /// Checks that the shapes of tensors match.
+    /// Checks that `qkv` and the `vectors` of random features, if any, have matching shapes, and
+    /// returns the sizes.
     pub(crate) fn shape(
         &self,
         qkv: &Tensor,
@@ -54,9 +55,10 @@ impl LinearAttentionSpec {
         Ok(LinearAttentionShape { tokens, head, features })
     }
 
-    /// Number added to denominators, because features may underflow to 0. Without random features,
-    /// it is the number that the authors of linear attention use. With them, the largest feature is
-    /// 1, and the square of this number does not underflow in f32.
+    /// Returns the number that is added to denominators, because features may underflow to 0.
+    /// Without random features, it is the number that the authors of linear attention use. With
+    /// random features, it can be smaller, because the largest feature is 1; and its square does
+    /// not underflow in f32.
     pub(crate) const fn epsilon(is_random: bool) -> f64 {
         if is_random { 1e-18 } else { 1e-6 }
     }

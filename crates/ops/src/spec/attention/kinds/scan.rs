@@ -1,47 +1,47 @@
-//! Settings of the operations of a state-space layer.
+//! Settings of the operations of a state-space layer: a convolution and a scan over time.
 
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// A short convolution over time, with a filter for each channel.
+/// Settings of a short convolution over time, with one filter for each channel.
 #[derive(Debug, Clone)]
 pub struct ConvolutionSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// True if a token sees the tokens after it instead of the tokens before it.
+    /// Whether a token sees the tokens after it; if `false`, those before it.
     pub reverse: bool,
 }
 
-/// A scan over time.
+/// Settings of a scan: a linear recurrence over time, `h ← exp(Δ A) h + Δ B u`, `y = C h + D u`.
 #[derive(Debug, Clone)]
 pub struct ScanSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// True if each token has its own step size, and its own weights into and out of the state.
-    /// Otherwise they belong to the channels, and the layer is the same at all times.
+    /// Whether each token has its own step size Δ, and its own B and C. Otherwise they belong to
+    /// the channels, and are the same for all tokens.
     pub selective: bool,
     /// True if sequences are read from their last token to their first.
     pub reverse: bool,
 }
 
-/// Tensors of a scan: N tokens of E channels, each with S states.
+/// Tensors of a scan: N tokens of E channels, where each channel has S states.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanInputs<'a> {
-    /// u, `(N, E)`.
+    /// The input u, `(N, E)`.
     pub x: &'a Tensor,
     /// Step size Δ before softplus: `(N, E)` for a selective scan, otherwise `(E,)`.
     pub delta: &'a Tensor,
     /// B and C side by side: `(N, 2·S)` for a selective scan, otherwise `E·2·S` elements.
     pub in_out: &'a Tensor,
-    /// ln(−A), with `E·S` elements.
+    /// Logarithm of the decay, ln(−A), with `E·S` elements.
     pub log_decay: &'a Tensor,
-    /// D, `(E,)`.
+    /// Factor D of the input that bypasses the state, `(E,)`.
     pub skip: &'a Tensor,
-    /// z in the second half of each row, `(N, 2·E)`.
+    /// Tensor whose second half of columns is the gate z of the result, `(N, 2·E)`.
     pub gated: &'a Tensor,
 }
 
-/// Sizes of a scan.
+/// Sizes of the inputs of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanShape {
     pub(crate) tokens: usize,
@@ -50,12 +50,12 @@ pub(crate) struct ScanShape {
 }
 
 impl<'a> ScanInputs<'a> {
-    /// All tensors, in order.
+    /// Returns all tensors, in the order of the fields.
     pub(crate) fn all(&self) -> [&'a Tensor; 6] {
         [self.x, self.delta, self.in_out, self.log_decay, self.skip, self.gated]
     }
 
-    /// Checks that the shapes of tensors match.
+    /// Checks that the shapes of the tensors match, and returns the sizes.
     pub(crate) fn shape(&self, spec: &ScanSpec) -> Result<ScanShape> {
         let (tokens, channels) = self.x.dims2()?;
         let states = self.log_decay.elem_count() / channels.max(1);
