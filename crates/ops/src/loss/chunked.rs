@@ -1,5 +1,5 @@
-//! The loss in chunks of rows: the gradient by the logits takes their place right after the
-//! softmax, and the gradients of the inputs are kept for the backward pass.
+//! The loss in chunks of rows: right after the softmax, the gradient by a chunk's logits replaces
+//! the logits, and the gradients by the inputs are computed and kept for the backward pass.
 
 use super::pairs::{BLOCK_ROWS, arranged, pair, restored};
 use crate::float::{Float, vectorised};
@@ -14,13 +14,13 @@ use crate::tape::{Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Largest number of rows whose logits exist at a time, for estimates of memory.
+/// Largest number of rows whose logits exist at the same time, for estimates of memory.
 pub(super) const MOST_ROWS: usize = 4 * BLOCK_ROWS;
 
-/// Number of columns of logits that one task sums.
+/// Number of columns that a task sums over rows.
 const COLUMNS: usize = 4 * 1024;
 
-/// Computes [`biased_cross_entropy`](super::biased_cross_entropy) of checked inputs.
+/// Computes [`biased_cross_entropy`](super::biased_cross_entropy); the inputs have been checked.
 pub(super) fn cross_entropy<T: Float>(
     tape: Option<&Tape>,
     hidden: &Tensor,
@@ -54,7 +54,8 @@ pub(super) fn cross_entropy<T: Float>(
         let inputs: Vec<&Tensor> = [hidden, weight].into_iter().chain(bias).collect();
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // The loss, the usual root of the graph, has adjoint 1.
+            // If the loss is the root of the graph, as usual, its adjoint is 1, and the gradients
+            // stay as they are.
             if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }
@@ -69,9 +70,10 @@ pub(super) fn cross_entropy<T: Float>(
     Ok((loss, sums))
 }
 
-/// Number of rows of logits that exist at a time. If operands are packed, each chunk packs all
-/// weights again and adds to their whole gradient: more rows need fewer chunks, but more memory.
-/// The faster a kernel multiplies, the more time it loses on a chunk that does not fit in cache.
+/// Returns the number of rows of logits in a chunk. If operands are packed, each chunk packs all
+/// weights again and adds to the gradient by all of them: with more rows there are fewer chunks,
+/// but they take more memory. The faster a kernel multiplies, the more time it loses with a chunk
+/// that does not fit in the cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -80,17 +82,17 @@ fn rows_of_chunk(packing: Option<Packing>) -> usize {
     }
 }
 
-/// Matrix and biases of the classes.
+/// Weight matrix and biases of the classes.
 pub(super) struct Classes<'a, T> {
     pub(super) count: usize,
-    /// The transposed matrix, which rows are multiplied by.
+    /// The transposed matrix, by which hidden states are multiplied.
     pub(super) transposed: Right<'a, T>,
-    /// The matrix itself, which the gradient of the logits is multiplied by.
+    /// The matrix itself, by which the gradient by the logits is multiplied.
     pub(super) weight: Right<'a, T>,
     pub(super) bias: Option<&'a [T]>,
 }
 
-/// Inputs whose gradients are computed together with the loss.
+/// Which inputs' gradients are computed together with the loss.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) hidden: bool,
@@ -98,7 +100,7 @@ pub(super) struct Wanted {
     pub(super) bias: bool,
 }
 
-/// Gradients by the inputs; a gradient that is not requested is empty.
+/// Gradients by the inputs; those that are not requested are empty.
 pub(super) struct Gradients<T> {
     pub(super) hidden: Vec<T>,
     pub(super) weight: Vec<T>,
@@ -111,7 +113,7 @@ impl<T> Gradients<T> {
     }
 }
 
-/// Computes the sums over all rows, and the gradients.
+/// Computes the sums over all rows, and the gradients that are `wanted`.
 pub(super) fn compute<T: Float>(
     hidden: &[T],
     class_weights: &Classes<'_, T>,
@@ -175,8 +177,8 @@ pub(super) fn compute<T: Float>(
     (sums, gradients)
 }
 
-/// Adds biases to the logits of some rows, and computes their sums; if `differentiate` is set, the
-/// logits are replaced by their gradients.
+/// Adds biases to the logits of some rows, and computes their sums; if `differentiate` is set, also
+/// replaces the logits by the gradient by them.
 fn sums_of_rows<T: Float>(
     logits: &mut [T],
     bias: Option<&[T]>,
@@ -204,8 +206,8 @@ fn sums_of_rows<T: Float>(
     .collect()
 }
 
-/// Computes the sums of the pairs of a block; replaces its logits by their gradients if
-/// `differentiate` is set.
+/// Computes the sums of the pairs of rows in a block; if `differentiate` is set, replaces the
+/// logits by the gradient by them.
 fn pairs<T: Float>(
     logits: &mut [T],
     targets: &[u32],
@@ -233,7 +235,8 @@ fn add_rows_in_order<T: Float>(rows: &[T], sums: &mut [T]) {
 }
 
 vectorised! {
-    /// Computes the sums of one token; with a scale, replaces the logits by their gradient.
+    /// Computes the sums of one token. If there is a `scale`, also replaces the logits by the
+    /// gradient by them.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);

@@ -5,10 +5,10 @@
 //! `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's `CrossEntropyLoss(label_smoothing=ε)`, and its
 //! gradient by the logits is `p - target`.
 //!
-//! With AMX, where products cost almost nothing, logits are recomputed when they are needed
-//! ([`tiled`]). Otherwise the forward pass computes the gradient by the logits chunk by chunk,
-//! right after the softmax, and keeps only the gradients of `h` and `W` ([`chunked`]); this is the
-//! oracle of the tiled variant.
+//! With AMX (a unit for matrix products in Intel processors), where products cost almost nothing,
+//! logits are recomputed when they are needed ([`tiled`]). Otherwise the forward pass computes the
+//! gradient by the logits chunk by chunk, right after the softmax, and keeps only the gradients by
+//! `h` and `W` ([`chunked`]). Tests compare the two.
 
 mod chunked;
 mod online;
@@ -30,16 +30,16 @@ use tiled::Tiled;
 /// Computes `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the
 /// unscaled sums.
 ///
-/// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution
-/// of a row, and `q` the distribution of its partner. A constant weight may be bf16 if `hidden` is
-/// f32, as in [`crate::linear()`].
+/// If `spec.r_drop` is above 0 (R-Drop), the sum is over `cross entropy + r_drop · KL(p‖q)`, where
+/// `p` is the distribution of a row, and `q` that of its partner: the same token in another forward
+/// pass. A constant weight is allowed to be in bf16 if `hidden` is f32, as in [`crate::linear()`].
 ///
 /// # Shapes
-/// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
+/// `hidden (N, D)`, `weight (V, D)`, N class indices `targets` → a scalar.
 ///
 /// # Errors
-/// When the shapes disagree, a target is not below `V`, or the number of rows that should be pairs
-/// is odd.
+/// If the shapes disagree, a target is not below `V`, or rows should be pairs but their number is
+/// odd.
 pub fn smoothed_cross_entropy(
     tape: Option<&Tape>,
     hidden: &Tensor,
@@ -53,10 +53,10 @@ pub fn smoothed_cross_entropy(
 /// Computes [`smoothed_cross_entropy`] of `softmax(hidden weightᵀ + bias)`.
 ///
 /// If the logits are not computed in chunks, or if all operands are rounded, the matrix is copied
-/// with the biases as a column.
+/// with the biases as an additional column.
 ///
 /// # Shapes
-/// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, `targets` N class numbers → scalar.
+/// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, N class indices `targets` → a scalar.
 ///
 /// # Errors
 /// The errors of [`smoothed_cross_entropy`].
@@ -90,7 +90,7 @@ pub fn biased_cross_entropy(
     let computed: Vec<&Tensor> = [hidden].into_iter().chain(weights).chain(bias).collect();
     let is_fused = is_fused(tape, &computed)?;
     let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);
-    // Packing would copy a whole weight that is held in few bits.
+    // A weight that is held in bf16 is excluded, because packing would make a copy of all of it.
     let tiles = packing.filter(|packing| packing.is_cheaper_than_memory() && !is_held);
     let rounds = spec.products == Products::Bf16 && !is_held;
     if let Some(bias) = bias.filter(|_| !is_fused || tiles.is_some() || rounds) {
@@ -106,9 +106,9 @@ pub fn biased_cross_entropy(
     for_float!(hidden, T => chunked::cross_entropy::<T>(tape, hidden, (weight, bias), targets, spec))
 }
 
-/// Bytes that the loss of `rows` rows holds on the host, in addition to its inputs and the
-/// gradients: logits of `classes` classes, and packed values of their matrix, which has `values`
-/// values.
+/// Returns the number of bytes that the loss of `rows` rows takes on the host, in addition to its
+/// inputs and their gradients: for logits of `classes` classes, and for packed values of the weight
+/// matrix, which has `values` values.
 #[must_use]
 pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
     let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);
@@ -157,7 +157,7 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Adds the gradients of the hidden states and of the weights, times `scale`; `paired` says whether
+/// Adds the gradients by the hidden states and by the weights, times `scale`. `paired`: whether
 /// rows were arranged in pairs.
 fn give_gradients(
     tiled: &Tiled,
@@ -197,7 +197,7 @@ mod tests {
     use crate::products::{Kernel, Matrix, Right};
     use crate::rng::Counter;
 
-    /// Compares all kernels of this machine that pack, not only the fastest.
+    /// Tests every kernel of this machine that packs its operands, not only the fastest.
     #[test]
     fn logits_computed_again_give_what_kept_ones_give() {
         let (rows, width, classes) = (300, 40, 1100);

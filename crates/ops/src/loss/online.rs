@@ -1,28 +1,29 @@
-//! A token's softmax, computed online over segments of the vocabulary (Milakov and Gimelshein 2018,
-//! section 3).
+//! The softmax of a token, computed online: one segment of the vocabulary after the other (Milakov
+//! and Gimelshein 2018, section 3).
 
 use crate::float::{Float, vectorised};
 use crate::spec::LossSums;
 use crate::sums::{blocked_max, blocked_sum, blocked_sums};
 
-/// State of a token's softmax over the segments so far.
+/// State of a token's softmax after the segments so far.
 #[derive(Clone, Copy)]
 pub(super) struct Online<T> {
     largest: T,
-    /// First class with the largest logit.
+    /// Index of the first class with the largest logit.
     best: usize,
-    /// `Σ exp(logit - largest)`.
+    /// `Σ exp(logit - largest)` over the classes so far.
     total: T,
-    /// `Σ exp(logit - largest) (logit - the partner's logit)`, if there is a partner.
+    /// `Σ exp(logit - largest) (logit - logit of the partner)` over the classes so far, if the
+    /// token has a partner (R-Drop: the same token in another forward pass).
     apart: T,
     logit_sum: f64,
     true_logit: T,
 }
 
-/// Numbers of a token's softmax from which, with the logits, the gradient is computed.
+/// What is kept of a token's softmax to compute the gradient by its logits.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
-    /// Logarithm of the denominator.
+    /// Logarithm of the softmax's denominator, `ln Σ exp(logit)`.
     pub(super) log_sum_exp: T,
     /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a
     /// partner.
@@ -48,7 +49,8 @@ impl<T: Float> Online<T> {
         self.largest + self.total.ln()
     }
 
-    /// Softmax after all segments; the partner's too.
+    /// Returns the softmax after all segments. `partner`: state of the token's partner, if it has
+    /// one.
     pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
         let log_sum_exp = self.log_sum_exp();
         // Σ p (ln p - ln q), with ln p = logit - log_sum_exp.
@@ -58,7 +60,7 @@ impl<T: Float> Online<T> {
         Softmax { log_sum_exp, divergence }
     }
 
-    /// Sums for this token alone.
+    /// Returns the loss sums of this token alone.
     pub(super) fn sums(
         &self,
         softmax: &Softmax<T>,
@@ -79,9 +81,9 @@ impl<T: Float> Online<T> {
 }
 
 vectorised! {
-    /// Adds the logits of a segment, which begins at class `first`; `target` is the place of the
-    /// true class if the segment has it. The logits of the token's partner, if it has one, are
-    /// added too.
+    /// Adds a segment's logits, which begin at class `first`. `target` is the index of the true
+    /// class within the segment, if it lies there. `partner`: logits of the token's partner, if it
+    /// has one.
     fn online<T>(
         token: &mut Online<T>,
         logits: &[T],

@@ -1,20 +1,21 @@
-//! R-Drop (Liang et al. 2021, section 2.2): each token passes twice with different dropout, and the
-//! loss `KL(p‖q) + KL(q‖p)` draws its two distributions `p` and `q` together.
+//! R-Drop (Liang et al. 2021, section 2.2): each token passes through the network twice, with
+//! different dropout, and the additional loss `KL(p‖q) + KL(q‖p)` pulls its two distributions `p`
+//! and `q` towards each other.
 //!
-//! With `s = ln p - ln q`, the gradient of this loss by the logits of `p` is
-//! `p (s - KL(p‖q)) + p - q`, and the gradient by the logits of `q` is the same with the two
-//! exchanged. So both rows of logits are needed together: rows are arranged in blocks that hold
-//! both passes of a token, and the rest of the loss works on blocks as usual.
+//! With `s = ln p - ln q`, the gradient of the additional loss by the logits of `p` is
+//! `p (s - KL(p‖q)) + p - q`; the gradient by the logits of `q` follows by exchanging `p` and `q`.
+//! So both rows of logits are needed together: rows are arranged in blocks that contain both passes
+//! of a token, and the rest of the loss works on blocks as without R-Drop.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};
 use crate::spec::{CrossEntropySpec, LossSums};
 
-/// Number of rows of logits that exist at a time.
+/// Number of rows in a block, whose logits exist at the same time.
 pub(super) const BLOCK_ROWS: usize = 128;
 
-/// Arranges rows of `width` elements in blocks. The second half of the rows are the partners of the
-/// first; a block holds half its rows from the first half, then their partners. The last block may
+/// Arranges rows of `width` elements in blocks. Row `i + N/2` is the partner of row `i`; a block
+/// has [`BLOCK_ROWS`] `/ 2` rows of the first half, followed by their partners. The last block may
 /// be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let (first, second) = rows.split_at(rows.len() / 2);
@@ -27,20 +28,20 @@ pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
         .concat()
 }
 
-/// Inverts [`arranged`].
+/// Restores the order of rows that [`arranged`] changed.
 pub(super) fn restored<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let blocks = || rows.chunks(BLOCK_ROWS * width);
     let first = blocks().map(|block| &block[..block.len() / 2]);
     first.chain(blocks().map(|block| &block[block.len() / 2..])).collect::<Vec<_>>().concat()
 }
 
-/// Number of the partner of a row in a block of `rows` rows.
+/// Returns the index, within a block of `rows` rows, of the partner of the row `row`.
 pub(super) fn partner(row: usize, rows: usize) -> usize {
     (row + rows / 2) % rows
 }
 
-/// Computes the sums of a pair of tokens; replaces the logits by their gradients if `differentiate`
-/// is set.
+/// Computes the sums of a pair of rows; if `differentiate` is set, replaces their logits by the
+/// gradient by them.
 pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],
@@ -75,9 +76,9 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// Replaces a pair's logits by their gradients, without the part of the true classes: `scale`
-    /// times the gradients of the cross entropies, from which label smoothing subtracts `share` for
-    /// each class, plus `weight` times the gradients of the divergences.
+    /// Replaces the logits of a pair of rows by the gradient by them, except for the part of the
+    /// true classes: `scale` times the gradients of the cross entropies (whose label smoothing
+    /// subtracts `share` for each class), plus `weight` times the gradients of the divergences.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

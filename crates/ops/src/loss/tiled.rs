@@ -1,9 +1,11 @@
-//! The loss computed in segments of the vocabulary that stay in cache, for AMX.
+//! The loss computed in segments of the vocabulary whose logits stay in the cache, for AMX (a unit
+//! for matrix products in Intel processors).
 //!
-//! With AMX, recomputing logits is cheaper than storing them, so that none are kept. The forward
-//! pass keeps the logarithm of each token's softmax denominator, computed online over the segments
-//! (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits twice: by
-//! tokens for the gradient of the hidden states, and by classes for the gradient of the weights.
+//! With AMX, it is cheaper to recompute logits than to store them, so none are kept. The forward
+//! pass keeps the logarithm of the softmax denominator of each token, computed online over the
+//! segments (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits
+//! twice: in blocks of tokens for the gradient by the hidden states, and in segments of classes for
+//! the gradient by the weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
@@ -15,30 +17,30 @@ use crate::spec::{CrossEntropySpec, LossSums};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of classes in a segment: with [`TOKENS`], 256 KiB of logits.
+/// Number of classes in a segment: with [`TOKENS`] tokens, this makes 256 KiB of logits.
 const CLASSES: usize = 512;
 
-/// Packed operands and settings that all passes share.
+/// Packed operands (copied to the kernel's order) and settings that all passes share.
 pub(super) struct Tiled {
     packing: Packing,
     spec: CrossEntropySpec,
     width: usize,
     classes: usize,
     targets: Vec<u32>,
-    /// Hidden states `(N, D)` as rows.
+    /// Hidden states `(N, D)`, packed as the left operand.
     hidden: Packed,
-    /// Weights `(V, D)` transposed: classes as columns.
+    /// Weights `(V, D)`, transposed and packed as the right operand, with a column for each class.
     classifier: Packed,
 }
 
-/// Tokens and classes of a block of logits.
+/// Ranges of tokens and classes of a block of logits.
 struct Block {
     tokens: Range<usize>,
     classes: Range<usize>,
 }
 
 impl Tiled {
-    /// Packs the operands. If tokens are pairs, `hidden` and `targets` are
+    /// Packs the operands. If tokens are in pairs (R-Drop), `hidden` and `targets` must be
     /// [arranged](super::pairs::arranged).
     pub(super) fn new(
         packing: Packing,
@@ -89,7 +91,7 @@ impl Tiled {
         }
     }
 
-    /// Computes the logits of a block, row-major with stride [`CLASSES`].
+    /// Computes the logits of a block, row-major; a row takes [`CLASSES`] elements.
     fn logits(&self, worker: &mut Worker, block: &Block) {
         let panels = |range: &Range<usize>| range.start / PANEL..range.end.div_ceil(PANEL);
         let (rows, columns) = (panels(&block.tokens), panels(&block.classes));
@@ -101,7 +103,7 @@ impl Tiled {
         );
     }
 
-    /// Computes the sums over all tokens, and the softmax of each.
+    /// Computes the loss sums over all tokens, and the softmax of each token.
     pub(super) fn forward(&self) -> (LossSums, Vec<Softmax<f32>>) {
         crate::profile::count_product(self.targets.len(), self.width, self.classes);
         let mut softmaxes = vec![Softmax::default(); self.targets.len()];
@@ -145,7 +147,7 @@ impl Tiled {
         (sums, softmaxes)
     }
 
-    /// Replaces the logits of a block by their gradient.
+    /// Computes the logits of a block, and replaces them by the gradient by them.
     fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
         let CrossEntropySpec { smoothing, r_drop, .. } = self.spec;
@@ -182,8 +184,8 @@ impl Tiled {
         }
     }
 
-    /// Adds the gradient by the hidden states, given the weights `(V, D)`; `scale` is the factor of
-    /// the sum over the tokens.
+    /// Adds the gradient by the hidden states to `out`, given the weights `(V, D)`. `scale`: number
+    /// by which the sum over tokens is multiplied.
     pub(super) fn add_hidden_gradient(
         &self,
         weight: &[f32],
@@ -226,7 +228,7 @@ impl Tiled {
         });
     }
 
-    /// Adds the gradient by the weights, given the hidden states `(N, D)`.
+    /// Adds the gradient by the weights to `out`, given the hidden states `(N, D)`.
     pub(super) fn add_weight_gradient(
         &self,
         hidden: &[f32],
@@ -291,7 +293,7 @@ fn write_rows(sums: &[f32], stride: usize, out: &mut [f32], width: usize, write:
 }
 
 vectorised! {
-    /// Computes `logit ← scale · exp(logit - log_sum_exp) - share`.
+    /// Computes `logit ← scale · exp(logit - log_sum_exp) - share` for each logit.
     fn probabilities<T>(logits: &mut [T], log_sum_exp: T, scale: T, share: T) {
         for logit in logits.iter_mut() {
             *logit = scale * (*logit - log_sum_exp).exp() - share;

@@ -1,5 +1,5 @@
-//! A nonlinearity with dropout as an operation of its own. It ends a linear layer whose product is
-//! computed in several pieces.
+//! A nonlinearity with dropout as a separate operation: the end of a linear layer whose product is
+//! computed by several operations.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

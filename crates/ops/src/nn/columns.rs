@@ -1,4 +1,4 @@
-//! Matrices side by side, with dropout on the result.
+//! Concatenation of matrices side by side, with dropout on the result.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -12,8 +12,8 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Concatenates the columns of all `parts`, and then applies dropout. If there is a single part,
-/// only dropout is applied.
+/// Concatenates the columns of all `parts`, and then applies dropout. If there is only one part,
+/// this only applies dropout.
 ///
 /// # Shapes
 /// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
@@ -63,7 +63,7 @@ fn forward<T: Float>(
         }
     };
     let chunks = rows.div_ceil(piece);
-    // SAFETY: together the chunks have all rows.
+    // SAFETY: the chunks together write all rows.
     let out = unsafe {
         filled(rows * width, |to| {
             region(even(chunks), || {
@@ -83,7 +83,8 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Gives each slot the columns of the adjoint that belong to it; each slot comes with their number.
+/// Adds to the adjoint of each slot the columns of `adjoint` that belong to it. `slots`: each with
+/// its number of columns.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

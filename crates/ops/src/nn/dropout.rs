@@ -1,11 +1,11 @@
-//! Dropout of elements in place, and the factors of dropout.
+//! Dropout of elements in place, and the numbers by which it multiplies.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 
 vectorised! {
-    /// Computes `values[i] *= factor(first + i)`, where `first` is the index of the first value in
-    /// the mask.
+    /// Multiplies each value by its number in the dropout mask; `first` is the index of the first
+    /// value in the mask.
     fn drop_in_place<T>(values: &mut [T], first: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (i, value) in values.iter_mut().enumerate() {
@@ -15,9 +15,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the dropout factors of rows with `width` elements each. `first` is the index of the
-    /// first element in the mask, and `stride` the distance there from one row's first element to
-    /// the next.
+    /// Writes to `out` the numbers by which dropout multiplies, for rows with `width` elements
+    /// each. `first` is the index of the first element in the mask, and `stride` is the distance in
+    /// the mask from the first element of a row to that of the next row.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

@@ -14,10 +14,11 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Looks up the rows `spec.ids` of `table`, scales them, adds positions, and applies dropout.
+/// Looks up the rows `spec.ids` of `table`, scales them, adds rows of `positions` if there is such
+/// a table, and applies dropout.
 ///
 /// # Shapes
-/// `table (V, D)`, `positions (P, D)`, N ids → `(N, D)`.
+/// `table (V, D)`, `positions (P, D)`; for N ids → `(N, D)`.
 ///
 /// # Errors
 /// If an id or position is not in its table, or the widths differ.
@@ -128,7 +129,7 @@ fn look_up<T: Float>(
         }
     };
     let chunks = spec.ids.len().div_ceil(piece);
-    // SAFETY: together the chunks have all rows.
+    // SAFETY: the chunks together write all rows.
     unsafe {
         filled(spec.ids.len() * width, |to| {
             region(even(chunks), || {
@@ -139,14 +140,15 @@ fn look_up<T: Float>(
     }
 }
 
-/// Number of columns of a table to which one task adds: an equal share for each thread, in whole
-/// cache lines, but few enough that a row stays in the first-level cache.
+/// Returns the number of columns of the table's gradient to which one task adds: an equal share for
+/// each thread, rounded up to whole cache lines, but few enough that a row stays in the first-level
+/// cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).min(64)
 }
 
-/// Multiplies each row of the adjoint by `scale` and adds it to the table's row of the same token,
-/// in the order of the tokens.
+/// Multiplies each row of the adjoint by `scale`, and adds it to the row of the token in `out`, the
+/// gradient by the table. Tokens are added in order.
 fn scatter<T: Float>(
     rows: &[u32],
     adjoint: &[T],

@@ -1,5 +1,5 @@
-//! Gated linear units: `a ⊙ f(b)`, where a and b are the two halves of each row. The function f is
-//! the logistic function (Dauphin et al. 2017, "Language Modeling with Gated Convolutional
+//! Gated linear units: `a ⊙ f(b)`, where a and b are the two halves of each row. The activation f
+//! is the logistic function (Dauphin et al. 2017, "Language Modeling with Gated Convolutional
 //! Networks") or another one (Shazeer 2020, "GLU Variants Improve Transformer").
 
 use crate::composed::{self, on_tape};
@@ -42,7 +42,7 @@ fn forward<T: Float>(
     let values = host.elements::<T>()?;
     let piece = (CHUNK / width.max(1)).max(1);
     let pieces = rows.div_ceil(piece);
-    // SAFETY: together the pieces have all rows, and each its own.
+    // SAFETY: the pieces together write all rows, and each piece writes only its own.
     let out = unsafe {
         filled(rows * width, |to| {
             region(even(pieces), || {
@@ -83,7 +83,7 @@ fn forward<T: Float>(
 
 vectorised! {
     /// Computes some rows; `at` is the index of their first element in the dropout mask, and the
-    /// width.
+    /// width of a result row.
     fn gate<T>(x: &[T], out: &mut [T], at: (usize, usize), spec: GatedSpec) {
         let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {
@@ -98,7 +98,7 @@ vectorised! {
     }
 }
 
-/// Applies dropout to `values`; `first` is the index of the first one in the mask.
+/// Applies dropout to `values`; `first` is the index of the first value in the mask.
 #[inline(always)]
 fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
     if spec.dropout.is_active() {
@@ -110,7 +110,7 @@ fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
 }
 
 vectorised! {
-    /// Computes the gradients of some rows; `at` is as for `gate`.
+    /// Computes the gradients by some rows; `at` is as for `gate`.
     fn gate_backward<T>(
         x: &[T],
         adjoint: &[T],
@@ -133,7 +133,8 @@ vectorised! {
                     let (gate, slope) = ACTIVATION.value_and_derivative(*b);
                     *by_a = *adjoint * gate;
                     *by_b = match ACTIVATION {
-                        // This order of the factors keeps the rounding of earlier versions.
+                        // The product is computed in this order, because another order would round
+                        // differently from earlier versions.
                         Activation::Sigmoid => *adjoint * *a * gate * (T::cast(1.0) - gate),
                         _ => *adjoint * *a * slope,
                     };

@@ -1,5 +1,5 @@
-//! The linear layer with everything that follows its product:
-//! `residual + dropout(activation(x Wᵀ + b))`, computed while the product is in the cache.
+//! Linear layers with everything that follows the matrix product, computed while its result is in
+//! the cache: `residual + dropout(activation(x Wᵀ + b))`.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -16,14 +16,14 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Computes `residual + dropout(activation(x Wᵀ + b))`; with a residual, this is the end of a
-/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be in bf16 although x is f32:
-/// it is converted to f32 piece by piece.
+/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight is allowed to be in bf16 although
+/// x is in f32: it is converted to f32 in parts.
 ///
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
 ///
 /// # Errors
-/// When the shapes disagree.
+/// If the shapes disagree.
 pub fn linear(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -35,8 +35,8 @@ pub fn linear(
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
-/// Computes [`linear`] for inference: the weight is packed on first use, and stays packed in
-/// `packs`.
+/// Computes [`linear`] for inference: the weight is packed (copied to the kernel's order) on first
+/// use, and stays packed in `packs`.
 ///
 /// # Shapes
 /// The shapes of [`linear`].
@@ -119,12 +119,12 @@ fn forward<T: Float>(
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        // The sign of the result shows which elements relu let pass.
+        // The sign of the result shows for which elements relu has derivative 1.
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        // The input is needed only for the gradient of the weight, which is not computed for a
-        // constant weight.
+        // The input is needed only for the gradient by the weight, which is not computed if the
+        // weight is constant.
         let kept = tape.needs(&weight).then(|| tape.keep(x));
         let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
@@ -137,7 +137,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// The layer and its inputs.
+/// The inputs and settings of a layer.
 struct Node {
     x: Tensor,
     weight: Tensor,
@@ -163,8 +163,8 @@ impl Node {
         }
     }
 
-    /// True if the derivatives of the activation are kept, because the backward pass cannot compute
-    /// them from the result.
+    /// Whether the forward pass must keep the derivatives of the activation, because the backward
+    /// pass cannot compute them from the result.
     fn keeps_slopes(&self) -> bool {
         match self.spec.activation {
             Activation::Identity => false,
@@ -182,8 +182,8 @@ impl Node {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
 
-    /// Computes the layer with `weight` in place of its own, by kernels of the device if there are
-    /// any, otherwise composed.
+    /// Computes the layer with `weight` in place of `self.weight`, by the device's kernels if there
+    /// are any, otherwise by Candle's operations.
     fn elsewhere(&self, tape: Option<&Tape>, weight: &Tensor) -> Result<Tensor> {
         let Self { x, bias, residual, spec, .. } = self;
         let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
@@ -199,20 +199,20 @@ impl Node {
         })
     }
 
-    /// Inputs that have the type of the computation: all of them, except a weight that is held in
-    /// bf16.
+    /// Returns the inputs that have the type of the computation: all of them, except a weight that
+    /// is held in bf16.
     fn computed(&self) -> Vec<&Tensor> {
         let weight = Some(&self.weight).filter(|weight| !is_held(weight));
         [&self.x].into_iter().chain(weight).chain(&self.bias).chain(&self.residual).collect()
     }
 }
 
-/// Where the backward pass gets the derivative of the activation at each element.
+/// Source from which the backward pass gets the derivative of the activation at each element.
 #[derive(Clone, Copy)]
 pub(crate) enum Slopes<'a, T> {
-    /// The derivatives themselves; empty without an activation.
+    /// The derivatives themselves; empty if there is no activation.
     Kept(&'a [T]),
-    /// The results of relu; their signs determine the derivative.
+    /// The results of relu, whose signs determine the derivatives.
     Sign(&'a [T]),
 }
 
@@ -254,7 +254,7 @@ impl Back {
                 unsafe { filled(adjoint.len(), |to| self.deactivated(slopes, &adjoint, to)) };
             (Some(owned), Some(sums))
         };
-        // From here on, only the residual needs the adjoint of the result.
+        // From here on, `adjoint` is needed only for the residual.
         let adjoint = if owned.is_some() && self.residual.is_none() { Vec::new() } else { adjoint };
         let grad = owned.as_deref().unwrap_or(&adjoint);
         let grad_at = Matrix::rows(outputs);
@@ -279,7 +279,7 @@ impl Back {
         }
     }
 
-    /// Adds the gradient of the weight, unless the weight is constant.
+    /// Adds the gradient by the weight, unless the weight is constant.
     fn add_to_weight<T: Float>(
         &self,
         grad: &[T],
@@ -303,8 +303,7 @@ impl Back {
         })
     }
 
-    /// Computes the adjoint of what activation and dropout were applied to, writes every row of it
-    /// to `to`, and returns the sums of its columns.
+    /// Writes to `to` the adjoint of `x Wᵀ + b`, and returns the sums of its columns.
     fn deactivated<T: Float>(&self, slopes: Slopes<'_, T>, adjoint: &[T], to: Shared<T>) -> Vec<T> {
         let dropout = self.spec.dropout;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
@@ -332,8 +331,8 @@ impl Back {
     }
 }
 
-/// Number of elements, in whole rows, to which several operations are applied while they are in the
-/// first-level cache.
+/// Number of elements to which several operations are applied in turn while the elements are in the
+/// first-level cache; rounded to whole rows.
 const CACHED: usize = 4 * 1024;
 
 vectorised! {
@@ -347,8 +346,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Applies activation and dropout; unless `slopes` is empty, the derivative of the activation
-    /// is written to it.
+    /// Applies activation and dropout to `out`. Unless `slopes` is empty, writes the derivatives of
+    /// the activation to it.
     fn activate<T>(
         out: &mut [T],
         slopes: &mut [T],
@@ -377,7 +376,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes, in place, the adjoint of what activation and dropout were applied to.
+    /// Replaces `grad`, the adjoint of the result, by that of the activation's input.
     fn deactivate<T>(slopes: Slopes<'_, T>, grad: &mut [T], first: usize, dropout: Dropout) {
         match slopes {
             Slopes::Kept(slopes) => {

@@ -1,11 +1,11 @@
-//! Low-rank adapters of a linear layer, whose matrix is frozen: `W + s · B A` (Hu et al. 2021,
-//! "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
+//! Low-rank adapters (LoRA) of a linear layer whose matrix `W` is frozen: `W + s · B A` (Hu et al.
+//! 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
 //!
-//! **Decision.** The change is computed by two thin products, and added to the result of the
-//! product with `W`. The alternative, to form `W + s · B A` at each update, would need a product
-//! for a gradient as large as `W`, which adapters are meant to avoid. Matrices that a layer fuses,
-//! such as those of queries, keys and values, have separate factors; their products with A are
-//! computed as one.
+//! **Decision.** The change is computed by products with the thin matrices A and B, and added to
+//! the result of the product with `W`. The alternative, to form `W + s · B A` at each update, would
+//! need a product for a gradient as large as `W`, which adapters are meant to avoid. Matrices that
+//! a layer fuses into one, such as those for queries, keys and values, have separate adapters; the
+//! products with their matrices A are computed as one product.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -21,11 +21,12 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Computes `base + dropout(s · d(x) Aᵀ Bᵀ)`, where d is the dropout of the input. If there are
-/// several factors, each changes its own columns of `base`, from left to right.
+/// Computes `base + dropout(s · d(x) Aᵀ Bᵀ)`, where `base` is the layer's result without adapters
+/// and `d` is the dropout on the input. If there are several pairs of factors, each changes its own
+/// columns of `base`, from left to right.
 ///
 /// # Shapes
-/// `x (N, I)`, `base (N, O)`, factors `(Rᵢ, I)` and `(Oᵢ, Rᵢ)` with `Σ Oᵢ = O` → `(N, O)`.
+/// `x (N, I)`, `base (N, O)`, factors A `(Rᵢ, I)` and B `(Oᵢ, Rᵢ)` with `Σ Oᵢ = O` → `(N, O)`.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -134,7 +135,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Returns the matrices A, one below the other.
+/// Returns the matrices A of all factors, stacked one below the other.
 fn joined<T: Float>(factors: &[Factors]) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for Factors { down, .. } in factors {
@@ -161,7 +162,7 @@ fn drop_all<T: Float>(values: &mut [T], dropout: Dropout) {
     });
 }
 
-/// Data of the adapters that their backward pass needs.
+/// Data of the adapters that the backward pass needs.
 struct Back {
     x: SavedTensor,
     base: Slot,
@@ -219,7 +220,7 @@ impl Back {
         adjoints.give(&self.x, grad)
     }
 
-    /// Adds the gradients of the factors B, and writes the gradient of `inner` to `inner_grad`.
+    /// Adds the gradients by the matrices B, and writes the gradient by `inner` to `inner_grad`.
     fn through_up<T: Float>(
         &self,
         (rows, rank, outputs): (usize, usize, usize),

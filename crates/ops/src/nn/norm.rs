@@ -1,7 +1,7 @@
 //! Normalisation over the last dimension: layer norm (Ba et al. 2016), or RMS norm (Zhang and
 //! Sennrich 2019), which subtracts no mean. Both may have a bias.
 //!
-//! Candle's own fused norms silently cut off the gradient; these operations have a backward pass.
+//! Candle's own fused norms do not pass on gradients, without an error; these operations do.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -94,7 +94,7 @@ fn normalised<T: Float>(
             .with_max_len(1)
             .for_each(|(out, x)| forward_rows(x, weights, biases, out, spec));
     });
-    // SAFETY: the rows have been written.
+    // SAFETY: all rows have been written.
     unsafe { out.set_len(values.len()) };
     Tensor::from_vec(out, x.shape(), x.device())
 }
@@ -142,8 +142,8 @@ fn backward<T: Float>(
     }
 }
 
-/// Computes the mean and the reciprocal of the standard deviation of a row, in two passes. If the
-/// norm does not subtract the mean, these are 0 and the reciprocal of the root mean square.
+/// Computes the mean of a row and the reciprocal of its standard deviation, in two passes. Without
+/// subtraction of the mean (RMS norm), returns 0 and the reciprocal of the root mean square.
 #[inline(always)]
 fn moments<T: Float>(row: &[T], spec: NormSpec) -> (T, T) {
     let count = T::cast(row.len() as f64);
@@ -184,8 +184,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Runs the backward pass of some rows; `sums` receives the gradient of the weight, followed by
-    /// that of the bias if there is one.
+    /// Computes the gradient by some rows. Adds the gradient by the weight to `sums`, followed by
+    /// that by the bias if there is one.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],
@@ -207,7 +207,8 @@ vectorised! {
             };
             let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
             let mean_product = blocked_sum([grad, weight, row], product) / count;
-            // The slices are zipped, because checked indices would keep the loops from vectorising.
+            // Slices are zipped, because the checks of indices would keep the loops from
+            // vectorising.
             if !add {
                 grad_x.fill(T::default());
             }

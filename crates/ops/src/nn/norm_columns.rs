@@ -1,4 +1,4 @@
-//! Norms of groups of columns, such as the heads of queries and keys in packed projections.
+//! Normalisation of groups of columns, such as the heads of queries and keys in packed projections.
 
 use super::norm::{backward_rows, forward_rows};
 use crate::composed;
@@ -12,14 +12,15 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Normalises the first columns of each row, in groups as wide as the weight of their part. All
-/// other columns are unchanged.
+/// Normalises leading columns of each row, part after part; within a part, in groups of columns as
+/// wide as the part's weight. All other columns are unchanged.
 ///
 /// # Shapes
-/// `x (N, W)` → the same.
+/// `x (N, W)` → `(N, W)`.
 ///
 /// # Errors
-/// If the groups of a part do not fill its columns, or if there are more columns than `x` has.
+/// If the columns of a part are not a multiple of its group width, or if the parts have more
+/// columns than `x`.
 pub fn norm_columns(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -63,7 +64,7 @@ pub fn norm_columns(
     )
 }
 
-/// The weight and the bias of groups of columns, owned for the tape.
+/// The weight and the bias for some columns, owned for the tape.
 #[derive(Clone)]
 struct Part {
     columns: usize,
@@ -71,7 +72,7 @@ struct Part {
     bias: Option<Tensor>,
 }
 
-/// The same with their values.
+/// Like [`Part`], with the values of the tensors.
 struct Values<'a, T> {
     columns: usize,
     weight: &'a [T],
@@ -79,7 +80,7 @@ struct Values<'a, T> {
 }
 
 impl<T> Values<'_, T> {
-    /// Number of trained values.
+    /// Returns the number of values of weight and bias.
     fn count(&self) -> usize {
         self.weight.len() + self.bias.map_or(0, <[T]>::len)
     }
@@ -111,7 +112,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Calls `run` with the values of the parts.
+/// Calls `run` with the values of the parts' weights and biases.
 fn with_values<T: Float, R>(
     parts: &[Part],
     run: impl FnOnce(&[Values<'_, T>]) -> Result<R>,
@@ -154,8 +155,8 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-/// Writes the gradient of rows `x`, and returns the gradients of the weights and biases of all
-/// parts.
+/// Writes or adds the gradient by the rows `x` to `out`, as `write` says, and returns the gradients
+/// by the weights and biases of all parts.
 fn back_rows<T: Float>(
     parts: &[Values<'_, T>],
     width: usize,

@@ -1,18 +1,17 @@
-//! The logarithm by which a row of logits is normalised, ln Σ exp. A search computes one for every
-//! hypothesis and step, over the whole vocabulary.
+//! Normaliser of a row of logits, ln Σ exp. A search computes it for every hypothesis and step,
+//! over the whole vocabulary.
 
 use crate::float::{Float, vectorised};
 use crate::sums::{blocked_max, blocked_sum};
 
-/// Number of logits that share a maximum in [`block_maxima`].
+/// Number of logits in a block, for [`block_maxima`].
 pub const BLOCK: usize = 64;
 
-/// Number of elements whose exponentials are summed in f32 before the sum is added to the f64
-/// total.
+/// Number of exponentials that are summed in f32, before their sum is added to the total in f64.
 const SUMMED: usize = 256;
 
-/// Computes the largest logit of each block of [`BLOCK`] logits; the last block may be shorter. NaN
-/// is skipped, and the maximum of nothing is −∞.
+/// Returns the largest logit of each block of [`BLOCK`] logits; the last block may be shorter. NaN
+/// is skipped; if all logits of a block are NaN, its maximum is −∞.
 ///
 /// # Shapes
 /// `logits (V,)` → `(⌈V / BLOCK⌉,)`.
@@ -24,7 +23,7 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
 }
 
 /// Computes `ln Σ exp(logits)`, given the largest logit; `None` if the row is not a distribution:
-/// if it has NaN or `+inf`, or only `-inf`.
+/// if it contains NaN or `+inf`, or only `-inf`.
 ///
 /// # Shapes
 /// `logits (V,)` → a number.
@@ -33,8 +32,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     if !largest.is_finite() {
         return None;
     }
-    // Where differences from the largest logit matter, they are small, so f32 exponentials suffice.
-    // The total is f64, because it has as many terms as the vocabulary. If a logit is NaN, so is
+    // Only logits close to the largest one matter, so f32 exponentials of the differences suffice.
+    // The total is in f64, because it has as many terms as the vocabulary. If a logit is NaN, so is
     // the sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
@@ -43,8 +42,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     sum.is_finite().then(|| f64::from(largest) + sum.ln())
 }
 
-/// Computes `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and returns 0 for
-/// smaller `x`. The result is the same on every machine.
+/// Computes `exp(x)` for `-87 ≤ x ≤ 0`, with an error of at most two units in the last place;
+/// returns 0 for smaller `x`. The result is the same on every machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
     Float::exp(x)

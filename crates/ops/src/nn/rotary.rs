@@ -1,10 +1,10 @@
-//! Rotary position embedding (Su et al. 2021, section 3.2). Each pair of a head's elements is
-//! rotated by an angle that grows with the position, so a score depends on positions only through
-//! their distance.
+//! Rotary position embedding (Su et al. 2021, section 3.2). Each pair of elements of a head is
+//! rotated by an angle that grows with the position, so that a score depends on the positions of
+//! query and key only through their distance.
 //!
-//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by the angle
-//! `position · 10000^(-2i/Dh)`, unless [`Turns`] specifies other pairs, other speeds, or a factor
-//! for the rotated elements.
+//! By default, element `i` of a head of width `Dh` forms a pair with element `i + Dh/2`, and is
+//! rotated by the angle `position · 10000^(-2i/Dh)`. [`Turns`] can specify other pairs, other
+//! speeds, and a number by which rotated elements are multiplied.
 
 use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
@@ -16,14 +16,15 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates all heads, of `head` elements each, in the first `turned` columns. In packed
-/// `(q, k, v)`, these are the columns of queries and keys.
+/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`. If these are
+/// packed queries, keys and values, the first columns are queries and keys.
 ///
 /// # Shapes
-/// `x (N, W)` → the same.
+/// `x (N, W)` → `(N, W)`.
 ///
 /// # Errors
-/// If a head's rotated width is odd or larger than the head, or if the columns do not fit.
+/// If the rotated width of a head is odd or larger than `head`, or if the heads do not fit into the
+/// columns.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -60,7 +61,8 @@ fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Te
     let out = turn.apply(Host::new(x)?.elements::<T>()?, width);
     let out = Tensor::from_vec(out, x.shape(), x.device())?;
     if let Some(tape) = tape {
-        // The transpose of a rotation is the rotation in the opposite direction.
+        // The gradient is rotated back: the transpose of a rotation is the rotation by the opposite
+        // angle.
         let (input, back) = (Slot::from(x), Rotary { is_transposed: true, ..turn });
         tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| {
             adjoints.give(input, back.apply(&adjoint, width))
@@ -73,18 +75,18 @@ struct Rotary {
     positions: Arc<[u32]>,
     turns: Turns,
     head: usize,
-    /// Number of leading elements of a row that are rotated.
+    /// Number of leading columns that are rotated.
     turned: usize,
     is_transposed: bool,
 }
 
-/// Smallest number of tokens that one task rotates.
+/// Smallest number of tokens that a task rotates.
 const TOKENS: usize = 32;
 
 impl Rotary {
     fn apply<T: Float>(&self, x: &[T], width: usize) -> Vec<T> {
-        // Only the angles from the first to the last position are computed: in decoding, these are
-        // those of one position.
+        // Computes only the angles between the smallest and the largest position: in decoding,
+        // often those of a single position.
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = self.turns.angles(first..end, self.head);

@@ -1,5 +1,5 @@
-//! The neighbours of each row in its sequence, side by side; with them, a convolution over a
-//! sequence becomes a product.
+//! Windows: the neighbours of each row in its sequence, side by side. With them, a convolution over
+//! a sequence becomes a matrix product.
 
 use crate::composed;
 use crate::float::Float;
@@ -12,11 +12,11 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Gathers, for each row, the rows of its sequence from `before` rows before it to `after` rows
-/// after it, in order. In place of rows beyond the ends of the sequence there are zeros.
+/// Concatenates, for each row, the rows of its sequence from `before` rows before it to `after`
+/// rows after it. Rows beyond the ends of the sequence are replaced by zeros.
 ///
 /// # Shapes
-/// `x (N, D)`, of sequences with these `lengths` → `(N, (before + 1 + after)·D)`.
+/// `x (N, D)`, consisting of sequences with these `lengths` → `(N, (before + 1 + after)·D)`.
 ///
 /// # Errors
 /// If the sum of the lengths is not the number of rows.
@@ -61,7 +61,7 @@ fn forward<T: Float>(
         }
     };
     let sequences = crate::composed::sequences(lengths);
-    // SAFETY: together the sequences have all rows.
+    // SAFETY: the sequences together have all rows.
     let out = unsafe {
         filled(rows * count * width, |to| {
             sequences.par_iter().for_each(|rows| one_sequence(rows, to));

@@ -20,8 +20,8 @@ pub struct LowRankSpec {
     pub scale: f64,
     /// Dropout on the input of the adapter. Element `(n, i)` has index `n·I + i` in the mask.
     pub input_dropout: Dropout,
-    /// Dropout on the output of the adapter, before `W x` is added. Element `(n, o)` has index `n·O
-    /// + o` in the mask.
+    /// Dropout on the output of the adapter, before `W x` is added. Element `(n, o)` has index
+    /// `n·O + o` in the mask.
     pub dropout: Dropout,
     /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,

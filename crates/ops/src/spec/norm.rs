@@ -2,9 +2,10 @@
 
 use candle_core::Tensor;
 
-/// Normalisation of each row `x`, without its parameters: layer norm, `y = (x − mean) / √(variance
-/// + ε) · γ + β` (Ba et al. 2016, "Layer Normalization"), or RMS norm, `y = x / √(mean(x²) + ε) ·
-/// γ` (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
+/// Normalisation of each row `x`, without its parameters. Layer norm computes
+/// `y = (x − mean) / √(variance + ε) · γ + β` (Ba et al. 2016, "Layer Normalization"); RMS norm
+/// computes `y = x / √(mean(x²) + ε) · γ` (Zhang and Sennrich 2019, "Root Mean Square Layer
+/// Normalization").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormSpec {
     /// Whether the mean is subtracted first: `true` for layer norm, `false` for RMS norm.

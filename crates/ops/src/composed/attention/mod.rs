@@ -1,4 +1,4 @@
-//! Attention in Candle's primitives, on padded tensors.
+//! Softmax attention, composed of Candle's operations, on padded tensors.
 
 #[cfg(feature = "kinds")]
 pub(crate) mod kinds;
@@ -10,7 +10,7 @@ use crate::spec::{AttentionSpec, DualChunk, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
-/// See [`crate::self_attention()`].
+/// Computes self-attention; see [`crate::self_attention()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::self_attention()`].
@@ -24,7 +24,7 @@ pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec)
     attend(&query, &key, &qkv.narrow(1, width + key_width, key_width)?, bias, spec)
 }
 
-/// See [`crate::cross_attention()`].
+/// Computes cross-attention; see [`crate::cross_attention()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::cross_attention()`].
@@ -42,11 +42,12 @@ pub fn cross_attention(
 }
 
 /// Computes the attention weights of packed projections, in f32 or wider, before dropout. They are
-/// zero for keys beyond the end of their sequence; rows of queries beyond the end are meaningless.
+/// zero for keys beyond the end of their sequence; the weights of queries beyond the end of their
+/// sequence are meaningless.
 ///
 /// # Shapes
-/// `query (N, Q)`, in all rotations, `key (M, K)`, `bias (H, T, T)` with `T` at least the longest
-/// sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest.
+/// `query (N, Q)`, with all rotations, `key (M, K)`, `bias (H, T, T)`, where `T` is at least the
+/// length of the longest sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -60,8 +61,8 @@ pub fn attention_weights(
     exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)
 }
 
-/// Computes the logarithms of [`attention_weights`], which are finite even if a weight underflows;
-/// for keys beyond the end of their sequence they are large and negative.
+/// Computes the logarithms of [`attention_weights`], which are finite even if a weight underflows
+/// to 0. For keys beyond the end of their sequence, they are large negative numbers.
 ///
 /// # Shapes
 /// The shapes of [`attention_weights`].
@@ -79,14 +80,16 @@ pub fn attention_log_weights(
     shifted.broadcast_sub(&sums)
 }
 
-/// Splits packed rows into padded sequences and `count` heads: `(N, W)` → `(B, count, T, Dh)`.
+/// Pads packed rows to the longest sequence, and splits them into `count` heads: `(N, W)` →
+/// `(B, count, T, Dh)`.
 fn heads(x: &Tensor, lengths: &[usize], count: usize) -> Result<Tensor> {
     let padded = pad(x, lengths)?; // (B, T, W)
     let (batch, longest, width) = padded.dims3()?;
     padded.reshape((batch, longest, count, width / count))?.transpose(1, 2)?.contiguous()
 }
 
-/// Computes the scores of each query for [`attention_weights`], shifted so that the largest is 0.
+/// Computes the scores for [`attention_weights`], shifted so that the largest score of each query
+/// is 0.
 fn shifted_scores(
     query: &Tensor,
     key: &Tensor,
@@ -102,8 +105,8 @@ fn shifted_scores(
         let query = query.narrow(1, rotation * shape.query_width(), shape.query_width())?;
         let q = (heads(&query, &spec.query_lengths, shape.heads)? * shape.scale)?;
         let queries = q.dim(2)?;
-        // Queries of a group form one matrix, (B, K, G·Tq, Dh), for its product with their shared
-        // keys.
+        // The queries of a group of heads form one matrix, (B, K, G·Tq, Dh), so that one product
+        // multiplies them by the keys that they share.
         let group = shape.group() * queries;
         let q = q.reshape((batch, shape.key_value_heads, group, shape.head_width))?;
         wide(&q.times(&k)?)?.reshape((batch, shape.heads, queries, keys))
@@ -121,15 +124,16 @@ fn shifted_scores(
         let bias = bias.narrow(1, 0, queries)?.narrow(2, 0, keys)?.to_dtype(scores.dtype())?;
         scores = scores.broadcast_add(&bias.unsqueeze(0)?)?;
     }
-    // The maximum is a constant shift; it is detached, so that it gets no gradient.
+    // The maximum is detached: the softmax does not depend on it, so it needs no gradient.
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
 }
 
-/// Selects the score of each pair by its rotation. The first argument has the scores of the first
-/// rotation; `products` computes those of the others.
+/// Selects the score of each pair of a query and a key, by the rotation that applies to the pair.
+/// `scores` are those of rotation 0; `products` computes those of the other rotations.
 ///
 /// # Shapes
-/// `scores (B, H, Tq, Tk)`, `rotations` of `shape`, which broadcasts to it → `(B, H, Tq, Tk)`.
+/// `scores (B, H, Tq, Tk)`; `rotations`, of shape `shape`, which broadcasts to that of `scores` →
+/// `(B, H, Tq, Tk)`.
 pub(super) fn by_rotation(
     scores: Tensor,
     products: impl Fn(usize) -> Result<Tensor>,
@@ -151,7 +155,8 @@ pub(super) fn by_rotation(
     Ok(sum)
 }
 
-/// Lengths of the longest queries and keys; refuses more scores than a device can count.
+/// Returns the numbers of queries and of keys in the longest sequences; an error if there would be
+/// more scores than the device can count.
 pub(crate) fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
@@ -183,7 +188,7 @@ fn attend(
     unpad(&out.reshape((batch * queries, shape.query_width()))?, &spec.query_lengths, queries)
 }
 
-/// Unpacks sequences, each into its own row, followed by zeros.
+/// Pads packed sequences with zeros to the longest sequence.
 ///
 /// # Shapes
 /// `(N, D)` → `(B, T, D)`, with T the longest length.
@@ -201,20 +206,20 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
             return out?.reshape(shape);
         }
     }
-    // Padding reads a row of zeros that follows the last token.
+    // In place of padding, a row of zeros is read, which follows the last token.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
     let index = padded(lengths, longest, rows as u32, x.device())?;
     with_zero.index_select(&index, 0)?.reshape(shape)
 }
 
-/// Packs the real tokens of sequences that were padded to `longest`.
+/// Removes the padding of sequences that were padded to `longest`.
 ///
 /// # Shapes
 /// `(B·T, D)` → `(N, D)`.
 ///
 /// # Errors
-/// If the number of rows is not `longest` for each length.
+/// If the number of rows is not `longest` times the number of lengths.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     let index = packed(lengths, longest, x.device())?;
     if !x.device().is_cpu() {
@@ -226,7 +231,7 @@ pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     x.index_select(&index, 0)
 }
 
-/// Packed row of each padded row, or `absent`: `(B·T,)`.
+/// Returns the index of the packed row for each padded row, or `absent` for padding: `(B·T,)`.
 fn padded(lengths: &[usize], longest: usize, absent: u32, device: &Device) -> Result<Tensor> {
     static INDICES: Recent<(Vec<usize>, usize, u32)> = Recent::new();
     INDICES.get((lengths.to_vec(), longest, absent), device, || {
@@ -241,7 +246,7 @@ fn padded(lengths: &[usize], longest: usize, absent: u32, device: &Device) -> Re
     })
 }
 
-/// Padded row of each packed row: `(N,)`.
+/// Returns the index of the padded row for each packed row: `(N,)`.
 fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> {
     static INDICES: Recent<(Vec<usize>, usize)> = Recent::new();
     INDICES.get((lengths.to_vec(), longest), device, || {
@@ -254,10 +259,11 @@ fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> 
     })
 }
 
-/// Score of hidden keys: finite in every float type, and its `exp` is 0 in all of them.
+/// Number added to the scores of keys that a query does not see: finite in every float type, and
+/// its `exp` is 0 in all of them.
 pub(super) const HIDDEN: f64 = -3.0e4;
 
-/// Key of a mask, without its device.
+/// Key under which a mask is cached, together with its device.
 #[derive(PartialEq)]
 struct MaskKey {
     key_lengths: Arc<[usize]>,
@@ -269,8 +275,8 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// Mask `(B, H or 1, Tq, Tk)`: [`HIDDEN`] for keys that may not be seen, plus ALiBi's distances.
-/// Made once for all layers of a pass.
+/// Returns the mask to be added to scores, `(B, H or 1, Tq, Tk)`: [`HIDDEN`] for keys that a query
+/// does not see, otherwise ALiBi's term. It is cached for all layers of a pass.
 pub(crate) fn mask(
     spec: &AttentionSpec,
     queries: usize,
@@ -323,8 +329,8 @@ fn new_mask(
         .to_device(device)
 }
 
-/// Dropout mask of the attention weights, equal in each element to that of the fused kernel, which
-/// packs rows of queries.
+/// Returns the dropout mask of the attention weights. Each element is the same as in the fused
+/// kernel, where rows of queries are packed.
 fn weight_mask(
     spec: &AttentionSpec,
     shape: (usize, usize, usize, usize),

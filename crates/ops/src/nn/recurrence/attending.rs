@@ -1,13 +1,14 @@
-//! Additive attention by one state (Bahdanau et al. 2015, appendix A.1.2), forward and backward.
+//! Additive attention from a single state (Bahdanau et al. 2015, appendix A.1.2), forward and
+//! backward.
 //!
-//! The hyperbolic tangents, one for each pair and column, are recomputed in the backward pass.
+//! The backward pass recomputes the hyperbolic tangents, one for each key and column.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`: computes `weights (n,)` and
-    /// the weighted sum of the values.
+    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`. Writes the attention weights
+    /// to `weights (n,)`, and the weighted sum of the values to `context (V,)`.
     fn attend<T>(
         query: &[T],
         energy: &[T],
@@ -42,9 +43,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes gradients, given the gradient by a context. The gradient by the query is written;
-    /// the gradients by energy, keys and values are added to what is there. `by_scores (n,)` is
-    /// scratch memory.
+    /// Computes gradients, given `by_context`, the gradient by the context. The gradient by the
+    /// query replaces `by_query`; those by energy, keys and values are added to `by_energy`,
+    /// `by_keys` and `by_values`. `by_scores (n,)` is scratch memory.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

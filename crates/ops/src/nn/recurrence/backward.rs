@@ -1,4 +1,4 @@
-//! Backpropagation through time (Werbos 1990).
+//! Backward pass of recurrent layers: backpropagation through time (Werbos 1990).
 
 use super::attending::attend_backward;
 use super::cells::{gru_backward, lstm_backward};
@@ -15,7 +15,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Records the backward pass on the tape.
+/// Records the layer on the tape, with its backward pass.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: &[&Tensor],
@@ -75,7 +75,7 @@ impl OwnedAttention {
     }
 }
 
-/// Data of a layer that the tape keeps.
+/// Data of a layer that the tape keeps for the backward pass.
 struct Back {
     inputs: Slot,
     weight: Tensor,
@@ -86,14 +86,16 @@ struct Back {
     spec: RecurrenceSpec,
 }
 
-/// Gradients that the steps compute; rows are in the order of steps.
+/// Gradients that the steps compute. Rows are in the order of steps: by step, and within a step by
+/// decreasing length of their sequences.
 struct StepGradients<T> {
-    /// Gradient by what the layer's inputs contribute to the gates' inputs: `(N, G·H)`.
+    /// Gradients by the contribution of the layer's input to the gates: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// Gradient by what the product contributes to the gates' inputs; empty for LSTMs, where both
-    /// gradients are the same.
+    /// Gradients by the contribution `U h + b` to the gates; empty for LSTMs, where they equal
+    /// `by_inputs`.
     by_product: Vec<T>,
-    /// Gradients by the states h and c of each sequence: `(B, H)`, by place.
+    /// Gradients by the state h and the cell c of each sequence, which a step passes to the step
+    /// before it: `(B, H)` each, longest sequence first.
     carried: Vec<T>,
     carried_cells: Vec<T>,
     /// Gradients by queries, `(N, A)`; by energies, separately for each sequence, `(B, A)`; by
@@ -162,7 +164,7 @@ impl Back {
         })
     }
 
-    /// Gradients before the first step of the backward pass: zeros.
+    /// Returns the gradients before the backward pass: zeros.
     fn zeros<T: Float>(
         &self,
         rows: usize,
@@ -185,8 +187,8 @@ impl Back {
         }
     }
 
-    /// Adds the gradients by the states before a step, which come through the gates and the
-    /// queries.
+    /// Adds to `carried` the gradients by the states before a step, which come from the gates and
+    /// the queries of the step.
     fn carry<T: Float>(
         &self,
         of_step: Range<usize>,
@@ -215,8 +217,7 @@ impl Back {
         }
     }
 
-    /// Runs the gates of a step backward: computes the gradients by the gates' inputs from the
-    /// gradients by the step's states.
+    /// Computes the gradients by the gates' inputs at a step from those by the states of the step.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -241,7 +242,7 @@ impl Back {
             let (old, new) = ((before + place) * width, (count + row) * width);
             let of_gates = row * across..(row + 1) * across;
             let gates = &saved.gates[of_gates.clone()];
-            // SAFETY: each place has its own row of everything.
+            // SAFETY: each place has its own row of every array.
             unsafe {
                 let carried = carried.range(of_place.clone());
                 add(carried, state_adjoint);
@@ -276,8 +277,8 @@ impl Back {
         });
     }
 
-    /// Runs the attention of a step backward: computes the gradients by queries, keys, values and
-    /// energies from the gradients by the gates' inputs and by the returned contexts.
+    /// Computes the gradients by queries, keys, values and energies at a step from those by the
+    /// gates' inputs and by the returned contexts.
     fn attention<T: Float>(
         &self,
         step: usize,
@@ -310,8 +311,8 @@ impl Back {
             let context_adjoint = &adjoint[packed * widths.out() + width..][..of_value];
             let Range { start, end } = spec.attended[steps.order[place]];
             let weights = &saved.weights[saved.first_weight[row]..saved.first_weight[row + 1]];
-            // SAFETY: each place has its own rows, and the ranges that sequences attend to do not
-            // overlap.
+            // SAFETY: each place has its own rows, and the ranges of keys to which sequences attend
+            // do not overlap.
             unsafe {
                 let by_context = by_contexts.range(place * of_value..(place + 1) * of_value);
                 add(by_context, context_adjoint);
@@ -335,7 +336,7 @@ impl Back {
         });
     }
 
-    /// Adds the gradients to the adjoints of their tensors.
+    /// Adds the gradients to the adjoints of the tensors to which they belong.
     fn give<T: Float>(
         &self,
         steps: &TimeSteps,
@@ -406,7 +407,7 @@ fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec
     before
 }
 
-/// Reorders rows from the order of steps to the order of the packed rows.
+/// Reorders rows from the order of steps to that of the packed sequences.
 fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut out = vec![T::default(); rows.len()];
     for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {

@@ -1,11 +1,11 @@
-//! The gates of one row, forward and backward.
+//! Gates of one row of a recurrent layer (see [`Cell`](crate::Cell)), forward and backward.
 
 use crate::float::vectorised;
 use crate::spec::sigmoid;
 
 vectorised! {
-    /// Computes a GRU's gates. At first, `gates` holds `U h` for r, z and n; afterwards, r, z and n
-    /// themselves. `fresh` receives `U_n h + b_n`.
+    /// Computes a GRU's gates. On entry, `gates` holds `U h` for r, z and n; on return, it holds r,
+    /// z and n. Writes `U_n h + b_n` to `fresh`, and the new state to `state`.
     fn gru_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -31,9 +31,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients by what the layer's inputs (`by_inputs`) and the product
-    /// (`by_product`) contribute to the gates' inputs. At first, `carried` holds the gradient by
-    /// the new state; afterwards, the part of it that passes directly to the state before.
+    /// Computes the gradients by the contributions to the gates of the layer's input (`by_inputs`)
+    /// and of `U h + b` (`by_product`). On entry, `carried` holds the gradient by the new state; on
+    /// return, the part of it that passes directly to the state before.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -61,8 +61,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes an LSTM's gates. At first, `gates` holds `U h` for i, f, g and o; afterwards, i, f,
-    /// g and o themselves. `before` and `cell` belong to c, and `state` to h.
+    /// Computes an LSTM's gates. On entry, `gates` holds `U h` for i, f, g and o; on return, it
+    /// holds i, f, g and o. `before` is the previous cell c; the new c is written to `cell`, and
+    /// the new state h to `state`.
     fn lstm_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -91,8 +92,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` belongs to h, from which
-    /// nothing passes directly to the state before; `carried_cell` belongs to c.
+    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` is the gradient by the
+    /// new h, none of which passes directly to the state before; `carried_cell` is the gradient by
+    /// the new c, and on return that by the previous c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -1,4 +1,4 @@
-//! Forward pass, step by step.
+//! Forward pass of recurrent layers, step by step.
 
 use super::attending::attend;
 use super::cells::{gru_forward, lstm_forward};
@@ -41,7 +41,7 @@ pub(super) fn forward<T: Float>(
     Ok(Recurred { rows, last, weights })
 }
 
-/// Computes the output rows and the data for the backward pass.
+/// Computes the result rows, and the data for the backward pass.
 fn run<T: Float>(
     packs: Option<&PackedWeights>,
     given: &Recurrence<'_>,
@@ -79,7 +79,7 @@ fn run<T: Float>(
     Ok((out, saved))
 }
 
-/// Prepares attention for the forward pass.
+/// Prepares the operands of attention for the forward pass.
 fn attended<'a, T: Float>(
     hosts: &'a AttentionHosts<'_>,
     tensors: &AdditiveAttention<'_>,
@@ -96,32 +96,32 @@ fn attended<'a, T: Float>(
     })
 }
 
-/// A layer in the forward pass.
+/// Operands and settings of a layer in the forward pass.
 struct Layer<'a, T> {
     spec: &'a RecurrenceSpec,
     steps: &'a TimeSteps,
     widths: Widths,
-    /// `(N, G·H)`.
+    /// Contribution of the layer's input to the gates, `(N, G·H)`.
     inputs: &'a [T],
     weight: Repeated<'a, T>,
     bias: &'a [T],
     attention: Option<Attended<'a, T>>,
 }
 
-/// Memory that a step writes to; each row is written by one task.
+/// Memory to which a step writes; each row is written by a single task.
 #[derive(Clone, Copy)]
 struct Destinations<T> {
     states: Shared<T>,
     cells: Shared<T>,
     fresh: Shared<T>,
     out: Shared<T>,
-    /// Contribution of the contexts to the inputs of the gates; empty without attention.
+    /// Contribution of the contexts to the gates; empty without attention.
     from_context: Shared<T>,
 }
 
 impl<T: Float> Layer<'_, T> {
-    /// Computes the contexts of a step from the previous states, and the contribution of these
-    /// contexts to the inputs of the gates.
+    /// Computes the contexts of a step from the previous states, and the contributions of the
+    /// contexts to the gates.
     fn attend(
         &self,
         step: usize,
@@ -138,7 +138,7 @@ impl<T: Float> Layer<'_, T> {
         let queries = Shared::new(&mut saved.queries[first * scores..]);
         let shape = (active, width, scores);
         let left = (previous, Matrix::rows(width));
-        // SAFETY: nobody else uses this memory.
+        // SAFETY: no other thread uses this memory.
         unsafe {
             product_into(shape, left, attention.query.right(), queries, spec.products, None);
         }
@@ -149,7 +149,7 @@ impl<T: Float> Layer<'_, T> {
             let range = spec.attended[steps.order[place]].clone();
             let pairs = saved.first_weight[row]..saved.first_weight[row + 1];
             let to = steps.packed_row(place, step) * self.widths.out() + width;
-            // SAFETY: each row has its own query, weights, context and place in the result.
+            // SAFETY: each row has its own query, weights, context and place in `out`.
             unsafe {
                 let context = contexts.range(row * of_value..(row + 1) * of_value);
                 attend(
@@ -169,7 +169,7 @@ impl<T: Float> Layer<'_, T> {
         let contexts = &saved.contexts[first * of_value..(first + active) * of_value];
         let (shape, left) = ((active, of_value, across), (contexts, Matrix::rows(of_value)));
         let (right, sums) = (attention.context.right(), Shared::new(from_context));
-        // SAFETY: nobody else uses this memory, and the contexts have been written.
+        // SAFETY: no other thread uses this memory, and the contexts have been written.
         unsafe { product_into(shape, left, right, sums, spec.products, None) };
     }
 
@@ -186,27 +186,27 @@ impl<T: Float> Layer<'_, T> {
             from_context,
         };
         let gates = Shared::new(&mut saved.gates[first * across..]);
-        // SAFETY: within a step, states of the previous step are read, and states of this step are
-        // written, each row by one task.
+        // SAFETY: a step reads the states of the previous step, and writes its own states, each row
+        // in a single task.
         let previous: &[T] = unsafe { to.states.range(before * width..(before + active) * width) };
         let finish = |row: usize, gates: &mut [T]| {
             for (place, gates) in (row..).zip(gates.chunks_exact_mut(across)) {
                 let previous = &previous[place * width..(place + 1) * width];
-                // SAFETY: each row is finished once, and has its own part of everything.
+                // SAFETY: each row is finished once, and has its own part of every array.
                 unsafe { self.finish(step, place, gates, previous, &to) };
             }
         };
         let (shape, left) = ((active, width, across), (previous, Matrix::rows(width)));
         let (right, products) = (self.weight.right(), self.spec.products);
-        // SAFETY: nobody else uses this memory.
+        // SAFETY: no other thread uses this memory.
         unsafe { product_into(shape, left, right, gates, products, Some(&finish)) };
     }
 
-    /// Computes the gates and the state of one row of a step from the product of the row's previous
-    /// state.
+    /// Computes the gates and the state of one row of a step. On entry, `gates` is the product of
+    /// the weight and the row's previous state.
     ///
     /// # Safety
-    /// Nobody else may read or write the row meanwhile.
+    /// No other thread reads or writes the row at the same time.
     #[inline]
     unsafe fn finish(
         &self,
@@ -222,7 +222,7 @@ impl<T: Float> Layer<'_, T> {
         let row = self.steps.of_step(step).start + place;
         let state = self.spec.lengths.len() + row;
         let (old, new) = (self.steps.before(step) + place, state * width..(state + 1) * width);
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             let inputs = if scores > 0 {
                 let sum = to.from_context.range(place * across..(place + 1) * across);
@@ -277,7 +277,7 @@ impl<T: Float> Saved<T> {
         }
     }
 
-    /// Writes the initial states to their places.
+    /// Writes the initial states, sorted by place (longest sequence first).
     fn begin(
         &mut self,
         initial: Option<&Tensor>,
@@ -300,7 +300,7 @@ impl<T: Float> Saved<T> {
     }
 }
 
-/// Returns the state after each sequence: `(B, S)`.
+/// Returns the last state of each sequence: `(B, S)`.
 fn last_states<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,
@@ -320,7 +320,7 @@ fn last_states<T: Float>(
     last
 }
 
-/// Returns the weights of attention as a tensor `(B, T, S)`.
+/// Returns the attention weights as a tensor `(B, T, S)`, padded with zeros.
 fn dense_weights<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,

@@ -1,12 +1,13 @@
 //! Recurrent layers over packed sequences: GRUs and LSTMs, with or without additive attention in
 //! each step.
 //!
-//! The contribution of the inputs to the gates is a single product for all rows, computed by a
-//! linear layer. The rest is computed step by step: a step takes one product for the states of all
-//! sequences that still have a row, and computes the gates of these rows while they are in the
-//! cache. In the backward pass, the gradients of the matrices are again one product over all rows.
+//! The contribution of the layer's input to the gates is a single product for all rows, which a
+//! separate linear layer computes. The rest is computed step by step: a step multiplies the states
+//! of all sequences that still have a row in one product, and computes the gates of these rows
+//! while they are in the cache. In the backward pass, the gradient by each matrix is again a single
+//! product over all rows.
 //!
-//! A step of decoding is the same operation, on sequences of one row each.
+//! In decoding, the same operation computes one step, on sequences of one row each.
 
 mod attending;
 mod backward;
@@ -23,13 +24,13 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Number of rows that a thread takes at a time where rows are computed one by one.
+/// Number of rows that a thread takes at a time, where each row is computed separately.
 const PIECE: usize = 4;
 
 /// Runs a recurrent layer. [`Recurrence`] describes its inputs, and [`Cell`] its equations.
 ///
 /// # Shapes
-/// As described at [`Recurrence`] and [`Recurred`].
+/// See [`Recurrence`] for the inputs, and [`Recurred`] for the results.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -49,7 +50,7 @@ pub fn recurrence(
     )
 }
 
-/// Computes the layer composed of Candle's operations, on the tape if there is one.
+/// Computes the layer by Candle's operations, and records it on the tape if there is one.
 fn elsewhere(
     tape: Option<&Tape>,
     given: &Recurrence<'_>,
@@ -138,7 +139,8 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
     Ok(())
 }
 
-/// A weight by which each step multiplies. It is packed once, if the kernel uses packed weights.
+/// A weight matrix by which each step multiplies. It is packed (copied to the kernel's order) once,
+/// if the kernel uses packed matrices.
 struct Repeated<'a, T> {
     values: &'a [T],
     at: Matrix,
@@ -146,7 +148,7 @@ struct Repeated<'a, T> {
 }
 
 impl<'a, T: Float> Repeated<'a, T> {
-    /// Prepares a matrix `(k, n)` in the layout `at`.
+    /// Prepares a matrix `(k, n)` whose elements lie as `at` describes.
     fn new(
         (values, at): (&'a [T], Matrix),
         (depth, columns): (usize, usize),
@@ -159,7 +161,7 @@ impl<'a, T: Float> Repeated<'a, T> {
         Self { values, at, packed }
     }
 
-    /// Prepares the transpose of a weight `(outputs, inputs)` for the forward pass.
+    /// Prepares the transpose of a weight `(outputs, inputs)`, for the forward pass.
     fn transposed(
         values: &'a [T],
         weight: &Tensor,
@@ -182,26 +184,27 @@ impl<'a, T: Float> Repeated<'a, T> {
     }
 }
 
-/// Data that the forward pass saves for the backward pass; rows are in the order of steps.
+/// Data that the forward pass saves for the backward pass. Rows are in the order of steps: by step,
+/// and within a step by place (longest sequence first).
 struct Saved<T> {
-    /// Initial states by place, followed by the state of each row: `(B + N, H)`.
+    /// Initial states h by place, followed by the state of each row: `(B + N, H)`.
     states: Vec<T>,
-    /// Initial cells of an LSTM by place, followed by the cell of each row.
+    /// Initial cells c of an LSTM by place, followed by the cell of each row: `(B + N, H)`.
     cells: Vec<T>,
-    /// Gates: `(N, G·H)`.
+    /// Values of the gates: `(N, G·H)`.
     gates: Vec<T>,
-    /// `U_n h + b_n` of GRUs: `(N, H)`.
+    /// `U_n h + b_n` of a GRU: `(N, H)`.
     fresh: Vec<T>,
-    /// With attention: `W s`, `(N, A)`, and the contexts, `(N, V)`.
+    /// With attention: the queries `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// Weights of attention: each row has one for each place that it attends to.
+    /// Attention weights: for each row in turn, one weight for each key to which it attends.
     weights: Vec<T>,
-    /// Index of the first weight of each row, followed by the number of all weights.
+    /// Index in `weights` of the first weight of each row, followed by the total number of weights.
     first_weight: Vec<usize>,
 }
 
-/// Widths of states, gates, keys and values.
+/// Widths of states, gates, keys and values of a layer.
 #[derive(Debug, Clone, Copy)]
 struct Widths {
     /// Width of the state, H.
@@ -224,13 +227,13 @@ impl Widths {
         Ok(Self { state, gates: cell.gates() * state, scores, values })
     }
 
-    /// Width of an output row.
+    /// Returns the width of a result row: state and context.
     fn out(self) -> usize {
         self.state + self.values
     }
 }
 
-/// Tensors of attention on the host.
+/// Elements on the host of the tensors of attention.
 struct AttentionHosts<'a> {
     query: Host<'a>,
     energy: Host<'a>,
@@ -251,7 +254,8 @@ impl<'a> AttentionHosts<'a> {
     }
 }
 
-/// Attention; the matrices by which each step multiplies are in the layout that the pass needs.
+/// Operands of attention. The matrices by which each step multiplies are prepared for the current
+/// pass: transposed in the forward pass.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,

@@ -1,4 +1,4 @@
-//! Hierarchical attention in Candle's primitives, on chunks of padded sequences.
+//! Hierarchical attention, composed of Candle's operations, on chunks of padded sequences.
 
 use crate::composed::attention::{HIDDEN, pad, unpad};
 use crate::composed::drop;
@@ -6,15 +6,15 @@ use crate::composed::{CountedProduct, wide};
 use crate::spec::attention::kinds::{HierarchicalSpec, Hierarchy};
 use candle_core::{D, Result, Tensor};
 
-/// Padded sequences, cut into `n` chunks of `C` tokens each.
+/// Padded sequences, cut into `n` chunks of `C` tokens each (the chunks of level 1).
 struct Chunks {
-    /// `(B, H, n, C, Dh)` each.
+    /// Query, key and value, `(B, H, n, C, Dh)` each.
     query: Tensor,
     key: Tensor,
     value: Tensor,
 }
 
-/// See [`crate::hierarchical_attention`].
+/// Computes hierarchical attention; see [`crate::hierarchical_attention`].
 ///
 /// # Shapes
 /// The shapes of [`crate::hierarchical_attention`].
@@ -55,8 +55,8 @@ pub fn hierarchical_attention(qkv: &Tensor, spec: &HierarchicalSpec) -> Result<T
     unpad(&out, &spec.lengths, count * chunk)?.to_dtype(qkv.dtype())
 }
 
-/// Computes the weight of each token for each query; the weight of a summary is divided among its
-/// tokens.
+/// Computes the weight of each token for each query. The weight of a chunk's summary is divided
+/// evenly among the tokens of the chunk.
 ///
 /// # Shapes
 /// The inputs of [`crate::hierarchical_attention`] → `(B, H, T, T)`, each sequence padded to the
@@ -71,7 +71,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // Share of each token in each place of each chunk.
+    // Share of each token in each place of the scores: 1 / n for the summary of n tokens.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -103,11 +103,11 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     weights.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous()
 }
 
-/// Attends from one query, the last token, in each of B sequences.
+/// Attends from a single query in each of B sequences: that of the last token.
 ///
 /// # Shapes
-/// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero after
-/// the last → `(B, D)`.
+/// `query (B, D)`; `key_value (B, T, 2·D)`, with key and value of all tokens side by side, and
+/// zeros after the last token → `(B, D)`.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -167,7 +167,7 @@ pub fn hierarchical_attention_step(
 }
 
 impl Chunks {
-    /// Splits `(N, 3·D)` into chunks, in f32 or wider.
+    /// Splits queries, keys and values, `(N, 3·D)`, into chunks, in f32 or wider.
     fn new(qkv: &Tensor, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Self> {
         let padded = wide(&pad(qkv, &spec.lengths)?)?; // (B, T, 3·D)
         let (batch, longest, width) = padded.dims3()?;
@@ -187,7 +187,8 @@ impl Chunks {
         Ok(Self { query: part(0)?, key: part(1)?, value: part(2)? })
     }
 
-    /// Computes the weights of all places for each query: `(B, H, n, C, P)`.
+    /// Computes the attention weights of each query, one for each place of a key:
+    /// `(B, H, n, C, P)`.
     fn weights(&self, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Tensor> {
         let (batch, heads, count, chunk, head) = self.query.dims5()?;
         let scale = (head as f64).powf(-0.5);
@@ -236,8 +237,8 @@ impl Chunks {
     }
 }
 
-/// Computes the means of the chunks of each level: `(B, H, n, C, Dh)`, zero after the end of a
-/// sequence → `(B, H, m, Dh)` each.
+/// Computes the means of the chunks of each level: `x (B, H, n, C, Dh)`, zero after the end of a
+/// sequence → for each level, `(B, H, m, Dh)`.
 fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Tensor>> {
     let (batch, heads, _, chunk, head) = x.dims5()?;
     let mut sums = x.sum(3)?;
@@ -259,9 +260,9 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
     Ok(means)
 }
 
-/// Gathers, for each of `count` chunks of the first level, the chunks of a level that share its
-/// chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If there are fewer, the last one is
-/// repeated.
+/// Gathers, for each of the `count` chunks of level 1, the means of the chunks of `level` that lie
+/// in the same chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If there are fewer than
+/// C, the last one is repeated.
 fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -> Result<Tensor> {
     let (batch, heads, last, head) = means.dims4()?;
     let chunk = hierarchy.chunk;
@@ -274,7 +275,7 @@ fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -
     means.index_select(&index, 2)?.reshape((batch * heads * count, chunk, head))
 }
 
-/// Softmax over the last dimension.
+/// Computes the softmax over the last dimension.
 fn softmax(scores: &Tensor) -> Result<Tensor> {
     let largest = scores.detach().max_keepdim(D::Minus1)?;
     let weights = scores.broadcast_sub(&largest)?.exp()?;

@@ -1,9 +1,9 @@
-//! Linear attention in Candle's primitives, on padded tensors.
+//! Linear attention, composed of Candle's operations, on padded tensors.
 //!
-//! With a one appended to each value, `v' = (v, 1)`, the denominator is the last column of the
-//! numerator. Decoding keeps only the sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head of M
-//! features. Whole sequences are computed in chunks: from the products φ(q)·φ(k) within a chunk,
-//! and from S for all tokens before it.
+//! Queries q and keys k are mapped to features φ. With a one appended to each value, `v' = (v, 1)`,
+//! the sum of weighted values has the denominator in its last column. Decoding keeps only the sums
+//! `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head with M features. Whole sequences are computed in
+//! chunks: from the products φ(q)·φ(k) within a chunk, and from S for all tokens before the chunk.
 
 use super::random_features::{key_features, query_features, together};
 use crate::composed::attention::{pad, unpad};
@@ -11,24 +11,25 @@ use crate::composed::{CountedProduct, wide};
 use crate::spec::attention::kinds::LinearAttentionSpec;
 use candle_core::{D, Result, Tensor};
 
-/// Smallest number of tokens of a chunk. At about the width of a head, the products within a chunk
-/// and the sums S take equally long.
+/// Smallest number of tokens in a chunk. If this is about the width of a head, the products within
+/// a chunk take as long as the sums S.
 const CHUNK: usize = 64;
 
-/// φ of queries and keys, `(B, H, T, M)`, and values with a one appended to each,
+/// Features φ of queries and keys, `(B, H, T, M)`, and values with a one appended to each,
 /// `(B, H, T, Dh + 1)`.
 struct Mapped {
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    /// Exponent that was factored out of the keys of a head, `(B, H)`.
+    /// Number c for each head, `(B, H)`, if the keys have been divided by `exp(c)`.
     left_out: Option<Tensor>,
 }
 
-/// Sums `S`, `(B, H, M, Dh + 1)`, and the exponent that was factored out of them, `(B, H)`.
+/// Sums `S`, `(B, H, M, Dh + 1)`, and the numbers c, `(B, H)`, if the sums have been divided by
+/// `exp(c)`.
 struct Sums(Tensor, Option<Tensor>);
 
-/// See [`crate::linear_attention_after`].
+/// Computes linear attention; see [`crate::linear_attention_after`].
 ///
 /// # Shapes
 /// The shapes of [`crate::linear_attention_after`].
@@ -64,12 +65,12 @@ pub fn linear_attention(
     Ok((out.to_dtype(qkv.dtype())?, Sums(sums, left_out).kept()?))
 }
 
-/// Attends from one more token in each row, given the sums `kept` over the tokens before it; also
-/// returns the sums including it.
+/// Attends from one more token in each row, given `kept`: the sums over the tokens before it. Also
+/// returns the sums that include the token.
 ///
 /// # Shapes
-/// `qkv (R, 3·D)`, `vectors (M, Dh)`, `kept` as returned by [`crate::linear_attention_after`],
-/// `None` before the first token → `(R, D)`, and new `kept`.
+/// `qkv (R, 3·D)`, `vectors (M, Dh)`, `kept` as returned by [`crate::linear_attention_after`], or
+/// `None` before the first token → the result `(R, D)`, and the new `kept`.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -80,7 +81,7 @@ pub fn linear_attention_step(
     kept: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor)> {
     let (rows, width) = qkv.dims2()?;
-    // A row is a sequence of one token.
+    // Each row is a sequence of one token.
     let padded = wide(qkv)?.unsqueeze(1)?;
     let Mapped { query, key, value, left_out } = mapped(&padded, vectors, heads, &vec![1; rows])?; // (R, H, 1, ·)
     let mut sums = Sums(transposed(&key)?.times(&value)?, left_out);
@@ -113,7 +114,8 @@ pub fn linear_attention_weights(
     weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + epsilon)?)
 }
 
-/// Maps `padded (B, T, 3·D)` to features; keys beyond the end of their sequence become zero.
+/// Maps queries and keys in `padded (B, T, 3·D)` to features; those of keys beyond the end of their
+/// sequence are zero.
 fn mapped(
     padded: &Tensor,
     vectors: Option<&Tensor>,
@@ -148,7 +150,7 @@ fn mapped(
 }
 
 impl Sums {
-    /// Sums as a layer keeps them for each row: `(R, …)`.
+    /// Returns the sums in one row for each sequence, as a layer keeps them: `(R, …)`.
     fn kept(self) -> Result<Tensor> {
         let sums = self.0.flatten_from(1)?;
         match self.1 {
@@ -157,7 +159,7 @@ impl Sums {
         }
     }
 
-    /// Adds these sums to those kept.
+    /// Adds the sums `kept` over earlier tokens to these.
     fn after(self, kept: &Tensor) -> Result<Self> {
         let Self(sums, left_out) = self;
         let (rows, heads, features, width) = sums.dims4()?;
@@ -174,7 +176,8 @@ impl Sums {
     }
 }
 
-/// Divides numerators by their denominators, the last column: `(…, Dh + 1)` → `(…, Dh)`.
+/// Divides weighted sums of values by their denominators, which are the last column: `(…, Dh + 1)`
+/// → `(…, Dh)`.
 fn divided(sums: &Tensor, is_random: bool) -> Result<Tensor> {
     let head = sums.dim(D::Minus1)? - 1;
     let epsilon = LinearAttentionSpec::epsilon(is_random);
@@ -182,7 +185,7 @@ fn divided(sums: &Tensor, is_random: bool) -> Result<Tensor> {
     sums.narrow(D::Minus1, 0, head)?.broadcast_div(&denominator)
 }
 
-/// Computes `elu(x) + 1`.
+/// Computes the feature map `elu(x) + 1`.
 fn feature(x: &Tensor) -> Result<Tensor> {
     x.elu(1.0)? + 1.0
 }
@@ -191,14 +194,15 @@ fn transposed(x: &Tensor) -> Result<Tensor> {
     x.transpose(D::Minus2, D::Minus1)?.contiguous()
 }
 
-/// Computes the causal sums of each query, and the sums after the last token.
+/// Computes, for each query, the weighted sum over the keys up to its position, and the sums S
+/// after the last token.
 ///
-/// All chunks are computed at once, because Candle's backward pass of a slice writes the whole
+/// All chunks are computed at once, because Candle's backward pass of a slice writes a whole
 /// tensor.
 ///
 /// # Shapes
-/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, where T is one chunk or several whole
-/// chunks → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
+/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, where T is the length of one chunk or
+/// a multiple of `chunk` → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
 fn in_chunks(
     query: &Tensor,
     key: &Tensor,
@@ -213,8 +217,8 @@ fn in_chunks(
     }
     let count = longest.min(chunk);
     let chunks = longest / count;
-    // Heads of all sequences share one dimension G, because Candle multiplies tensors of at most
-    // four dimensions.
+    // The heads of all sequences share one dimension G, because Candle multiplies tensors with at
+    // most four dimensions.
     let in_chunks = |x: &Tensor, width| x.reshape((batch * heads, chunks, count, width));
     let (query, key) = (in_chunks(query, features)?, in_chunks(key, features)?); // (G, K, C, M)
     let value = in_chunks(value, width)?; // (G, K, C, Dh + 1)
@@ -232,8 +236,9 @@ fn in_chunks(
     Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
-/// Sums over the chunks before each one: `(G, K, …)` → the same shape. In each round, every sum
-/// grows by the sum of as many chunks that ends just before it begins.
+/// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. Each
+/// round doubles the number of chunks that a sum covers, by adding the sum that ends where it
+/// begins.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {
@@ -249,7 +254,8 @@ fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     Ok(sums)
 }
 
-/// Mask `(C, C)`: 1 if a token sees another token of its chunk.
+/// Returns the mask `(C, C)`: 1 where the query (row) sees the key (column) of its chunk, otherwise
+/// 0.
 fn past(count: usize, like: &Tensor) -> Result<Tensor> {
     let ones = (0..count * count).map(|i| f32::from(i % count <= i / count));
     let mask = Tensor::from_vec(ones.collect::<Vec<f32>>(), (count, count), like.device())?;

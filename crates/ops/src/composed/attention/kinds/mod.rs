@@ -1,4 +1,4 @@
-//! Kinds of attention other than a softmax over keys, in Candle's primitives.
+//! Kinds of attention other than a softmax over keys, composed of Candle's operations.
 
 mod hierarchical;
 mod linear;

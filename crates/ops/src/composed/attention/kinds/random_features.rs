@@ -1,21 +1,22 @@
-//! Random features of a softmax (Choromanski et al. 2021, "Rethinking Attention with Performers",
-//! FAVOR+) in Candle's primitives.
+//! Random features that approximate a softmax (Choromanski et al. 2021, "Rethinking Attention with
+//! Performers", FAVOR+), composed of Candle's operations.
 //!
 //! ```text
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
 //! ```
 //!
-//! (lemma 1), with q and k divided by the fourth root of a head's width. Common factors of
-//! numerator and denominator are left out: 1/√m; for each query the exponential of its largest
-//! exponent; and for all keys of one head of one sequence the exponential of their largest.
+//! (lemma 1), with q and k divided by the fourth root of a head's width. Factors that numerator and
+//! denominator have in common are left out: 1/√m; for each query, the exponential of its largest
+//! exponent; and for all keys of a head in a sequence, the exponential of their largest exponent.
 
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};
 
-/// Number added to exponents of absent keys, whose `exp` is then 0 compared with any other.
+/// Number added to the exponents of keys that do not exist; compared with those of other keys,
+/// their `exp` is 0.
 const NOTHING: f64 = -1e30;
 
-/// Computes `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
+/// Computes the exponents `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
 fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let (batch, heads, longest, head) = x.dims4()?;
     let x = (x * (head as f64).powf(-0.25))?;
@@ -25,18 +26,18 @@ fn exponents(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     along.broadcast_sub(&(x.sqr()?.sum_keepdim(D::Minus1)? * 0.5)?)
 }
 
-/// Computes φ of queries, up to a factor for each: `(B, H, T, Dh)` → `(B, H, T, M)`.
+/// Computes φ of queries, up to a positive factor for each query: `(B, H, T, Dh)` → `(B, H, T, M)`.
 pub(super) fn query_features(x: &Tensor, omega: &Tensor) -> Result<Tensor> {
     let exponents = exponents(x, omega)?;
     let largest = exponents.max_keepdim(D::Minus1)?.detach();
     exponents.broadcast_sub(&largest)?.exp()
 }
 
-/// Computes φ of keys without a factor `exp(c)` for each head of a sequence, and c.
+/// Computes φ of keys, divided by a factor `exp(c)` for each head of a sequence. Also returns c.
 ///
 /// # Shapes
-/// `x (B, H, T, Dh)`, `is_real (B, 1, T, 1)`, 1 or 0 → `(B, H, T, M)` and `(B, H)`. Keys that are
-/// not real are zero.
+/// `x (B, H, T, Dh)`; `is_real (B, 1, T, 1)`, 1 for keys that exist and 0 for padding →
+/// `(B, H, T, M)`, zero for padding, and `(B, H)`.
 pub(super) fn key_features(
     x: &Tensor,
     omega: &Tensor,
@@ -54,16 +55,17 @@ pub(super) fn key_features(
     Ok((features, largest.squeeze(3)?.squeeze(2)?))
 }
 
-/// Adds sums over the past and over new tokens, each without its factor `exp(c)`; the result is
-/// without the larger factor.
+/// Adds the sums over past tokens to those over new tokens. Both have been divided by their factors
+/// `exp(c)`; the result is divided by the larger factor, and is returned with its c.
 ///
 /// # Shapes
-/// `(R, H, M, Dh + 1)` and `(R, H)` for each of the two → the same shapes.
+/// Sums `(R, H, M, Dh + 1)` and c `(R, H)`, for past and new tokens → the same shapes.
 pub(super) fn together(
     (past, at): (&Tensor, &Tensor),
     (new, new_at): (&Tensor, &Tensor),
 ) -> Result<(Tensor, Tensor)> {
-    // The largest feature of a past is 1, so its sum is zero only without tokens.
+    // The largest feature of past keys is 1, so the sum of denominators is zero only if there are
+    // no past tokens.
     let last = past.dim(3)? - 1;
     let is_empty = past.narrow(3, last, 1)?.sum((2, 3))?.eq(0.0)?.to_dtype(at.dtype())?;
     let at = (at + (is_empty * NOTHING)?)?;

@@ -1,9 +1,9 @@
-//! Weighted sums over the tokens of sequences in Candle's primitives.
+//! Weighted sums over the tokens of sequences, composed of Candle's operations.
 
 use crate::composed::{CountedProduct, pad};
 use candle_core::{Result, Tensor};
 
-/// See [`crate::sequence_sums`].
+/// Computes weighted sums of keys and of values; see [`crate::sequence_sums`].
 ///
 /// # Shapes
 /// The shapes of [`crate::sequence_sums`].
@@ -17,7 +17,7 @@ pub fn sequence_sums(qkv: &Tensor, weights: [&Tensor; 2], lengths: &[usize]) -> 
     let summed = |index: usize| -> Result<Tensor> {
         let rank = weights[index].dim(0)?;
         let weights = weights[index].to_dtype(qkv.dtype())?.narrow(1, 0, longest)?;
-        // All sequences are side by side, so that one product suffices.
+        // The sequences are placed side by side, so that a single product suffices.
         let rows = padded.narrow(2, (index + 1) * width, width)?.transpose(0, 1)?;
         let rows = rows.contiguous()?.reshape((longest, batch * width))?;
         let all = weights.contiguous()?.times(&rows)?; // (rank, B·D)

@@ -1,11 +1,12 @@
-//! Operations of a state-space layer in Candle's primitives.
+//! Operations of a state-space layer, composed of Candle's operations.
 
 use crate::composed::attention::{pad, unpad};
 use crate::composed::wide;
 use crate::spec::attention::kinds::{ConvolutionSpec, ScanInputs, ScanSpec};
 use candle_core::{D, Result, Tensor};
 
-/// See [`crate::causal_convolution`] and, for `before`, [`crate::causal_convolution_after`].
+/// Computes a convolution over time; see [`crate::causal_convolution`] and, for the rows `before`
+/// the first token, [`crate::causal_convolution_after`].
 ///
 /// # Shapes
 /// The shapes of [`crate::causal_convolution`].
@@ -38,11 +39,12 @@ pub fn causal_convolution(
     out_of_order(&out, &spec.lengths, spec.reverse)?.to_dtype(x.dtype())
 }
 
-/// See [`crate::selective_scan`] and [`crate::selective_scan_after`].
+/// Computes a scan over time; see [`crate::selective_scan`] and, for an initial `state`,
+/// [`crate::selective_scan_after`].
 ///
 /// All times are computed at once by an associative scan. A step is a pair (a, b) that maps a state
-/// h to a·h + b, and two consecutive steps are the step (a₂a₁, a₂b₁ + b₂). Each round joins every
-/// step with the one that ends where it begins (Blelloch 1990, "Prefix Sums and Their
+/// h to a·h + b, and two consecutive steps are equivalent to the step (a₂a₁, a₂b₁ + b₂). Each round
+/// joins every step with the step that ends where it begins (Blelloch 1990, "Prefix Sums and Their
 /// Applications", section 1.4; Hillis and Steele 1986). A sequence of n tokens takes ⌈log₂ n⌉
 /// rounds.
 ///
@@ -64,7 +66,8 @@ pub fn selective_scan(
     let gate = ordered(&inputs.gated.narrow(1, channels, channels)?)?;
     let decay = wide(inputs.log_decay)?.reshape((channels, states))?.exp()?.neg()?;
     let sides = wide(inputs.in_out)?;
-    // Shape of B and C: (B or 1, T or 1, E or 1, S).
+    // The shape of B and C is (B or 1, T or 1, E or 1, S), where B in the shape is the number of
+    // sequences.
     let (delta, into, from) = if spec.selective {
         let sides = in_order(&sides, &spec.lengths, spec.reverse)?;
         let side = |first| sides.narrow(2, first, states)?.unsqueeze(2);
@@ -75,7 +78,7 @@ pub fn selective_scan(
         let delta = delta.broadcast_as((batch, longest, channels))?.contiguous()?;
         (delta, sides.narrow(3, 0, states)?, sides.narrow(3, states, states)?)
     };
-    // Beyond the end of a sequence steps are zero, so that states do not change.
+    // Beyond the end of a sequence, step sizes are zero, so that states do not change.
     let is_real: Vec<f32> = spec
         .lengths
         .iter()
@@ -120,20 +123,20 @@ fn sigmoid(x: &Tensor) -> Result<Tensor> {
     (x.neg()?.exp()? + 1.0)?.recip()
 }
 
-/// Unpacks the rows of each sequence in the order in which they are read, followed by zeros:
-/// `(N, W)` → `(B, T, W)`.
+/// Pads the rows of each sequence with zeros, in the order in which they are read: `(N, W)` →
+/// `(B, T, W)`.
 fn in_order(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     pad(&turned(x, lengths, reverse)?, lengths)
 }
 
-/// Packs rows again, in their original order: `(B, T, W)` → `(N, W)`.
+/// Removes the padding and restores the original order of the rows: `(B, T, W)` → `(N, W)`.
 fn out_of_order(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     let (batch, longest, width) = x.dims3()?;
     let packed = unpad(&x.contiguous()?.reshape((batch * longest, width))?, lengths, longest)?;
     turned(&packed, lengths, reverse)
 }
 
-/// Reverses each sequence if `reverse` is set.
+/// Reverses the rows of each sequence if `reverse` is set.
 fn turned(x: &Tensor, lengths: &[usize], reverse: bool) -> Result<Tensor> {
     if !reverse {
         return x.contiguous();

@@ -12,7 +12,8 @@ pub struct ConvolutionSpec {
     pub reverse: bool,
 }
 
-/// Settings of a scan: a linear recurrence over time, `h ← exp(Δ A) h + Δ B u`, `y = C h + D u`.
+/// Settings of a scan: a linear recurrence over time, `h ← exp(Δ A) h + Δ B u`, with the result
+/// `y = (C h + D u) · silu(z)` for each token.
 #[derive(Debug, Clone)]
 pub struct ScanSpec {
     /// Number of tokens of each sequence.
@@ -35,7 +36,7 @@ pub struct ScanInputs<'a> {
     pub in_out: &'a Tensor,
     /// Logarithm of the decay, ln(−A), with `E·S` elements.
     pub log_decay: &'a Tensor,
-    /// Factor D of the input that bypasses the state, `(E,)`.
+    /// Factor D by which the input reaches the result directly, past the state, `(E,)`.
     pub skip: &'a Tensor,
     /// Tensor whose second half of columns is the gate z of the result, `(N, 2·E)`.
     pub gated: &'a Tensor,
