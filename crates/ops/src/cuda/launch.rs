@@ -106,7 +106,7 @@ pub(super) unsafe fn launch(
         block_dim: (THREADS as u32, 1, 1),
         shared_mem_bytes: 0,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe { builder.launch(config) }.w()?;
     Ok(())
 }

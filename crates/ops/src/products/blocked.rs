@@ -66,16 +66,16 @@ pub(super) unsafe fn product(
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
     if threads == Threads::All && left.depth >= DEEP && left.count * right.count <= DEEP_RESULTS {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { deep_product(left, right, to, packing) };
         return false;
     }
     if right.count * right.depth > LARGEST_PACK {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { product_in_pieces(left, right, to, (packing, threads), LARGEST_PACK) };
         return false;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe { shallow_product(left, right, to, (packing, threads), finish) }
 }
 
@@ -127,7 +127,7 @@ unsafe fn shallow_product(
     let threads = worthwhile(left, right.count, threads);
     with_scratch(&RIGHT, right.panels() * right.steps() * packing.step_lines(), |packed| {
         pack(right, 0..right.panels(), 0..right.steps(), packing, packed, threads);
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { multiply(left, packed, right.count, to, (packing, threads), finish) }
     })
 }
@@ -146,7 +146,7 @@ pub(super) unsafe fn product_with_packed(
 ) -> bool {
     assert!(right.steps() == left.steps());
     let how = (right.packing(), worthwhile(left, right.columns(), threads));
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe { multiply(left, right.all_lines(), right.columns(), to, how, finish) }
 }
 

@@ -179,7 +179,7 @@ pub(crate) unsafe fn product_into<T: Float>(
 ) {
     let how = (products, Threads::All);
     let to = Matrix::rows(n);
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     let is_finished = unsafe {
         match b {
             Right::Plain(values, at) => {
@@ -237,7 +237,7 @@ unsafe fn int8_product<T: Float>(
     assert!((b.inputs(), b.outputs()) == (k, n) && (a_at.row, a_at.column) == (k, 1));
     let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
 }
 
@@ -307,7 +307,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
     if cfg!(feature = "claims") {
         out_at.elements(m, n).for_each(|element| claim(out.address(element), 1));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         match (T::as_f32(a), T::as_f32(b), T::shared_f32(out)) {
             (Some(a), Some(b), Some(out)) => {

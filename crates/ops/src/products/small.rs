@@ -30,7 +30,7 @@ impl Source {
     /// The element must exist.
     #[inline(always)]
     unsafe fn at(self, i: usize, j: usize) -> *const f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { self.first.add(i * self.row + j * self.column) }
     }
 }
@@ -77,7 +77,7 @@ pub(super) unsafe fn product(
         row: at.row,
         column: at.column,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     let first = unsafe { out.pointer(out_at.offset..out_at.end(m, n)) };
     let to = Target { first, stride: out_at.row, add: write == Write::Add };
     with_scratch(&RIGHT, (values * size_of::<f32>()).div_ceil(size_of::<Line>()), |scratch| {
@@ -123,7 +123,7 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
         return b;
     }
     let row = n.next_multiple_of(V::LANES);
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         for j in (0..n).step_by(V::LANES) {
             let count = (n - j).min(V::LANES);
@@ -167,7 +167,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     last: usize,
 ) {
     let is_part = |i: usize| i + 1 == VECTORS && last < V::LANES;
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         if to.add {
@@ -221,7 +221,7 @@ macro_rules! kernel {
                 scratch: *mut f32,
             ) {
                 const LANES: usize = <$vector>::LANES;
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe {
                     let b = in_rows::<$vector>((k, n), b, scratch);
                     for column in (0..n).step_by(2 * LANES) {
@@ -250,7 +250,7 @@ macro_rules! kernel {
                 let mut row = 0;
                 for block in 1..=blocks {
                     let end = block * m / blocks;
-                    // SAFETY: the caller's promise.
+                    // SAFETY: as the caller promises.
                     unsafe {
                         let a = Source { first: a.at(row, 0), ..a };
                         let to = Target { first: to.first.add(row * to.stride), ..to };

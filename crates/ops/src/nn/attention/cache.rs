@@ -1,18 +1,19 @@
-//! Cache of a layer for decoding. Its rows, such as a key and a value side by side, are added and
-//! then never change.
+//! Cache of an attention layer for decoding. It holds rows, such as a key and a value side by side,
+//! which are added and then never change.
 //!
-//! **Decision.** Our own kernels read rows from several tensors, so that on the host the rows of
-//! each step stay in a tensor of their own. Candle's primitives need a single tensor, and joining
-//! all steps for each token would copy the whole past each time. For these primitives, rows are
-//! therefore appended to a tensor with spare room. When it is full, a tensor of twice the size
-//! replaces it: a row is copied at most twice on average, whatever the length.
+//! **Decision.** Taper's own kernels can read rows from several tensors, so on the host the rows of
+//! each step stay in their own tensor. Candle's operations need a single tensor, and joining all
+//! steps for each token would copy the whole past each time. For these operations, rows are
+//! therefore appended to a tensor with spare room. When this tensor is full, one of twice the size
+//! replaces it: so a row is copied at most twice on average, whatever the length.
 
 use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Cached rows of a layer: those of texts that were read as a whole, and those of each step.
+/// Cached rows of a layer: those of texts that were read as a whole, and those of each decoding
+/// step.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(Parts);
 
@@ -31,25 +32,25 @@ impl Default for Parts {
 /// All rows in one tensor.
 #[derive(Debug, Clone, Default)]
 struct Joined {
-    /// Tensor with the rows, `(capacity, W)`; `None` before the first row.
+    /// Tensor with the rows, `(capacity, W)`; `None` before rows are added.
     rows: Option<Tensor>,
-    /// Number of rows that have been written to the tensor.
+    /// Number of rows that have been written to the tensor, from the first row on.
     used: usize,
-    /// For each token of the texts, its row in the tensor.
+    /// For each token of the texts, the index of its row in the tensor.
     text: Vec<u32>,
-    /// For each step, its first row in the tensor, and the number of its rows.
+    /// For each step, the index of its first row in the tensor, and the number of its rows.
     steps: Vec<(u32, u32)>,
-    /// Shared by all caches that have this tensor. Only if a single cache has it may that cache
-    /// write behind the used rows.
+    /// Counts the caches that share this tensor. A cache is allowed to write beyond the used rows
+    /// only if no other cache shares the tensor.
     owner: Arc<()>,
 }
 
-/// Smallest capacity, in rows.
+/// Smallest capacity of a tensor, in rows.
 const LEAST: usize = 16;
 
 impl Cache {
-    /// Makes a cache that has all rows in one tensor from the beginning, on any device; a default
-    /// cache does this only where there are no kernels of our own, as on a GPU.
+    /// Makes a cache that has all rows in one tensor from the beginning, on any device. A default
+    /// cache has one tensor only where Taper has no kernels of its own, as on a GPU.
     #[must_use]
     pub fn joined() -> Self {
         Self(Parts::Joined(Joined::default()))
@@ -96,8 +97,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps only the rows of texts with the indices `text`, and the steps for which `steps` is
-    /// true.
+    /// Keeps, of the rows of texts, only those with the indices `text`, in this order; and of the
+    /// steps, only those for which `steps` is true.
     ///
     /// # Errors
     /// If there is no row with one of these indices.
@@ -112,7 +113,7 @@ impl Cache {
                 }
                 steps.retain(|_| is_kept());
             }
-            // Dropped rows stay in the tensor until it is replaced.
+            // Rows that are no longer kept stay in the tensor until it is replaced.
             Parts::Joined(joined) => {
                 let row = |&row: &u32| joined.text.get(row as usize).copied();
                 let Some(rows) = text.iter().map(row).collect() else {
@@ -125,7 +126,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the cached rows; `None` before the first row.
+    /// Returns the cached rows; `None` before rows are added.
     #[must_use]
     pub fn kept(&self) -> Option<CachedRows<'_>> {
         match &self.0 {
@@ -137,8 +138,8 @@ impl Cache {
         }
     }
 
-    /// Returns the storage of rows. The first call chooses its kind: separate tensors if there are
-    /// kernels for tensors like `rows`, else one tensor.
+    /// Returns where rows are stored. The first call decides between separate tensors, if there are
+    /// kernels for tensors like `rows`, and a single tensor.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {
@@ -149,7 +150,7 @@ impl Cache {
 }
 
 impl Joined {
-    /// Appends rows; returns the index of the first one in the tensor, and their number.
+    /// Appends rows; returns the index of the first of them in the tensor, and their number.
     fn append(&mut self, new: &Tensor) -> Result<(u32, u32)> {
         let (count, width) = new.dims2()?;
         let new = new.contiguous()?;
@@ -166,8 +167,8 @@ impl Joined {
         Ok((first as u32, count as u32))
     }
 
-    /// Allocates a tensor with room for `count` more rows, and copies the rows that are still kept
-    /// to it.
+    /// Allocates a tensor with room for `count` more rows, and copies all rows that are still kept
+    /// into it.
     fn replace(&mut self, count: usize, width: usize, like: &Tensor) -> Result<Tensor> {
         let steps = self.steps.iter().flat_map(|&(first, count)| first..first + count);
         let wanted: Vec<u32> = self.text.iter().copied().chain(steps).collect();
@@ -201,7 +202,7 @@ mod tests {
         Tensor::from_vec(values, (count, 3), &Device::Cpu).expect("rows")
     }
 
-    /// Returns all rows of the texts and of the steps, in order.
+    /// Returns the values of all cached rows, of the texts and then of the steps.
     fn values(cache: &Cache) -> Vec<Vec<f32>> {
         let kept = cache.kept().expect("rows");
         let (text, counts) = match kept {
@@ -213,7 +214,7 @@ mod tests {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
         };
-        // Reads every row of a step by a separate query.
+        // Reads each row of a step as the only row that a query sees.
         let all = kept.joined().expect("memory");
         let mut index: Vec<u32> =
             all.visible_to(0, std::slice::from_ref(&(0..text)), &[]).collect();
@@ -255,8 +256,8 @@ mod tests {
         Ok(())
     }
 
-    /// Checks that the number of allocated tensors grows like the number of binary digits of the
-    /// number of tokens.
+    /// Checks that the number of tensors allocated grows with the logarithm of the number of
+    /// tokens.
     #[test]
     fn a_tensor_is_replaced_when_it_is_full_and_not_for_each_token() -> Result<()> {
         let mut cache = Cache::joined();
@@ -285,7 +286,7 @@ mod tests {
         Ok(())
     }
 
-    /// Tests a type for which there are no kernels of our own, as is the case on a GPU.
+    /// Uses a type for which there are no kernels of our own, as is the case on a GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();

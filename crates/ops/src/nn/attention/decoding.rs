@@ -1,12 +1,12 @@
 //! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
 //! **Decision.** The keys and values of a token are written once and never move. For each
-//! hypothesis, a table says which of their rows are its past, so that reordering hypotheses only
-//! reorders small integers. The alternative, a cache that is copied whenever hypotheses branch and
-//! whenever it grows, took a third of the time of a beam search.
+//! hypothesis, a table says which rows of keys and values are its past, so that reordering
+//! hypotheses only reorders small integers. The alternative, a cache that is copied whenever
+//! hypotheses branch and whenever it grows, took a third of the time of a beam search.
 //!
-//! If a sparse pattern lets a query see only a part of its past, the rest is kept in the cache, but
-//! not read.
+//! If a sparse pattern lets a query see only some of its past tokens, the others stay in the cache,
+//! but are not read.
 //!
 //! The result of a query depends only on the query and on the keys and values that it sees, not on
 //! other queries or their number.
@@ -26,11 +26,11 @@ use std::ops::Range;
 /// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, r·Q)`, the r rotations of each query side by side → `(R, Q)`, where Q is the width of
-/// queries in `shape`.
+/// `query (R, r·Q)`, where each row is one query with its r rotations side by side, and Q is the
+/// width of queries in `shape` → `(R, Q)`.
 ///
 /// # Errors
-/// If the shapes disagree, `shape` is impossible, or a row does not exist.
+/// If the shapes disagree, `shape` is impossible, or a query's key has no row.
 pub fn decoding_attention(
     query: &Tensor,
     visible: VisibleKeys<'_>,
@@ -88,7 +88,8 @@ fn check(
     Ok(())
 }
 
-/// True if the cached tokens fit `queries` queries of this shape.
+/// Whether the cached tokens fit `queries` queries of this shape. An error if a setting is
+/// impossible.
 fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
     let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = visible
     else {
@@ -137,19 +138,20 @@ fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) ->
     Ok(fits)
 }
 
-/// Numbers added to scores, with their shape `(H, queries, keys)`.
+/// Bias that is added to the scores, with its shape `(H, queries, keys)`.
 type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 
 /// Number of queries per task.
 const QUERIES: usize = 8;
 
-/// Number of values that are processed side by side.
+/// Number of values that are processed together, for vector instructions.
 const LANES: usize = 16;
 
-/// Number of keys that are prefetched, because the keys of a past are scattered in memory.
+/// Number of keys that are prefetched ahead. This pays because the keys of a past are scattered in
+/// memory.
 const AHEAD: usize = 2;
 
-/// Bytes of a cache line.
+/// Number of bytes in a cache line.
 const LINE: usize = 64;
 
 fn fused<T: Float>(
@@ -206,20 +208,20 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// Which keys a query sees.
+/// Which keys a query sees, of those that its past has.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// Number of all keys in the past of the query; the last one belongs to the query's own token.
+    /// Number of keys in the past of the query; the last key is that of the query's own token.
     keys: usize,
-    /// Ranges of the keys that at least one head sees, ascending.
+    /// Ranges of the keys that at least one head sees, ascending. Their keys are gathered.
     ranges: Vec<Range<usize>>,
-    /// Positions of these keys; empty if all keys are seen.
+    /// Position in the past of each gathered key; empty if all keys are gathered.
     positions: Vec<usize>,
-    /// For each head, whether it does not see the key at each of `positions`: `(H, positions)`.
-    /// Empty if all heads see the same keys.
+    /// For each head and each of `positions`, whether the head does not see the key there:
+    /// `(H, positions)`. Empty if all heads see the same keys.
     hidden: Vec<bool>,
-    /// Chunks that determine the rotation of the query for each key; `None` if there is a single
-    /// rotation.
+    /// Chunks that determine the rotation of the query for each key; `None` if the query has only
+    /// one rotation.
     dual_chunk: Option<DualChunk>,
 }
 
@@ -255,21 +257,21 @@ impl Chosen {
         }
     }
 
-    /// Position of the gathered key with this index.
+    /// Returns the position in the past of the gathered key `index`.
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
     }
 
-    /// Index of the query's rotation for the gathered key with this index.
+    /// Returns the index of the query's rotation that applies to the gathered key `index`.
     #[inline(always)]
     fn rotation(&self, index: usize) -> usize {
         self.dual_chunk.map_or(0, |chunks| chunks.rotation(self.keys - 1, self.position(index)))
     }
 }
 
-/// Collects the key and value, side by side, of each token that is seen: first of tokens in the
-/// text that was read as a whole, then of later tokens. Rows of other tokens are not read.
+/// Appends to `pairs` the key and value, side by side, of each chosen token: first of tokens in the
+/// text that was read as a whole, then of later tokens. The rows of other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
     visible: VisibleKeys<'_>,
@@ -301,7 +303,7 @@ fn gather<'a, T>(
     }));
 }
 
-/// Prefetches all cache lines of a row.
+/// Prefetches the cache lines of a row.
 #[inline(always)]
 fn fetch_all<T: Float>(row: &[T]) {
     for line in (0..row.len()).step_by(LINE / size_of::<T>()) {
@@ -310,10 +312,10 @@ fn fetch_all<T: Float>(row: &[T]) {
 }
 
 vectorised! {
-    /// Attends from one query, given in all its rotations. `pairs` has the key and value of each
-    /// token that is seen. `weights` is scratch memory, filled with −∞, with a multiple of
-    /// [`LANES`] values for each head, because their exponentials are computed side by side. `out`
-    /// must be zero.
+    /// Attends from one query, which is given with all its rotations. `pairs` has the key and value
+    /// of each gathered token. `weights` is scratch memory filled with −∞; for each head, it has a
+    /// multiple of [`LANES`] values, because exponentials are computed in groups of [`LANES`].
+    /// `out` must be zero.
     fn attend<T>(
         query: &[T],
         shape: AttentionShape,
@@ -349,7 +351,7 @@ vectorised! {
     }
 }
 
-/// Computes the scores of all heads; each head has a row of `weights`.
+/// Computes the scores of all heads. The scores of each head are in a row of `weights`.
 #[inline(always)]
 fn scores<T: Float>(
     query: &[T],
@@ -377,8 +379,8 @@ fn scores<T: Float>(
     }
 }
 
-/// Adds terms that depend on positions to the scores of a head, and sets the scores of keys that
-/// the head does not see to −∞.
+/// Adds terms that depend on positions (ALiBi and relative bias) to the scores of a head, and sets
+/// the scores of keys that the head does not see to −∞.
 #[inline(always)]
 fn add_biases<T: Float>(
     (weights, keys): (&mut [T], usize),
@@ -414,13 +416,14 @@ fn add_biases<T: Float>(
     }
 }
 
-/// Adds up the weighted values of a head; `first` is the head's first column of values in `pairs`.
+/// Computes the weighted sum of the values of a head; `first` is the column of the head's first
+/// value in `pairs`.
 #[inline(always)]
 fn sum_values<T: Float>(weights: &[T], pairs: &[&[T]], first: usize, out: &mut [T]) {
     let (blocks, rest) = out.as_chunks_mut::<LANES>();
     for (block, out) in blocks.iter_mut().enumerate() {
         let first = first + block * LANES;
-        // The sums of one block stay in registers.
+        // The sums for these columns stay in registers.
         let mut sums = [T::default(); LANES];
         for (weight, pair) in weights.iter().zip(pairs) {
             for (sum, value) in sums.iter_mut().zip(&pair[first..first + LANES]) {

@@ -1,41 +1,43 @@
-//! Positions of sequences and heads in packed matrices, and which sequences count as long.
+//! Positions of sequences and heads in packed matrices, and which sequences are long.
 
 use crate::float::Float;
 use crate::products::Matrix;
 use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
 
-/// If some pairs are masked: number of pairs of a query and a key from which on a sequence is
-/// computed in tiles. Attention that keeps its weights needs six products instead of seven, and no
-/// whole panels, so that within sentences it is five times as fast. But tiles skip masked pairs,
-/// and are faster from this number on.
+/// Number of pairs of a query and a key from which on a sequence is computed in tiles (small blocks
+/// of scores), if some pairs are masked. Attention that keeps its weights needs six matrix products
+/// instead of seven, and no rounding up to whole panels, so that for sequences as short as
+/// sentences it is five times as fast. But tiles skip masked pairs, and are faster from this number
+/// on.
 const LONG_MASKED: usize = 256 * 256;
-/// If each query sees every key: number of pairs from which on a sequence is computed in tiles.
-/// Tiles then do a fifth more work, but without them a step takes several times the memory.
+/// Number of pairs from which on a sequence is computed in tiles, if each query sees every key.
+/// Tiles then take a fifth more work, but without them a training step would take several times the
+/// memory.
 const LONG: usize = 512 * 512;
-/// Smallest number of queries of a sequence that is computed in tiles; fewer would leave a panel
-/// partly empty.
+/// Smallest number of queries in a sequence that is computed in tiles. Fewer queries would leave a
+/// panel (the rows that a kernel processes together) partly empty.
 const LONG_QUERIES: usize = 32;
 
-/// Where a sequence is in the packed rows, and where its saved weights are.
+/// Position of a sequence in the packed rows, and of its saved attention weights.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) query: usize,
     pub(super) queries: usize,
     pub(super) key: usize,
     pub(super) keys: usize,
-    /// Index of the first of this sequence's `(H, queries, keys)` weights; not used if the sequence
-    /// is long.
+    /// Index of the first of this sequence's weights, `(H, queries, keys)`, among all saved
+    /// weights; not used if the sequence is long.
     pub(super) weights: usize,
-    /// True if some query may see fewer than all keys.
+    /// Whether the mask can hide keys from queries.
     is_masked: bool,
-    /// Largest number of keys for which a query needs only one rotation.
+    /// Largest number of keys for which a query needs only one rotation (dual chunk attention).
     chunk: usize,
 }
 
-/// True if attention of `queries` queries to `keys` keys keeps a weight for each pair for the
-/// backward pass. If some pairs are masked (`is_masked`), the limit on the number of pairs is
-/// lower.
+/// Whether attention of `queries` queries to `keys` keys keeps the weight of each pair for the
+/// backward pass; otherwise it computes in tiles. `is_masked`: whether some pairs are masked, for
+/// which the limit on the number of pairs is lower.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
     let pairs = if is_masked { LONG_MASKED } else { LONG };
@@ -43,8 +45,8 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// True if the sequence is computed in tiles. This is so if it is long, or if it has several
-    /// chunks, because queries then need several rotations.
+    /// Whether the sequence is computed in tiles: if it is long, or if it has several chunks (dual
+    /// chunk attention), because queries then need several rotations.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }
@@ -54,15 +56,15 @@ impl Span {
     }
 }
 
-/// Layout of attention on the host: [`AttentionSpec`] with the position of each sequence.
+/// Layout of attention on the host: the settings, and the position of each sequence.
 pub(super) struct Layout {
     pub(super) spec: AttentionSpec,
     pub(super) spans: Vec<Span>,
     pub(super) longest_key: usize,
 }
 
-/// Columns of a projection in a packed matrix: the width of a row of the matrix, and the first
-/// column.
+/// Columns of queries, keys or values in a packed matrix: the width of a row of the matrix, and the
+/// index of the first column.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub(super) stride: usize,
@@ -70,23 +72,23 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Position of one head, in the rows from `row` on.
+    /// Describes the elements of one head, in the rows from `row` on.
     pub(super) fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
 
-    /// Writes zeros to `count` rows of the projection, from `row` on. Only the caller may use these
-    /// rows.
+    /// Writes zeros to the `width` columns in `count` rows, from `row` on. No other thread may use
+    /// these elements at the same time.
     pub(super) fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
         let zeros = vec![T::default(); width];
         for row in row..row + count {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { to.write(row * self.stride + self.column, &zeros) };
         }
     }
 }
 
-/// Indices of query, key and value.
+/// Indices of query, key and value in arrays of three.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
@@ -116,12 +118,13 @@ impl Layout {
         self.spec.shape
     }
 
-    /// Width of the result.
+    /// Returns the width of the result.
     pub(super) fn width(&self) -> usize {
         self.shape().query_width()
     }
 
-    /// Index of the head, of query, key or value (`part`), that belongs to the query head `head`.
+    /// Returns the index of the head of queries, keys or values (`part`) that the query head `head`
+    /// uses.
     pub(super) fn head_of(&self, part: usize, head: usize) -> usize {
         if part == QUERY { head } else { self.shape().key_value_head(head) }
     }

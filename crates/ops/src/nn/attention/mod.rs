@@ -1,15 +1,15 @@
 //! Scaled dot-product attention over packed sequences (Vaswani et al. 2017, section 3.2).
 //!
 //! Sequences are packed: each row of a tensor is a real token, and lengths say where each sequence
-//! ends. There is no padding to mask. A query sees only keys of its own sequence and, under a
-//! causal mask, only those up to its own position. With a sparse pattern
-//! ([`Sparse`](crate::Sparse)) it may see fewer; tiles of keys that no query of the tile sees are
-//! not computed.
+//! ends. So there is no padding to mask. A query sees only keys of its own sequence and, under a
+//! causal mask, only keys up to its own position. A sparse pattern ([`Sparse`](crate::Sparse)) can
+//! hide further keys.
 //!
-//! For a short sequence, each head is a small product that fits in the cache; the weights are kept
-//! for the backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed
-//! in tiles ([`tiled`]), in memory that grows linearly with the length. The choice between the two
-//! depends on the sequence alone, not on the batch ([`layout`]).
+//! For a short sequence, the scores of a head fit in the cache; the weights are kept for the
+//! backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in tiles,
+//! small blocks of scores ([`tiled`]), in memory that grows linearly with the length; tiles in
+//! which no query sees a key are not computed. The choice between the two depends on the sequence
+//! alone, not on the batch ([`layout`]).
 
 mod cache;
 mod decoding;
@@ -41,13 +41,13 @@ use operands::{Gradients, Operands};
 /// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
 ///
 /// # Shapes
-/// `qkv (N, Q + 2·K)`: query (in all its rotations), key and value side by side, in the widths of
-/// an [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)`, added to the scores of every
-/// sequence, where `T` is at least the length of the longest one → `(N, Q)`.
+/// `qkv (N, Q + 2·K)`: query (with all its rotations), key and value side by side, with the widths
+/// of an [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)`, added to the scores of every
+/// sequence, where `T` is at least the length of the longest sequence → `(N, Q)`.
 ///
 /// # Errors
-/// If lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too small,
-/// there is not one slope for each head, or the sparse pattern is impossible.
+/// If the lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too
+/// small, the number of slopes is not that of heads, or the sparse pattern is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -65,7 +65,7 @@ pub fn self_attention(
     let key = spec.queries_width();
     let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
-    // Queries with several rotations have no backward pass in tiles, and no kernel on a GPU.
+    // Queries with several rotations have neither a backward pass in tiles nor a kernel on a GPU.
     let is_rotated = spec.dual_chunk.is_some();
     if !is_fused(tape, &inputs.tensors())? || (is_rotated && tape.is_some()) {
         let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
@@ -83,9 +83,9 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Number of scalars that [`self_attention`] keeps for the backward pass in addition to its input:
-/// the result; the weights of short sequences; and, if there are long sequences, a number for each
-/// query and head.
+/// Returns the number of scalars that [`self_attention`] keeps for the backward pass in addition to
+/// its input: the result; the weights of short sequences; and, if there are long sequences, a
+/// number for each query and head.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
@@ -94,10 +94,10 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     layout.rows() * layout.width() + layout.weight_count() + log_sums
 }
 
-/// Number of pairs of a query and a key that attention computes on the host, over all sequences and
-/// heads. These are all visible pairs, and also hidden pairs in short sequences and in partly
-/// visible tiles. Each pair takes two products of the width of a head: one for its score, and one
-/// to weight the value.
+/// Returns the number of pairs of a query and a key that attention computes on the host, over all
+/// sequences and heads: all visible pairs, and also hidden pairs in short sequences and in partly
+/// visible tiles. Each pair takes a multiplication of two vectors of head width for its score, and
+/// one more to add the weighted value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);
@@ -111,8 +111,9 @@ pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
 /// Attends from one set of sequences to another.
 ///
 /// # Shapes
-/// `query (N, Q)`, or a wider matrix whose first columns are the queries; `key_value (M, 2·K)`: key
-/// and value side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, Q)`.
+/// `query (N, Q)`, or a wider matrix whose first columns are the queries; `key_value (M, 2·K)`,
+/// with key and value side by side; `bias (H, Tq, Tk)`, at least as large as the longest sequences
+/// → `(N, Q)`.
 ///
 /// # Errors
 /// The errors of [`self_attention`].
@@ -153,7 +154,8 @@ pub fn cross_attention(
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Tensors that attention reads. In self-attention, `query` and `key_value` are the same tensor.
+/// Tensors that attention reads. In self-attention, `query` and `key_value` are the same tensor, of
+/// packed queries, keys and values.
 #[derive(Clone)]
 struct Inputs {
     query: Tensor,
@@ -170,7 +172,7 @@ impl Inputs {
         self.query.id() == self.key_value.id()
     }
 
-    /// Runs `work` on the elements of the tensors.
+    /// Calls `work` with the elements of the tensors.
     fn with_operands<T: Float, R>(
         &self,
         at: [Columns; 3],
@@ -189,11 +191,11 @@ impl Inputs {
     }
 }
 
-/// Numbers that the forward pass saves for the backward pass.
+/// Numbers that the forward pass keeps for the backward pass.
 struct Saved<T> {
-    /// Weights of the short sequences.
+    /// Attention weights of the short sequences.
     weights: Vec<T>,
-    /// Numbers `ln Σ exp(score)` for each query and head, `(N, H)`; used for long sequences only.
+    /// `ln Σ exp(score)` for each query and head, `(N, H)`; used only for long sequences.
     log_sums: Vec<T>,
 }
 
@@ -209,7 +211,7 @@ fn attend<T: Float>(
     let shape = (layout.rows(), layout.width());
     let out = Tensor::from_vec(out, shape, inputs.query.device())?;
     if let Some(tape) = tape {
-        // Only for long sequences does the backward pass need the result.
+        // The backward pass needs the result only if there are long sequences.
         let result = layout.long_spans().next().map(|_| out.clone());
         let kept = inputs.clone();
         tape.record::<T>("attention", &inputs.tensors(), &out, move |adjoint, adjoints| {
@@ -225,7 +227,7 @@ fn forward<T: Float>(layout: &Layout, operands: &Operands<'_, T>) -> (Vec<T>, Sa
     let long = layout.long_spans().next().is_some();
     let rows = layout.rows();
     let mut log_sums = vec![T::default(); if long { rows * layout.shape().heads } else { 0 }];
-    // SAFETY: together, short and long sequences have all rows, and the short ones all weights.
+    // SAFETY: short and long sequences together have all rows, and short sequences all weights.
     let (out, (weights, ())) = unsafe {
         filled(rows * layout.width(), |out| {
             filled(layout.weight_count(), |weights| {
@@ -250,8 +252,8 @@ fn go_back<T: Float>(
         inputs.with_operands(at, |operands| {
             let mut to = Gradients { values, write, bias: None };
             let Saved { weights, log_sums } = saved;
-            // SAFETY: only this pass uses the destinations, which are initialised if they are added
-            // to.
+            // SAFETY: no other thread uses the destinations, which are initialised if gradients are
+            // added.
             unsafe {
                 let mut of_bias = layout.backward(operands, weights, adjoint, &to);
                 to.bias = of_bias.as_deref_mut().map(Shared::new);
@@ -266,9 +268,11 @@ fn go_back<T: Float>(
         let is_wider = at[0].stride > layout.width();
         of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // If only the gradient of the bias is needed, this gradient is still computed with it.
+        // Also runs if only the gradient by the bias is needed, which is computed along with the
+        // others.
         //
-        // SAFETY: query, key and value are a whole row, and the rows of every sequence are written.
+        // SAFETY: query, key and value together are a whole row, and the rows of every sequence are
+        // written.
         let (gradient, result) =
             unsafe { filled(query.elem_count(), |to| back([to; 3], Write::Replace)) };
         of_bias = result?;
@@ -287,9 +291,9 @@ fn go_back<T: Float>(
     }
 }
 
-/// Passes on the gradients of a query and of separate keys and values, which `back` computes, and
-/// returns the gradient of the bias. If the query's rows have columns other than the queries, the
-/// gradient there is zero.
+/// Adds the gradients by a query and by separate keys and values, which `back` computes, to the
+/// adjoints. Returns the gradient by the bias. If `query` has columns other than the queries, the
+/// gradient by these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,
@@ -297,7 +301,8 @@ fn give_apart<T: Float>(
     adjoints: &mut Adjoints<'_>,
 ) -> Result<Option<Vec<T>>> {
     let some_keys = |to: Shared<T>| {
-        // SAFETY: key and value are a whole row, and the rows of every sequence are written.
+        // SAFETY: key and value together are a whole row, and the rows of every sequence are
+        // written.
         unsafe { filled(key_value.elem_count(), |keys| back([to, keys, keys], Write::Replace)) }
     };
     let (of_query, (of_keys, of_bias)) = if is_wider {
@@ -305,7 +310,7 @@ fn give_apart<T: Float>(
         let of_keys = some_keys(Shared::new(&mut of_query));
         (of_query, of_keys)
     } else {
-        // SAFETY: a query is a whole row, and the rows of every sequence are written.
+        // SAFETY: the queries are whole rows, and the rows of every sequence are written.
         unsafe { filled(query.elem_count(), some_keys) }
     };
     let of_bias = of_bias?;

@@ -5,18 +5,18 @@ use crate::float::Float;
 use crate::parallel::add;
 use crate::shared::{Shared, Write};
 
-/// Inputs of attention.
+/// Inputs of attention on the host.
 #[derive(Clone, Copy)]
 pub(super) struct Operands<'a, T> {
-    /// Elements of query, key and value.
+    /// Matrices that contain queries, keys and values; `at` says in which columns.
     pub(super) values: [&'a [T]; 3],
     pub(super) at: [Columns; 3],
-    /// Bias `(H, Tq, Tk)`, with the number of its elements per head, and per query.
+    /// Bias `(H, Tq, Tk)`, with the number of its elements for each head, and for each query.
     pub(super) bias: Option<(&'a [T], usize, usize)>,
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// Returns these inputs as f32; `None` if they are of another type.
+    /// Returns the same inputs as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Operands<'a, f32>> {
         let [query, key, value] = self.values;
         let bias = match self.bias {
@@ -28,18 +28,19 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients of query, key and value, in the layout of the inputs, and of the
-/// gradient of the bias.
+/// Destinations of the gradients by queries, keys and values, at the positions of the inputs, and
+/// of the gradient by the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],
     pub(super) write: Write,
-    /// Gradient of the bias; it must be initialised, because values are added to it.
+    /// Destination of the gradient by the bias; it must be initialised, because gradients are added
+    /// to it.
     pub(super) bias: Option<Shared<T>>,
 }
 
 impl<T: Float> Gradients<T> {
-    /// Returns these destinations as f32; `None` if they are of another type.
+    /// Returns the same destinations as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Gradients<f32>> {
         let [query, key, value] = self.values.map(T::shared_f32);
         let bias = match self.bias {
@@ -49,11 +50,11 @@ impl<T: Float> Gradients<T> {
         Some(Gradients { values: [query?, key?, value?], write: self.write, bias })
     }
 
-    /// Writes the gradient of one head of a row.
+    /// Writes or adds the gradient by the queries, keys or values (`part`) of one head in one row.
     ///
     /// # Safety
-    /// Nobody else may read or write this gradient meanwhile. If values are added to it, it must be
-    /// initialised.
+    /// No other thread reads or writes this gradient at the same time. If gradients are added, the
+    /// memory is initialised.
     pub(super) unsafe fn put(
         &self,
         part: usize,
@@ -64,7 +65,7 @@ impl<T: Float> Gradients<T> {
     ) {
         let first = row * at.stride + at.column + head * gradient.len();
         let to = self.values[part];
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             match self.write {
                 Write::Replace => to.write(first, gradient),

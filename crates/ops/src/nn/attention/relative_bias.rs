@@ -1,4 +1,5 @@
-//! A bias of attention scores by buckets of distances (Raffel et al. 2020, section 2.1).
+//! Relative position bias: a number that is added to attention scores, looked up by the bucket of
+//! the distance between query and key (Raffel et al. 2020, section 2.1).
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -9,13 +10,13 @@ use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
 /// Computes the bias of every head for all pairs of `queries` queries and `keys` keys. `buckets`
-/// has the bucket of each pair, row by row.
+/// has the index of the bucket of each pair, row by row.
 ///
 /// # Shapes
 /// `table (buckets, H)` → `(H, queries, keys)`.
 ///
 /// # Errors
-/// If there is not one bucket for each pair, or a bucket is not in the table.
+/// If the number of buckets is not the number of pairs, or a bucket is not in the table.
 pub fn relative_bias(
     tape: Option<&Tape>,
     table: &Tensor,

@@ -1,10 +1,11 @@
-//! Operations on attention scores between the products, for one head of one sequence at a time.
+//! Operations between the two matrix products of attention (QKᵀ and weights · V), for one head of
+//! one sequence at a time.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// Scales the scores of one head, and adds ALiBi's terms and a bias.
+    /// Scales the scores of one head, and adds ALiBi's terms and the bias, if any.
     fn scale_and_bias<T>(
         scores: &mut [T],
         keys: usize,
@@ -34,8 +35,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the softmax of each row. Under a causal mask, only the first `causal_start + i + 1`
-    /// entries of row `i` count, and the others become zero.
+    /// Computes the softmax of each row. Under a causal mask, row `i` has only
+    /// `causal_start + i + 1` visible scores; the other weights become zero.
     fn softmax_rows<T>(scores: &mut [T], keys: usize, causal_start: Option<usize>) {
         for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
             let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));
@@ -54,7 +55,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
+    /// Replaces the adjoint of the weights by that of the scores before scaling:
+    /// `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
     fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
         for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {
             let sum = blocked_sum([weights, &*grad], |[weight, grad]| weight * grad);

@@ -1,5 +1,5 @@
-//! Attention that keeps its weights for the backward pass: for sequences whose weights fit in
-//! cache.
+//! Attention that keeps its weights for the backward pass, for short sequences, whose weights fit
+//! in the cache.
 
 use super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::operands::{Gradients, Operands};
@@ -13,20 +13,21 @@ use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
-/// Number of pairs of a query and a key in a sequence from which on rounding to bf16 pays: measured
-/// on AMX, with heads of widths 32 and 64.
+/// Number of pairs of a query and a key from which on rounding to bf16 makes a sequence faster,
+/// measured on AMX with heads of widths 32 and 64.
 const ROUNDED: usize = 48 * 48;
 
 /// Largest number of sequences in one task.
 const SOME: usize = 4;
 
 impl Layout {
-    /// Computes `softmax(scale · Q Kᵀ + biases) V` for each short sequence and head. Also writes
-    /// the weights before dropout: `(H, queries, keys)` for one sequence after the other.
+    /// Computes `softmax(scale · Q Kᵀ + biases) V` for each short sequence and head, and writes it
+    /// to `out`. Also writes the weights before dropout to `weights`: `(H, queries, keys)` for one
+    /// sequence after the other.
     ///
     /// # Safety
-    /// Nobody else may read or write the results and weights of the short sequences meanwhile;
-    /// afterwards they are initialised.
+    /// No other thread reads or writes the results and weights of the short sequences at the same
+    /// time; afterwards these are initialised.
     pub(super) unsafe fn forward<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -48,7 +49,7 @@ impl Layout {
     /// Computes the result and the weights of one sequence.
     ///
     /// # Safety
-    /// The requirements of [`Self::forward`], for this sequence.
+    /// As for [`Self::forward`], for this sequence.
     unsafe fn forward_of<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -63,7 +64,7 @@ impl Layout {
             return out_at.clear(out, span.query, tq, width);
         }
         for head in 0..self.shape().heads {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             let weights = unsafe { self.weights_of(operands, span, head, &weights) };
             let used: &[T] = if self.spec.dropout.is_active() {
                 let used = self.mask(dropped, span, head);
@@ -76,15 +77,15 @@ impl Layout {
             let (used, value) = ((used, Matrix::rows(tk)), (operands.values[VALUE], at));
             let to = (out, out_at.head(span.query, head, dh));
             let (shape, how) = ((tq, tk, dh), self.how(span));
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { raw_product(shape, used, value, to, Write::Replace, how, None) };
         }
     }
 
-    /// Computes the weights of one head of a sequence, before dropout.
+    /// Computes and returns the weights of one head of a sequence, before dropout.
     ///
     /// # Safety
-    /// The requirements of [`Self::forward`], for these weights.
+    /// As for [`Self::forward`], for these weights.
     #[expect(
         clippy::mut_from_ref,
         reason = "shared memory hands out disjoint parts, as the requirements say"
@@ -103,7 +104,7 @@ impl Layout {
         let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
         let key = (values[KEY], at[KEY].head(span.key, shared, dh).transposed());
         let (place, how) = ((*to, Matrix::rows(tk).at(first)), self.how(span));
-        // SAFETY: the caller's promise, and the product writes the weights of this head.
+        // SAFETY: as the caller promises; the product writes the weights of this head.
         let weights = unsafe {
             raw_product((tq, dh, tk), query, key, place, Write::Replace, how, None);
             to.range(first..first + tq * tk)
@@ -119,14 +120,15 @@ impl Layout {
         weights
     }
 
-    /// How products of a sequence are computed: their rounding, and on one thread.
+    /// Returns how the products of a sequence are computed: the type to which operands are rounded,
+    /// and a single thread.
     fn how(&self, span: &Span) -> (Products, Threads) {
         let products =
             if span.queries * span.keys < ROUNDED { Products::F32 } else { self.spec.products };
         (products, Threads::One)
     }
 
-    /// Dropout factors for the weights of one head.
+    /// Returns the numbers by which dropout multiplies the weights of one head.
     fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
         let number = |query| mask_index(query, self.shape().heads, head, self.longest_key, 0);
@@ -134,12 +136,12 @@ impl Layout {
         mask
     }
 
-    /// Writes the adjoints of query, key and value of the short sequences, in the layout of the
-    /// inputs, and returns their contribution to the adjoint of the bias.
+    /// Writes the adjoints of query, key and value of the short sequences, at the positions of the
+    /// inputs, and returns the contribution of these sequences to the adjoint of the bias.
     ///
     /// # Safety
-    /// Nobody else may read or write the adjoints meanwhile. If values are added to them, they must
-    /// be initialised.
+    /// No other thread reads or writes the adjoints at the same time. If adjoints are added, the
+    /// memory is initialised.
     pub(super) unsafe fn backward<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -148,14 +150,14 @@ impl Layout {
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
         let bias_size = operands.bias.map(|(bias, ..)| bias.len());
-        // Each group of sequences has its own sum for the bias.
+        // Each group of sequences has its own sum of the adjoint of the bias.
         let group = self.spans.len().div_ceil(if bias_size.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
             let mut bias_sum = vec![T::default(); bias_size.unwrap_or(0)];
             let mut scratch = Scratch { mask: Vec::new(), used: Vec::new(), scores: Vec::new() };
             for span in spans.iter().filter(|span| !span.is_long()) {
                 let pass = Backward { layout: self, operands, saved, grad, gradients, span };
-                // SAFETY: sequences have disjoint rows, and each is processed by one task.
+                // SAFETY: sequences have disjoint rows, and each is processed in a single task.
                 unsafe { pass.sequence(&mut scratch, &mut bias_sum) };
             }
             bias_sum
@@ -171,7 +173,7 @@ impl Layout {
 /// Working memory of a task of the backward pass.
 struct Scratch<T> {
     mask: Vec<T>,
-    /// Weights after dropout.
+    /// Attention weights after dropout.
     used: Vec<T>,
     scores: Vec<T>,
 }
@@ -187,10 +189,10 @@ struct Backward<'a, T> {
 }
 
 impl<T: Float> Backward<'_, T> {
-    /// Writes the adjoints of the sequence, and adds to the adjoint of the bias.
+    /// Writes the adjoints of the sequence, and adds its contribution to the adjoint of the bias.
     ///
     /// # Safety
-    /// The requirements of [`Layout::backward`], for this sequence.
+    /// As for [`Layout::backward`], for this sequence.
     unsafe fn sequence(&self, scratch: &mut Scratch<T>, bias_sum: &mut [T]) {
         let Self { layout, span, .. } = *self;
         let Gradients { values: to, write, .. } = *self.gradients;
@@ -205,15 +207,15 @@ impl<T: Float> Backward<'_, T> {
             return;
         }
         for head in 0..shape.heads {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.head(head, scratch, bias_sum) };
         }
     }
 
-    /// Adds the contributions of one head.
+    /// Adds the contributions of one head to the adjoints.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`].
+    /// As for [`Self::sequence`].
     unsafe fn head(&self, head: usize, scratch: &mut Scratch<T>, bias_sum: &mut [T]) {
         let Self { layout, span, grad, .. } = *self;
         let Gradients { values: to, write, .. } = *self.gradients;
@@ -223,8 +225,8 @@ impl<T: Float> Backward<'_, T> {
             let row = if part == QUERY { span.query } else { span.key };
             self.operands.at[part].head(row, layout.head_of(part, head), dh)
         };
-        // The first query head of a group writes the gradients of the key and value that the group
-        // shares; the others add to them.
+        // Query heads of a group share a key and value head. The first query head writes the
+        // adjoints of this key and value head; the others add to them.
         let is_first = head.is_multiple_of(layout.shape().group());
         let shared_write = if is_first { write } else { Write::Add };
         let operand = |part: usize| (self.operands.values[part], head_at(part));
@@ -245,7 +247,7 @@ impl<T: Float> Backward<'_, T> {
             None => weights,
         };
         let (shape, used) = ((tk, tq, dh), (used, square.transposed()));
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises.
         unsafe { raw_product(shape, used, grad, to(VALUE), shared_write, how, None) };
         let scores = room(scores, tq * tk);
         let (value, at) = operand(VALUE);
@@ -256,15 +258,16 @@ impl<T: Float> Backward<'_, T> {
         }
         self.adjoint_of_products(head, weights, scores, bias_sum);
         let (shape, left) = ((tq, tk, dh), (&*scores, square));
-        // SAFETY: as above.
+        // SAFETY: as the caller promises.
         unsafe { raw_product(shape, left, operand(KEY), to(QUERY), write, how, None) };
         let (shape, left) = ((tk, tq, dh), (&*scores, square.transposed()));
-        // SAFETY: as above.
+        // SAFETY: as the caller promises.
         unsafe { raw_product(shape, left, operand(QUERY), to(KEY), shared_write, how, None) };
     }
 
-    /// Turns the adjoint of a head's weights into the adjoint of the products `Q Kᵀ`, and adds the
-    /// adjoint of the biased scores (which lacks the factor `scale`) to the adjoint of the bias.
+    /// Replaces the adjoint of a head's weights, in `scores`, by the adjoint of the products
+    /// `Q Kᵀ`, and adds the adjoint of the biased scores (which lacks the factor `scale`) to that
+    /// of the bias.
     fn adjoint_of_products(
         &self,
         head: usize,
@@ -285,7 +288,8 @@ impl<T: Float> Backward<'_, T> {
     }
 }
 
-/// Cost of a sequence relative to that of others.
+/// Returns the cost of a sequence relative to that of others: its number of pairs, or 0 if it is
+/// long.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }
@@ -298,7 +302,8 @@ fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usi
     }
 }
 
-/// Returns the first `count` elements of a scratch vector, which never shrinks.
+/// Returns the first `count` elements of a scratch vector, which grows if necessary and never
+/// shrinks.
 fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
     if scratch.len() < count {
         scratch.resize(count, T::default());

@@ -15,7 +15,7 @@ pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn
     let scale = scale_of(row);
     let inverse = inverse_of(scale);
     for (k, &value) in row.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { to.cast::<T>().add(k).write_unaligned(stored(rounded(value, inverse))) };
     }
     scale
@@ -69,7 +69,7 @@ unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESUL
 ) -> usize {
     let &Block { left, stride, right, quads, starts, row_scales, scales, to, to_stride, .. } = all;
     let width = VECTORS * V::COLUMNS;
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         let left = left.add(first * stride);
         let mut sums = [[V::start(starts); VECTORS]; ROWS];
@@ -132,7 +132,7 @@ macro_rules! kernel {
             /// hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { loops::quantise(row, to, <$sum>::stored) }
             }
 
@@ -142,7 +142,7 @@ macro_rules! kernel {
             /// The processor must have the features, and the requirements of `all_rows` must hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn products(all: &Block) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { all_rows::<$sum, $vectors, $rows, { loops::SCALED }>(all) }
             }
 
@@ -153,7 +153,7 @@ macro_rules! kernel {
             #[cfg(test)]
             $(#[target_feature(enable = $feature)])?
             unsafe fn sums(all: &Block) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { all_rows::<$sum, $vectors, $rows, { loops::SUMS }>(all) }
             }
         }
@@ -199,7 +199,7 @@ pub(super) mod plain {
     /// # Safety
     /// The requirements of [`Parts::quantise`].
     unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { super::quantise(row, to, |bits| bits as i8) }
     }
 
@@ -228,7 +228,7 @@ pub(super) mod plain {
     #[cfg(test)]
     unsafe fn sums(all: &Block) {
         for row in 0..all.rows {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe {
                 let to = all.to.add(row * all.to_stride).cast::<[i32; WIDTH]>();
                 to.write(row_sums(all, row));

@@ -20,7 +20,7 @@ pub(in crate::products) unsafe fn multiply(
     steps: usize,
     results: Results,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if results.rows == 1 {
             return multiply_rows::<1>(a, b, steps, results, 0);

@@ -29,7 +29,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     depth: usize,
     Results { first: c, stride, add, .. }: Results,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         let mut sums = [[V::zero(); VECTORS]; ROWS];
         if add {
@@ -190,7 +190,7 @@ macro_rules! kernel {
             pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
                 const BLOCKS: usize = PANEL.div_ceil($rows);
                 if to.rows == 1 {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: as the caller promises.
                     unsafe {
                         multiply_block::<$vector, 1, { PANEL / <$vector>::LANES }>(a, b, depth, to)
                     };
@@ -231,7 +231,7 @@ macro_rules! kernel {
                 round: bool,
                 lines: &mut [Line],
             ) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { super::pack_step::<$vector>(operand, panel, step, round, lines) }
             }
 
@@ -241,7 +241,7 @@ macro_rules! kernel {
             /// The requirements of [`multiply_registers`](super::multiply_registers).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { super::multiply_registers::<$vector, SUMS>(rounds) }
             }
         }

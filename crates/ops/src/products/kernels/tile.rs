@@ -35,7 +35,7 @@ pub(in crate::products) unsafe fn pack_step(
     for half in 0..2 {
         let first = panel * PANEL + half * TILE;
         let is_whole = first + TILE <= operand.count && (step + 1) * DEPTH <= operand.depth;
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             match (parts, is_whole) {
                 (1, true) => pack_tile::<1, true>(operand, first, step, half, lines),

@@ -8,32 +8,32 @@ use crate::shared::Write;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Layout of sequences whose rows have query, key and value of all heads side by side.
+/// Layout of sequences whose rows have query, key and value side by side, each with all heads.
 pub(super) trait PackedLayout: Sync {
-    /// Description of one sequence, with its position.
+    /// Description of one sequence, with its position in the packed rows.
     type Sequence: Sync;
 
-    /// Number of heads, and the width of each.
+    /// Returns the number of heads, and the width of a head.
     fn heads(&self) -> (usize, usize);
 
     fn sequences(&self) -> &[Self::Sequence];
 
-    /// Number of rows of a sequence.
+    /// Returns the number of rows of a sequence.
     fn length(sequence: &Self::Sequence) -> usize;
 
-    /// Width of a row of the result.
+    /// Returns the width of a row of the result.
     fn width(&self) -> usize {
         let (heads, width) = self.heads();
         heads * width
     }
 
-    /// Columns of the query (part 0), the key (1) or the value (2) in a row.
+    /// Returns the columns of the query (`part` 0), the key (1) or the value (2) in a row.
     fn columns(&self, part: usize) -> Columns {
         let width = self.width();
         Columns { stride: 3 * width, column: part * width }
     }
 
-    /// Rows of one head of the query, the key or the value.
+    /// Returns some rows of one head of the query (`part` 0), the key (1) or the value (2).
     fn rows<'a, T>(
         &self,
         qkv: &'a [T],
@@ -46,8 +46,8 @@ pub(super) trait PackedLayout: Sync {
         Rows { values: qkv, at, count: rows.len(), width }
     }
 
-    /// Runs `each` for all heads of each sequence that is not empty. A task is one sequence and
-    /// some of its heads; `worker` makes a thread's working memory.
+    /// Calls `each` for all heads of each sequence that is not empty. A task is a group of heads of
+    /// one sequence; `worker` makes a thread's working memory.
     fn for_heads<W>(
         &self,
         worker: impl Fn() -> W + Sync + Send,
@@ -67,9 +67,9 @@ pub(super) trait PackedLayout: Sync {
     }
 }
 
-/// Groups of neighbouring heads, the same for each of `sequences` sequences. There are enough
-/// groups to give all threads tasks, but not more, because neighbouring heads read the same pages
-/// of memory. Results must not depend on the groups.
+/// Divides `heads` heads into groups of neighbouring heads, the same for each of `sequences`
+/// sequences. There are enough groups to give all threads tasks, but not more, because neighbouring
+/// heads read the same pages of memory. Results must not depend on the groups.
 fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = match rayon::current_num_threads() {
         1 => 1,
@@ -79,14 +79,15 @@ fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usi
 }
 
 impl<T> Rows<'_, T> {
-    /// Returns one of the rows; its values must be contiguous.
+    /// Returns the row with index `row`; its values must be contiguous.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[T] {
         &self.values[self.at.offset + row * self.at.row..][..self.width]
     }
 }
 
-/// Products with an operand that is used only once, so that preparing it separately has no benefit.
+/// Products with an operand that is used only once, so that there is no benefit in preparing it
+/// first.
 pub(super) trait WeighedRows: TileProducts {
     /// Computes [`add_weighted`](TileProducts::add_weighted), with `rows` as the operand.
     fn weigh(

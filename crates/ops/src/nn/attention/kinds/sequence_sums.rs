@@ -9,7 +9,7 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Number of tokens that a product processes at a time: small enough for the second-level cache.
+/// Number of tokens that a product processes at a time: few enough for the second-level cache.
 const TOKENS: usize = 256;
 
 /// Computes the sums of keys, `E K`, and of values, `F V`, over the tokens of each sequence (Wang
@@ -41,9 +41,9 @@ pub fn sequence_sums(
 /// Sizes of the inputs and of the sums.
 struct Sums {
     width: usize,
-    /// Number of sums per sequence.
+    /// Number of sums for each sequence, R.
     rank: usize,
-    /// Number of columns of E and F.
+    /// Number of columns of E and F, L.
     columns: usize,
     lengths: Arc<[usize]>,
     products: Products,
@@ -76,8 +76,8 @@ impl Sums {
         Ok(Self { width: width / 3, rank, columns, lengths: lengths.clone(), products })
     }
 
-    /// For each sequence: its first row among the tokens, its length, and its first row among the
-    /// sums.
+    /// Returns, for each sequence: the index of its first row among the tokens, its length, and the
+    /// index of its first row among the sums.
     fn sequences(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut next = 0;
         self.lengths.iter().enumerate().map(move |(number, &length)| {
@@ -86,19 +86,19 @@ impl Sums {
         })
     }
 
-    /// Position of the key (part 0) or value (part 1) of a token in the projections.
+    /// Describes the keys (`part` 0) or values (1) in the projections, from the token `row` on.
     fn token(&self, part: usize, row: usize) -> Matrix {
         let width = 3 * self.width;
         Matrix::rows(width).at(row * width + (part + 1) * self.width)
     }
 
-    /// Position of the key (part 0) or value (part 1) of a sum.
+    /// Describes the sums of keys (`part` 0) or values (1), from the sum `row` on.
     fn sum(&self, part: usize, row: usize) -> Matrix {
         let width = 2 * self.width;
         Matrix::rows(width).at(row * width + part * self.width)
     }
 
-    /// Divides a sequence into pieces: for each of them, its first token and the number of its
+    /// Divides a sequence into pieces; returns the first token of each piece and the number of its
     /// tokens.
     fn pieces(length: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..length).step_by(TOKENS).map(move |first| (first, TOKENS.min(length - first)))
@@ -186,8 +186,8 @@ impl Sums {
         })
     }
 
-    /// Computes `dE += d(E K) Kᵀ`, or the same for F and V. Only the caller may use the
-    /// destination, which must be initialised.
+    /// Computes `dE += d(E K) Kᵀ` (`part` 0), or the same for F and V (1). No other thread uses the
+    /// destination at the same time; it must be initialised.
     fn add_weight_gradient<T: Float>(
         &self,
         (values, adjoint): (&[T], &[T]),
@@ -212,8 +212,8 @@ impl Sums {
         }
     }
 
-    /// Computes `dK += Eᵀ d(E K)`, and the same for F and V. Only the caller may use the
-    /// destination, which must be initialised.
+    /// Computes `dK += Eᵀ d(E K)`, and the same for F and V. No other thread uses the destination
+    /// at the same time; it must be initialised.
     fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Backward pass of attention in tiles.
+//! Backward pass of attention in tiles (small blocks of scores).
 
 use super::super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::{Gradients, Operands};
@@ -16,11 +16,11 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Adjoint of the result, and what the forward pass kept.
+/// Adjoint of the result, with what the forward pass computed.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Adjoint<'a, T> {
     pub(in super::super) values: &'a [T],
-    /// Result of the forward pass.
+    /// The result that the forward pass computed.
     pub(in super::super) out: &'a [T],
     pub(in super::super) log_sums: &'a [T],
 }
@@ -35,19 +35,19 @@ impl<'a, T: Float> Adjoint<'a, T> {
     }
 }
 
-/// Values that all blocks of keys in one head of one sequence share.
+/// Operands and numbers that all blocks of keys share, for one query head in one sequence.
 struct Ready<'a, P: TileProducts> {
     query: P::Operand<'a>,
     query_rows: P::Operand<'a>,
     adjoint: P::Operand<'a>,
     adjoint_rows: P::Operand<'a>,
-    /// `Σ dO ⊙ O` for each query.
+    /// Inner product of the result and its adjoint, `Σ dO ⊙ O`, for each query.
     products: Vec<P::Value>,
     log_sums: Vec<P::Value>,
     sight: Option<Sight>,
 }
 
-/// A block of keys, prepared for all query heads that share these keys.
+/// A block of keys and values, prepared for all query heads that share them.
 struct Block<'a, P: TileProducts> {
     keys: Range<usize>,
     key: P::Operand<'a>,
@@ -55,11 +55,11 @@ struct Block<'a, P: TileProducts> {
     value: P::Operand<'a>,
 }
 
-/// A task: some blocks of keys of one key head. They belong to one sequence or, if sequences add to
-/// the gradient of the same bias, to all sequences.
+/// A task: some blocks of keys, of one key head. They belong to one sequence, or to all sequences
+/// if these add to the gradient by the same bias.
 struct Task {
     sequences: Range<usize>,
-    /// Query heads that use these keys.
+    /// Query heads that share these keys.
     heads: Range<usize>,
     chunk: usize,
 }
@@ -73,10 +73,10 @@ struct Worker<P: TileProducts> {
     value: Vec<P::Value>,
 }
 
-/// Runs the backward pass; see [`super::backward`].
+/// Runs the backward pass, with the products `products`; see [`super::backward`].
 ///
 /// # Safety
-/// The requirements of [`super::backward`].
+/// As for [`super::backward`].
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -97,8 +97,9 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // Sequences that add to the gradient of the same bias are divided in the same way. Otherwise
-    // the same bias elements could belong to several tasks, which would add to them at once.
+    // If sequences add to the gradient by the same bias, all are divided in the same way. Otherwise
+    // the same elements of the bias could belong to several tasks, which would add to them at the
+    // same time.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * key_value_heads * most)
         .map(|i| {
@@ -119,7 +120,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // Contributions to the gradients of the queries, by task, sequence and head.
+    // Contributions to the gradients by the queries, by task, sequence and head.
     let mut parts: Vec<Vec<Vec<Vec<P::Value>>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
@@ -127,8 +128,8 @@ pub(super) unsafe fn run<P: TileProducts>(
             let ready = &ready[first + task.heads.start..first + task.heads.end];
             let first_head = task.heads.start;
             let pass = Pass { products, layout, operands, to, span, first_head, ready };
-            // SAFETY: each task has its own keys in the columns of their head, the same in all
-            // sequences that share a bias.
+            // SAFETY: each task has its own keys in the columns of their head; they are the same
+            // positions in all sequences that share a bias.
             unsafe { pass.keys_of_chunk(worker, task.chunk, chunks_of(span)) }
         };
         task.sequences.clone().map(of_sequence).collect()
@@ -152,7 +153,7 @@ pub(super) unsafe fn run<P: TileProducts>(
                 add(&mut sum, &part[row.clone()]);
             }
             let at = operands.at[QUERY];
-            // SAFETY: each head of each sequence has its own elements.
+            // SAFETY: each head of each sequence has its own elements in the gradient.
             unsafe { to.put(QUERY, at, span.query + query, head, &sum) };
         }
     };
@@ -189,7 +190,7 @@ fn prepare<'a, P: TileProducts>(
     }
 }
 
-/// Backward pass of one key head in one sequence, and of the query heads that use it.
+/// Backward pass of one key head in one sequence, and of the query heads that share it.
 struct Pass<'a, 'b, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
@@ -197,18 +198,18 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: &'a Gradients<P::Value>,
     span: &'a Span,
     first_head: usize,
-    /// Prepared inputs of each of these query heads.
+    /// Prepared operands of each of these query heads.
     ready: &'a [Ready<'b, P>],
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients of the keys and values in the blocks that belong to the chunk `chunk`
+    /// Writes the gradients by the keys and values in the blocks that belong to the chunk `chunk`
     /// of `chunks`. Returns, for each query head, the contribution of these blocks to the gradients
-    /// of the queries; empty if the chunk has no block.
+    /// by the queries; an empty list if the chunk has no block.
     ///
     /// # Safety
-    /// Nobody else may read or write these gradients meanwhile, nor the part of the bias's gradient
-    /// that belongs to these keys.
+    /// No other thread reads or writes these gradients at the same time, nor the part of the bias's
+    /// gradient that belongs to these keys.
     unsafe fn keys_of_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -223,16 +224,17 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let mut queries = vec![vec![P::Value::default(); size]; self.ready.len()];
         for first in (chunk * BLOCK..self.span.keys).step_by(chunks * BLOCK) {
             let keys = first..(first + BLOCK).min(self.span.keys);
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.block_of_keys(worker, keys, &mut queries) };
         }
         queries
     }
 
-    /// Processes a block of keys.
+    /// Processes one block of keys; adds the contributions to the queries' gradients to
+    /// `to_queries`.
     ///
     /// # Safety
-    /// The requirements of [`Self::keys_of_chunk`] hold here too.
+    /// As for [`Self::keys_of_chunk`].
     unsafe fn block_of_keys(
         &self,
         worker: &mut Worker<P>,
@@ -251,14 +253,14 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         worker.key.fill(P::Value::default());
         worker.value.fill(P::Value::default());
         for (head, to_query) in to_queries.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.head(worker, &block, head, to_query) };
         }
         let head = layout.shape().key_value_head(first_head);
         for (i, key) in keys.enumerate() {
             let row = i * stride(dh)..i * stride(dh) + dh;
             let place = span.key + key;
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe {
                 self.to.put(KEY, operands.at[KEY], place, head, &worker.key[row.clone()]);
                 self.to.put(VALUE, operands.at[VALUE], place, head, &worker.value[row]);
@@ -266,11 +268,11 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the contributions of one query head to the gradients of a block of keys and values, and
-    /// of the queries. `number` is the index of the head among those that use the keys.
+    /// Adds the contributions of one query head to the gradients by a block of keys and values, and
+    /// by the queries. `number`: index of the query head among those that share the keys.
     ///
     /// # Safety
-    /// The requirements of [`Self::keys_of_chunk`] hold here too.
+    /// As for [`Self::keys_of_chunk`].
     unsafe fn head(
         &self,
         worker: &mut Worker<P>,
@@ -313,7 +315,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
                 at.clear(sight, terms.start, [&mut *weights, &mut *scores]);
             }
             if let Some(bias) = self.to.bias {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.add_to_bias(bias, head, at, scores) };
             }
             scale_tile(&mut scores[..used], terms.scale);
@@ -347,7 +349,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Finds the ranges of queries that see at least one of `keys`.
+    /// Writes to `ranges` the ranges of queries that see at least one of `keys`.
     fn seen(
         &self,
         terms: &Terms<'_, P::Value>,
@@ -370,10 +372,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the adjoints of scores to the gradient of the bias.
+    /// Adds the adjoints of the scores in a tile to the gradient by the bias.
     ///
     /// # Safety
-    /// Nobody else may read or write the gradient of these keys' bias.
+    /// No other thread reads or writes the gradient by the bias of these keys at the same time.
     unsafe fn add_to_bias(
         &self,
         bias: Shared<P::Value>,
@@ -384,7 +386,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let Some((_, size, row)) = self.operands.bias else { return };
         for (scores, query) in scores.iter().take(at.queries).zip(at.query..) {
             let first = head * size + query * row + at.key;
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             add(unsafe { bias.range(first..first + at.keys) }, &scores[..at.keys]);
         }
     }

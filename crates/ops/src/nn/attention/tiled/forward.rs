@@ -1,4 +1,4 @@
-//! Forward pass of attention in tiles.
+//! Forward pass of attention in tiles (small blocks of scores).
 
 use super::super::layout::{KEY, Layout, QUERY, Span, VALUE};
 use super::super::operands::Operands;
@@ -14,16 +14,16 @@ use crate::spec::Sight;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// A task: some queries of one head of one sequence.
+/// A task: a block of queries, of one head in one sequence.
 struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Index of the task's head among the heads of all long sequences.
+    /// Index of the head and sequence among those of all long sequences.
     number: usize,
 }
 
-/// Prepared keys and values of one key head in one sequence.
+/// Keys and values of one key head in one sequence, prepared for products.
 struct Ready<'a, P: TileProducts> {
     key: P::Operand<'a>,
     value: P::Operand<'a>,
@@ -33,16 +33,16 @@ struct Ready<'a, P: TileProducts> {
 struct Worker<P: TileProducts> {
     products: P::Worker,
     tile: Tile<P::Value>,
-    /// Products of the queries in a further rotation.
+    /// Scores of the queries in another rotation (dual chunk attention).
     rotated: Tile<P::Value>,
     /// Sums of weighted values for each query, before division by the softmax denominator.
     sums: Vec<P::Value>,
 }
 
-/// Runs the forward pass; see [`super::forward`].
+/// Runs the forward pass, with the products `products`; see [`super::forward`].
 ///
 /// # Safety
-/// The requirements of [`super::forward`]; `log_sums` is initialised.
+/// As for [`super::forward`]; `log_sums` is initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -57,8 +57,7 @@ pub(super) unsafe fn run<P: TileProducts>(
         let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
         Ready { key: products.left(keys(KEY)), value: products.summed(keys(VALUE)) }
     };
-    // Heads of a group share keys and values, so these are prepared for the first head of each
-    // group only.
+    // Heads of a group share keys and values, so these are prepared only once for each group.
     let groups: Vec<&(&Span, usize)> = long.iter().step_by(group).collect();
     let sight = |(span, head): &(&Span, usize)| Sight::new(&layout.spec, *head, span.keys);
     let (ready, sights): (Vec<Ready<'_, P>>, Vec<Option<Sight>>) =
@@ -85,7 +84,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let one_task = |worker: &mut Worker<P>, task: &Task<'_>| {
         let (ready, sight) = (&ready[task.number / group], sights[task.number].as_ref());
         let statistics = attend(products, layout, operands, worker, task, (ready, sight));
-        // SAFETY: each task has its own rows in the columns of its head, by the caller's promise.
+        // SAFETY: each task has its own rows in the columns of its head, as the caller promises.
         unsafe { finish(layout, worker, task, &statistics, out, log_sums) };
     };
     region(even(tasks.len()), || {
@@ -93,8 +92,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
 }
 
-/// Computes the sums for a block of queries. Returns the softmax statistics of each panel of these
-/// queries.
+/// Computes the weighted sums of values for a block of queries, in `worker.sums`. Returns the
+/// softmax statistics of each panel of queries (the rows that a kernel processes together).
 fn attend<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -105,7 +104,7 @@ fn attend<P: TileProducts>(
 ) -> Vec<Online<P::Value>> {
     let Task { span, head, .. } = *task;
     let terms = terms(operands, layout, (span, head));
-    // In the input, all heads in one rotation are followed by all heads in the next rotation.
+    // In the input, all heads in the first rotation are followed by all heads in the next rotation.
     let rotated = |rotation: usize| {
         let head = rotation * layout.shape().heads + head;
         products.right(rows(operands, QUERY, layout, (span, head), task.queries.clone()))
@@ -172,10 +171,10 @@ fn attend<P: TileProducts>(
     online
 }
 
-/// Divides the sums by the softmax denominators, and writes the results.
+/// Divides the sums by the softmax denominators, and writes the results to `out` and `log_sums`.
 ///
 /// # Safety
-/// Nobody else may read or write the task's rows in the columns of its head.
+/// No other thread reads or writes the task's rows in the columns of its head at the same time.
 unsafe fn finish<P: TileProducts>(
     layout: &Layout,
     worker: &mut Worker<P>,
@@ -194,7 +193,7 @@ unsafe fn finish<P: TileProducts>(
             *sum *= factor;
         }
         let row = task.span.query + query;
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             out.write(row * layout.width() + task.head * dh, &sums[..dh]);
             log_sums.write(row * heads + task.head, &[largest + total.ln()]);

@@ -1,17 +1,19 @@
-//! Attention in tiles. Its memory grows linearly with the length of a sequence, not with the square
-//! (Dao et al. 2022, "FlashAttention", algorithms 1 and 4; Dao 2023).
+//! Attention in tiles (small blocks of scores). Its memory grows linearly with the length of a
+//! sequence, not with the square of the length (Dao et al. 2022, "FlashAttention", algorithms 1 and
+//! 4; Dao 2023).
 //!
-//! The forward pass goes over the keys with a softmax that is corrected whenever a larger score
-//! occurs. It keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes the
-//! weights, `P = exp(S - L)`. The adjoint of the scores is `dS = P ⊙ (dP - D)`, where `dP = dO Vᵀ`
-//! and, for each query, `D = Σ dO ⊙ O`. The dropout mask is drawn again from its counter.
+//! The forward pass goes over the keys with an online softmax, which is corrected whenever a larger
+//! score occurs. It keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes
+//! the weights, `P = exp(S - L)`. The adjoint of the scores S is `dS = P ⊙ (dP - D)`, where
+//! `dP = dO Vᵀ` and, for each query, `D = Σ dO ⊙ O`, with the result O and its adjoint dO. The
+//! dropout mask is computed again from its key.
 //!
-//! Tiles without a visible pair are not computed ([`pieces`]).
+//! Tiles in which no query sees a key are not computed ([`pieces`]).
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
-//! backward pass is some blocks of keys: only this task writes the gradients of these keys, and it
-//! sums its contributions to the gradients of the queries in memory of its own. So the backward
-//! pass takes five products; without this memory it would take seven.
+//! backward pass is some blocks of keys: only this task writes the gradients by these keys, and it
+//! sums its contributions to the gradients by the queries in its own memory. So the backward pass
+//! takes five matrix products; with separate passes for keys and for queries it would take seven.
 
 mod backward;
 mod forward;
@@ -33,33 +35,34 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Number of rows that a task holds while all other rows pass by in steps: queries in the forward
-/// pass, keys in the backward pass. The data of these rows stays in the second-level cache. The
-/// more rows are held, the less often the other rows are read.
+/// Number of rows that a task holds while it goes over all other rows in steps. The task holds
+/// queries in the forward pass, and keys in the backward pass; their data stays in the second-level
+/// cache. The more rows are held, the less often the other rows are read.
 const BLOCK: usize = 256;
-/// Number of rows that pass by in one step.
+/// Number of rows over which a task goes in one step.
 const STEP: usize = 128;
 
-/// Number of tasks of the backward pass for each head of a sequence with `keys` keys: at most four,
-/// each with at least one block. If sequences share a bias, short sequences have as many tasks as
-/// the longest one. Tasks take blocks in turn, so that under a causal mask all tasks have nearly
-/// the same work.
+/// Returns the number of tasks in the backward pass for each key head of a sequence with `keys`
+/// keys: at most four, each with at least one block. If sequences share a bias, all have as many
+/// tasks as the longest sequence. Tasks take blocks in turn, so that under a causal mask all tasks
+/// have nearly the same work.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
 
-/// Computes attention for the long sequences of a batch: writes their rows of the result, and the
-/// logarithm of the softmax denominator of each query and head, `(N, H)`.
+/// Computes attention for the long sequences of a batch: writes their rows of the result to `out`,
+/// and the logarithm of the softmax denominator of each query and head, `(N, H)`, to `log_sums`.
 ///
 /// # Safety
-/// Nobody else may read or write these rows of `out` meanwhile; afterwards they are initialised.
+/// No other thread reads or writes these rows of `out` at the same time; afterwards they are
+/// initialised.
 pub(super) unsafe fn forward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
     out: Shared<T>,
     log_sums: &mut [T],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(operands), Some(out)) = (operands.as_f32(), T::shared_f32(out))
@@ -72,18 +75,18 @@ pub(super) unsafe fn forward<T: Float>(
     }
 }
 
-/// Writes the adjoints of query, key and value of the long sequences, and adds their contribution
-/// to the adjoint of the bias.
+/// Writes the adjoints of query, key and value of the long sequences, and adds the contribution of
+/// these sequences to the adjoint of the bias.
 ///
 /// # Safety
-/// The requirements of [`forward`], for the rows of the gradients instead of those of the result.
+/// As for [`forward`], for the rows of the adjoints instead of those of the result.
 pub(super) unsafe fn backward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
     adjoint: &Adjoint<'_, T>,
     to: &Gradients<T>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let Some(operands) = operands.as_f32()
@@ -96,8 +99,8 @@ pub(super) unsafe fn backward<T: Float>(
     }
 }
 
-/// Returns rows of a sequence's queries, keys or values (`part`), in the head that belongs to the
-/// query head `head`.
+/// Returns rows of a sequence's queries, keys or values (`part`), in the columns of the head that
+/// the query head `head` uses.
 fn rows<'a, T: Float>(
     operands: &Operands<'a, T>,
     part: usize,
@@ -118,7 +121,7 @@ fn rows<'a, T: Float>(
     }
 }
 
-/// Returns the terms of the scores of one head of a sequence.
+/// Returns what is needed to turn products into scores, for one head of a sequence.
 fn terms<'a, T: Float>(
     operands: &Operands<'a, T>,
     layout: &Layout,

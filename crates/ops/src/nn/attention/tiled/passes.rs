@@ -1,41 +1,41 @@
-//! Operations on a tile of scores, between the products.
+//! Operations on a tile (a small block of scores) between the two matrix products of attention.
 
 use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// Values that are needed, in addition to products, for the scores of one head of one sequence.
+/// What is needed to turn the products Q Kᵀ into scores and weights, for one head of one sequence.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
-    /// ALiBi's slope.
+    /// ALiBi's slope; 0 without ALiBi.
     pub(super) slope: T,
-    /// Bias of this head, with the number of its elements from one query to the next.
+    /// Bias of this head, with the distance from the elements of one query to those of the next.
     pub(super) bias: Option<(&'a [T], usize)>,
     pub(super) causal: bool,
-    /// Position of the first query among the keys.
+    /// Position of the sequence's first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Index of the head's first weight in the dropout mask, and the distance from the weights of
-    /// one query to those of the next.
+    /// Index in the dropout mask of the head's first weight, and the distance from the first weight
+    /// of one query to that of the next.
     pub(super) mask: (usize, usize),
 }
 
 impl<T> Terms<'_, T> {
-    /// Number of the first `keys` keys that a query sees.
+    /// Returns how many of the first `keys` keys the query sees.
     pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
         if self.causal { keys.min(self.start + query + 1) } else { keys }
     }
 
-    /// Index of a weight in the dropout mask.
+    /// Returns the index of a weight in the dropout mask.
     #[inline(always)]
     fn mask_index(&self, query: usize, key: usize) -> u32 {
         self.mask.0.wrapping_add(query.wrapping_mul(self.mask.1)).wrapping_add(key) as u32
     }
 }
 
-/// Part of the scores that a tile has: its first query and the number of queries, its first key and
-/// the number of keys.
+/// Which scores a tile contains: the index of its first query and the number of its queries, and
+/// the same for its keys.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub(super) query: usize,
@@ -44,38 +44,39 @@ pub(super) struct Region {
     pub(super) keys: usize,
 }
 
-/// Softmax statistics of a panel of queries over the keys so far (Milakov and Gimelshein 2018,
-/// algorithm 3).
+/// Softmax statistics of a panel of queries (those that a kernel processes together), over the keys
+/// so far (Milakov and Gimelshein 2018, algorithm 3).
 #[derive(Clone, Copy)]
 pub(super) struct Online<T> {
-    /// Largest score of each query.
+    /// Largest score of each query so far.
     pub(super) largest: [T; PANEL],
-    /// `Σ exp(score - largest)` of each query.
+    /// `Σ exp(score - largest)` of each query over the keys so far.
     pub(super) total: [T; PANEL],
 }
 
 impl<T: Float> Online<T> {
     pub(super) fn new() -> Self {
-        // This is below every score, but finite, so that its difference to a hidden score of -∞ is
-        // not NaN.
+        // The initial value is below every score, but finite, so that its difference from a hidden
+        // score of -∞ is not NaN.
         Self { largest: [T::cast(-1e30); PANEL], total: [T::default(); PANEL] }
     }
 }
 
 vectorised! {
-    /// Turns the products of a tile, which has a row for each key and a lane for each query, into
-    /// weights after dropout: `exp(score - largest)`, where `largest` is the largest score so far.
+    /// Turns the products in a tile, which has a row for each key and a column for each query, into
+    /// weights after dropout: `exp(score - largest)`, where `largest` is the query's largest score
+    /// so far.
     ///
-    /// Returns the factors by which the sums so far must be multiplied; `None` if `largest` has not
-    /// changed.
+    /// Returns, for each query, the number by which its sums so far must be multiplied, or `None`
+    /// if no `largest` has changed.
     fn weigh<T>(
         tile: &mut [[T; PANEL]],
         at: Region,
         terms: &Terms<'_, T>,
         online: &mut Online<T>,
     ) -> Option<[T; PANEL]> {
-        // The rows are processed as one slice, because a loop over rows of arrays would compile to
-        // gathers and scatters.
+        // Processes the rows as one slice, because a loop over rows of arrays would be compiled to
+        // gather and scatter instructions.
         for score in tile.as_flattened_mut() {
             *score *= terms.scale;
         }
@@ -96,7 +97,8 @@ vectorised! {
             }
         }
         if terms.causal {
-            // The first query sees the keys up to its own, and each further query sees one more.
+            // The first query of the tile sees the keys up to its own, and each further query one
+            // more.
             for (row, key) in tile.iter_mut().zip(at.key..).skip((first + 1).saturating_sub(at.key)) {
                 row[..(key - first).min(PANEL)].fill(T::NEGATIVE_INFINITY);
             }
@@ -137,7 +139,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Multiplies each row of sums by the row's factor.
+    /// Multiplies each row of `sums` by the row's factor.
     fn rescale<T>(sums: &mut [T], stride: usize, factors: &[T; PANEL]) {
         for (sums, factor) in sums.chunks_exact_mut(stride).zip(factors) {
             for sum in sums.iter_mut() {
@@ -147,19 +149,19 @@ vectorised! {
     }
 }
 
-/// Values of the queries of a tile that the backward pass reads.
+/// Numbers that the backward pass needs for the queries of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Logarithm of each query's softmax denominator.
     pub(super) log_sums: &'a [T],
-    /// Inner product of each query's result and the adjoint of this result.
+    /// Inner product of each query's result and the adjoint of the result.
     pub(super) products: &'a [T],
 }
 
 vectorised! {
-    /// Updates two tiles, each with a row for each query and a lane for each key. The first changes
-    /// from products to weights after dropout, the second from adjoints of weights to adjoints of
-    /// scores. In both, hidden pairs become zero.
+    /// Updates two tiles, which have a row for each query and a column for each key. `tile` changes
+    /// from products to weights after dropout, and `adjoint` from adjoints of these weights to
+    /// adjoints of the scores. In both, hidden pairs become zero.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

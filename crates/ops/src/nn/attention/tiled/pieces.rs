@@ -1,4 +1,4 @@
-//! Which tiles are computed, and how their hidden pairs are treated.
+//! Which tiles (small blocks of scores) are computed, and how hidden pairs in them are treated.
 
 use super::super::layout::Span;
 use super::STEP;
@@ -8,17 +8,17 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel of rows that a task holds, with a range of the rows that pass by; at least one pair of
-/// the two is visible.
+/// A panel of the rows that a task holds (rows that a kernel processes together), with a range of
+/// the rows over which the task goes; at least one pair of them is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
-/// Returns the pieces of `panels` panels, in the order in which the rows that pass by are read
-/// least often: all panels for one step, then all panels for the next step. `seen` must return the
-/// ranges of rows that pass by a panel, ascending. Pieces begin at whole panels, and end at the
-/// latest with a step.
+/// Returns the pieces for `panels` panels of held rows. The order reads the passing rows as rarely
+/// as possible: all panels for one step of passing rows, then all panels for the next step. `seen`
+/// must write the ranges of passing rows that a panel needs, ascending. Pieces begin at whole
+/// panels of passing rows, and end within a step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),
@@ -40,7 +40,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// Extends ranges so that they begin at whole panels, and merges them.
+/// Extends ranges to the left so that they begin at whole panels, and merges those that then touch.
 fn widen(ranges: &mut Vec<Range<usize>>) {
     for range in ranges.iter_mut() {
         range.start -= range.start % PANEL;
@@ -48,7 +48,7 @@ fn widen(ranges: &mut Vec<Range<usize>>) {
     merge(ranges);
 }
 
-/// Finds the keys that at least one of the queries at `positions` sees, as ascending ranges.
+/// Writes to `ranges` the keys that at least one of the queries at `positions` sees, ascending.
 pub(super) fn keys_of(
     sight: Option<&Sight>,
     causal: bool,
@@ -63,8 +63,8 @@ pub(super) fn keys_of(
     }
 }
 
-/// Number of pairs of a query and a key in the tiles that the forward pass computes for a sequence,
-/// in all heads.
+/// Returns the number of pairs of a query and a key in the tiles that the forward pass computes for
+/// a sequence, over all heads.
 pub(in super::super) fn computed_pairs(spec: &AttentionSpec, span: &Span) -> u64 {
     let (mut pairs, mut ranges) = (0, Vec::new());
     for head in 0..spec.shape.heads {
@@ -86,20 +86,20 @@ impl Region {
         self.key..self.key + self.keys
     }
 
-    /// Positions of the queries; `start` is the position of the sequence's first query.
+    /// Returns the positions of the tile's queries; `start` is that of the sequence's first query.
     fn positions(&self, start: usize) -> Range<usize> {
         start + self.query..start + self.query + self.queries
     }
 
-    /// Range of the rotations of queries that the tile's pairs need.
+    /// Returns the range of rotations (dual chunk attention) that pairs in the tile need.
     pub(super) fn rotations(&self, chunks: DualChunk, start: usize) -> Range<usize> {
         let (queries, keys) = (self.positions(start), self.keys());
         let least = chunks.rotation(queries.start, keys.end - 1);
         least..chunks.rotation(queries.end - 1, keys.start) + 1
     }
 
-    /// Copies the products of one rotation to those pairs that need this rotation. The tiles have a
-    /// row for each key and a lane for each query.
+    /// Copies the products for one rotation, `from`, to those pairs of `tile` that need this
+    /// rotation. Both tiles have a row for each key and a column for each query.
     pub(super) fn take_rotation<T: Float>(
         &self,
         (chunks, rotation): (DualChunk, usize),
@@ -119,8 +119,8 @@ impl Region {
         }
     }
 
-    /// Sets the scores of hidden pairs to −∞, so that the softmax ignores them, in a tile with a
-    /// row for each key and a lane for each query.
+    /// Sets the scores of hidden pairs to −∞, so that the softmax ignores them. The tile has a row
+    /// for each key and a column for each query.
     pub(super) fn hide<T: Float>(&self, sight: &Sight, start: usize, tile: &mut [[T; PANEL]]) {
         if sight.sees_all(&self.positions(start), &self.keys()) {
             return;
@@ -135,7 +135,8 @@ impl Region {
         }
     }
 
-    /// Sets hidden pairs to zero, in two tiles with a row for each query and a lane for each key.
+    /// Sets hidden pairs to zero in two tiles, which have a row for each query and a column for
+    /// each key.
     pub(super) fn clear<T: Float>(
         &self,
         sight: &Sight,

@@ -1,5 +1,5 @@
-//! Products of tiles with rows of a head: on packed operands if there is a kernel that packs,
-//! otherwise (and in f64) on plain operands.
+//! Matrix products with tiles (small blocks of scores). Operands are packed (copied to the kernel's
+//! order) if there is a kernel that packs; otherwise, and in f64, they stay as they are.
 
 use crate::float::Float;
 use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};
@@ -7,13 +7,13 @@ use crate::shared::Write;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Rows of one head of one sequence.
+/// Some rows of one head in one sequence.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Rows<'a, T> {
     pub(in super::super) values: &'a [T],
     pub(in super::super) at: Matrix,
     pub(in super::super) count: usize,
-    /// Number of values of a row.
+    /// Number of values in a row.
     pub(in super::super) width: usize,
 }
 
@@ -23,28 +23,28 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// The two kinds of products that attention needs.
+/// The two kinds of matrix products that attention needs.
 pub(in super::super) trait TileProducts: Sync {
     type Value: Float;
-    /// Rows of a head, prepared for many products of the same kind.
+    /// Rows of a head, prepared for many products of one kind.
     type Operand<'a>: Send + Sync;
     /// Working memory of a thread.
     type Worker;
 
     fn worker(&self) -> Self::Worker;
 
-    /// Prepares rows for the left side of [`multiply`](Self::multiply).
+    /// Prepares rows as the left operand of [`multiply`](Self::multiply).
     fn left<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Prepares rows for the right side of [`multiply`](Self::multiply).
+    /// Prepares rows as the right operand of [`multiply`](Self::multiply).
     fn right<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Prepares rows for [`add_weighted`](Self::add_weighted).
+    /// Prepares rows as the rows that [`add_weighted`](Self::add_weighted) adds.
     fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Computes `tile[i][j] = left[i] · right[j]` for some rows of each operand. Both ranges begin
-    /// at a whole panel, the right one has at most [`PANEL`] rows, and the tile has room for whole
-    /// panels.
+    /// Computes `tile[i][j] = left[i] · right[j]` for a range of rows of each operand. Both ranges
+    /// begin at whole panels (of [`PANEL`] rows), the right range has at most [`PANEL`] rows, and
+    /// the tile has room for the left range, rounded up to whole panels.
     fn multiply(
         &self,
         worker: &mut Self::Worker,
@@ -53,8 +53,9 @@ pub(in super::super) trait TileProducts: Sync {
         tile: &mut [[Self::Value; PANEL]],
     );
 
-    /// Computes `sums[i] ← [sums[i] +] Σ_j weights[i, j] · rows[from + j]`, for weights `(m, k)`.
-    /// Rows of sums are padded to whole panels. `from` is the first row of a panel.
+    /// Computes `sums[i] = Σ_j weights[i, j] · rows[from + j]`, or adds it, as `write` says, for
+    /// weights of shape `(m, k)`. Rows of `sums` are padded to a multiple of [`PANEL`]. `from` is a
+    /// multiple of [`PANEL`].
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,
@@ -66,8 +67,8 @@ pub(in super::super) trait TileProducts: Sync {
     );
 }
 
-/// Rows of [`PANEL`] values, aligned to cache lines. This is the layout of operands of multiply-add
-/// kernels, so that a tile need not be packed.
+/// Rows of [`PANEL`] values, aligned to cache lines. Kernels of multiply-add instructions read
+/// their operands in this order, so that a tile need not be packed.
 pub(in super::super) struct Tile<T> {
     values: Vec<T>,
     first: usize,
@@ -86,12 +87,12 @@ impl<T: Float> Tile<T> {
     }
 }
 
-/// Number of values from one row of sums to the next, for heads of the width `width`.
+/// Returns the number of values from one row of sums to the next, for heads of width `width`.
 pub(in super::super) fn stride(width: usize) -> usize {
     width.next_multiple_of(PANEL)
 }
 
-/// Products on operands in their original layout.
+/// Products on operands that are not packed.
 pub(in super::super) struct Plain<T> {
     pub(in super::super) products: Products,
     pub(in super::super) values: PhantomData<fn() -> T>,
@@ -153,11 +154,12 @@ impl<T: Float> TileProducts for Plain<T> {
     }
 }
 
-/// Products on operands that are packed for a kernel.
+/// Products on operands that are packed for a kernel of this kind.
 pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {
-    /// Packing on the current thread only, because heads and blocks are packed in parallel.
+    /// Returns the packing, on the current thread only, because heads and blocks are packed in
+    /// parallel.
     fn alone(&self) -> (Packing, Threads) {
         (self.0, Threads::One)
     }

@@ -1,7 +1,7 @@
-//! Backward pass of hierarchical attention. It recomputes the weights. The adjoints of summaries
-//! are passed on to their tokens once all chunks that see the summaries are done. Under a causal
-//! mask, chunks are processed from the last to the first, so this happens together with the
-//! adjoints of the chunk's own tokens; otherwise it happens at the end.
+//! Backward pass of hierarchical attention, which recomputes the weights. The adjoints of summaries
+//! are passed on to their tokens once all chunks that see the summaries have been processed. Under
+//! a causal mask, chunks are processed from the last to the first, so the adjoints of a chunk's
+//! summaries are passed on together with those of its tokens; otherwise, at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
@@ -44,10 +44,11 @@ struct Worker<P: TileProducts> {
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     of_query: Vec<P::Value>,
-    /// Adjoints of all keys that a chunk sees; `of_value` has those of their values.
+    /// Adjoints of all keys that a chunk sees; `of_value` has those of the values.
     of_key: Vec<P::Value>,
     of_value: Vec<P::Value>,
-    /// Two numbers for each of some queries: `dO·O`, and the logarithm of the denominator.
+    /// Two numbers for each of some queries: the inner product `dO·O` of the result and its
+    /// adjoint, and the logarithm of the softmax denominator.
     numbers: [Vec<P::Value>; 2],
 }
 
@@ -59,11 +60,11 @@ struct Pass<'a, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
-/// Computes the gradient of all sequences.
+/// Computes the gradients by the inputs of all sequences.
 ///
 /// # Safety
-/// Nobody else may read or write the gradient meanwhile. If values are added to it, it must be
-/// initialised; afterwards it always is.
+/// No other thread reads or writes the gradients at the same time. If gradients are added, the
+/// memory is initialised; afterwards it is in any case.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -88,26 +89,26 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, inputs, known, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: each task has heads of a sequence that no other task has.
+        // SAFETY: each task has its own heads of a sequence.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
 
 impl<P: TileProducts> Pass<'_, P> {
-    /// Computes the gradients of some heads of a sequence.
+    /// Computes the gradients by some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else may read or write the gradients of these heads.
+    /// No other thread reads or writes the gradients by these heads at the same time.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
-        // For each head, the adjoints of the keys, and of the values, of summaries.
+        // For each head, the adjoints of the keys and of the values of all summaries.
         let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
         let chunks = 0..sequence.counts[0];
         for chunk in chunks.clone().rev() {
             let chunk_keys = layout.seen(sequence, chunk);
             for (of_summaries, head) in of_summaries.iter_mut().zip(heads.clone()) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.chunk(worker, (sequence, head), (chunk, &chunk_keys), of_summaries) };
             }
         }
@@ -118,8 +119,8 @@ impl<P: TileProducts> Pass<'_, P> {
                 for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
                     let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
                     for row in first..first + tokens {
-                        // SAFETY: the caller has promised this for these heads, and the rows have
-                        // been written.
+                        // SAFETY: as the caller promises for these heads; the rows have been
+                        // written before.
                         unsafe { self.put(part, head, row, &adjoint, Write::Add) };
                     }
                 }
@@ -127,10 +128,10 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Computes the gradients of a chunk of one head.
+    /// Computes the gradients by a chunk of one head.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`].
+    /// As for [`Self::sequence`].
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
@@ -185,15 +186,15 @@ impl<P: TileProducts> Pass<'_, P> {
             let weights = (scores.as_slice(), Matrix::rows(step).transposed());
             products.weigh(scratch, weights, shape, adjoint, &mut worker.of_value, write);
             for (row, gradient) in rows.zip(worker.of_query.chunks_exact(stride(width))) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.put(QUERY, head.1, row, &gradient[..width], self.to.1) };
             }
         }
         let Worker { of_key, of_value, .. } = worker;
         let parts = [(KEY, of_key), (VALUE, of_value)];
         for ((part, gradients), of_summaries) in parts.into_iter().zip(of_summaries) {
-            // Under a causal mask, no earlier chunk sees a summary of this chunk, so the summaries'
-            // adjoints are complete.
+            // Under a causal mask, no earlier chunk sees a summary of this chunk, so the adjoints
+            // of its summaries are complete.
             let of_token = layout
                 .spec
                 .causal
@@ -207,13 +208,14 @@ impl<P: TileProducts> Pass<'_, P> {
                 if let Some(of_token) = &of_token {
                     add(gradient, of_token);
                 }
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.put(part, head.1, row, gradient, self.to.1) };
             }
         }
     }
 
-    /// Computes two numbers for each query: `dO·O`, and the logarithm of the denominator.
+    /// Computes two numbers for each query: the inner product `dO·O`, and the logarithm of the
+    /// softmax denominator.
     fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
         let (adjoint, out) = (
             self.result_rows(self.known.adjoint, head, rows),
@@ -226,7 +228,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Returns rows of a head in the result, or in its adjoint.
+    /// Returns some rows of a head in the result, or in its adjoint.
     fn result_rows<'a>(
         &self,
         values: &'a [P::Value],
@@ -238,10 +240,10 @@ impl<P: TileProducts> Pass<'_, P> {
         Rows { values, at, count: rows.len(), width }
     }
 
-    /// Writes the gradient of one row.
+    /// Writes or adds the gradient by the query, key or value (`part`) of one head in one row.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`]. If values are added, the memory must be initialised.
+    /// As for [`Self::sequence`]. If the gradient is added, the memory is initialised.
     unsafe fn put(
         &self,
         part: usize,
@@ -252,7 +254,7 @@ impl<P: TileProducts> Pass<'_, P> {
     ) {
         let columns = self.layout.columns(part);
         let first = row * columns.stride + columns.column + head * gradient.len();
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             match write {
                 Write::Replace => self.to.0.write(first, gradient),

@@ -10,11 +10,11 @@ use crate::products::Matrix;
 use crate::shared::{Shared, Write};
 use std::ops::Range;
 
-/// Values that both passes read.
+/// Inputs that the forward and the backward pass read.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],
-    /// Summaries, in the layout of [`super::summaries::summarise`].
+    /// Summaries, as computed by [`super::summaries::summarise`].
     pub(super) summaries: &'a [T],
 }
 
@@ -23,8 +23,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Gathers the keys (part 1) or values (part 2) of all summaries and tokens that a chunk sees,
-    /// one after the other: `(S, Dh)`.
+    /// Copies the keys (`part` 1) or values (2) of all summaries and tokens that a chunk sees to
+    /// `to`, one after the other: `(S, Dh)`.
     pub(super) fn gather(
         &self,
         layout: &Layout,
@@ -49,18 +49,18 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 }
 
-/// Describes gathered rows, `(S, Dh)`.
+/// Describes gathered rows as a matrix, `(S, Dh)`.
 pub(super) fn gathered<T>(values: &[T], count: usize, width: usize) -> Rows<'_, T> {
     Rows { values, at: Matrix::rows(width), count, width }
 }
 
-/// Describes the transpose of gathered rows: `(Dh, S)`.
+/// Describes the transpose of gathered rows as a matrix, `(Dh, S)`.
 pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// Returns the terms of the scores of some queries of a chunk; `first` is the index of the first of
-/// these queries in the chunk.
+/// Returns what is needed to turn products into scores, for some queries of a chunk; `first` is the
+/// index within the chunk of the first of these queries.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
@@ -93,15 +93,16 @@ struct Pass<'a, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     inputs: Inputs<'a, P::Value>,
-    /// Destinations: the result and, if they are kept, the numbers `ln Σ exp(score)` for each query
-    /// and head.
+    /// Destinations: the result and, if the backward pass needs them, the numbers `ln Σ exp(score)`
+    /// for each query and head.
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 }
 
 /// Computes the results of all sequences.
 ///
 /// # Safety
-/// Nobody else may read or write the outputs meanwhile. Afterwards they are initialised.
+/// No other thread reads or writes the destinations at the same time. Afterwards they are
+/// initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -136,7 +137,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Computes the results of a chunk of one head.
     ///
     /// # Safety
-    /// Nobody else may read or write the results of this head.
+    /// No other thread reads or writes the results of this head at the same time.
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,
@@ -164,7 +165,7 @@ impl<P: TileProducts> Pass<'_, P> {
             let weights = (scores.as_slice(), Matrix::rows(step));
             let (shape, out) = ((rows.len(), count), &mut worker.out);
             products.add_weighted(scratch, weights, shape, (&values, 0), out, Write::Replace);
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.put(worker, head.1, &rows) };
         }
     }
@@ -172,12 +173,12 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Writes the results of some rows of a head.
     ///
     /// # Safety
-    /// The requirements of [`Self::chunk`].
+    /// As for [`Self::chunk`].
     unsafe fn put(&self, worker: &Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, width) = (self.layout, self.layout.head);
         let results = worker.out.chunks_exact(stride(width)).zip(&worker.log_sums);
         for ((out, &log_sum), row) in results.zip(rows.clone()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe {
                 self.to.0.write(row * layout.width() + head * width, &out[..width]);
                 if let Some(log_sums) = self.to.1 {

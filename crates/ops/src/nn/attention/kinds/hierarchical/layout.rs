@@ -1,4 +1,4 @@
-//! Positions of sequences and of their summaries in memory, and which keys the tokens of a chunk
+//! Positions of sequences and of their summaries in memory, and the keys that the tokens of a chunk
 //! see.
 
 use crate::float::Float;
@@ -9,17 +9,17 @@ use std::ops::Range;
 /// Number of queries that are processed at a time.
 pub(super) const QUERIES: usize = 64;
 
-/// Where a sequence is in the packed rows, and where its summaries are among all summaries.
+/// Position of a sequence in the packed rows, and of its summaries among all summaries.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) number: usize,
     pub(super) first: usize,
     pub(super) length: usize,
-    /// Number of chunks at each level.
+    /// Number of chunks at each level, from level 1 on.
     pub(super) counts: Vec<usize>,
-    /// For each level, the row of its first summary among the summaries of the sequence.
+    /// For each level, the index of its first summary among those of the sequence.
     pub(super) levels: Vec<usize>,
-    /// Row of the sequence's first summary among the summaries of all sequences.
+    /// Index of the sequence's first summary among those of all sequences.
     pub(super) summary: usize,
 }
 
@@ -33,24 +33,24 @@ pub(super) struct Layout {
     pub(super) sequences: Vec<Sequence>,
 }
 
-/// Keys that the tokens of a chunk see: first summaries, then the tokens of the chunk. They are the
-/// same for all heads.
+/// Keys that the tokens of a level-1 chunk see: first summaries, then the tokens of the chunk. They
+/// are the same for all heads.
 pub(super) struct ChunkKeys<T> {
-    /// Rows of the summaries, among the summaries of the sequence.
+    /// Ranges of the summaries' indices, among the summaries of the sequence.
     pub(super) summaries: Vec<Range<usize>>,
     /// Number of summaries.
     pub(super) count: usize,
-    /// Packed rows of the chunk's tokens.
+    /// Packed rows of the tokens in the chunk.
     pub(super) tokens: Range<usize>,
-    /// Number that is added to the scores with each key: for a summary, the logarithm of its number
-    /// of tokens; for a token, 0.
+    /// For each key, the number that is added to scores with it: the logarithm of the number of
+    /// tokens of a summary, or 0 for a token.
     pub(super) added: Vec<T>,
-    /// Place of each key within a query's part of the dropout mask.
+    /// Index of each key among the places that a query has in the dropout mask.
     pub(super) places: Vec<u32>,
 }
 
 impl Sequence {
-    /// Number of the sequence's summaries at all levels.
+    /// Returns the number of the sequence's summaries at all levels.
     pub(super) fn summaries(&self) -> usize {
         self.counts.iter().sum()
     }
@@ -61,8 +61,8 @@ impl<T> ChunkKeys<T> {
         self.count + self.tokens.len()
     }
 
-    /// Blocks of queries of the chunk: for each block, the index of its first query in the chunk,
-    /// and the packed rows of its queries.
+    /// Divides the queries of the chunk into blocks; returns for each block the index within the
+    /// chunk of its first query, and the packed rows of its queries.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let tokens = self.tokens.clone();
         tokens
@@ -115,13 +115,13 @@ impl Layout {
         Self { spec: spec.clone(), hierarchy, tokens, head: width / spec.heads, sequences }
     }
 
-    /// Number of summaries of all sequences.
+    /// Returns the number of summaries of all sequences.
     pub(super) fn summaries(&self) -> usize {
         self.sequences.last().map_or(0, |last| last.summary + last.summaries())
     }
 
-    /// Offset of a sequence's first summary in one head: that of its key (part 1) or its value
-    /// (part 2). The other summaries of the sequence follow.
+    /// Returns the index of the first element of a sequence's summaries in one head: of their keys
+    /// (`part` 1) or their values (2).
     pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
         let of_head = 2 * head + part - 1;
         (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
@@ -146,8 +146,8 @@ impl Layout {
         ChunkKeys { summaries, count, tokens, added, places }
     }
 
-    /// Index of a query's first weight in the dropout mask. The query is given by its chunk, and
-    /// its index in the chunk.
+    /// Returns the index in the dropout mask of a query's first weight. The query is given by its
+    /// chunk, and its index in the chunk.
     pub(super) fn mask_start(
         &self,
         sequence: &Sequence,

@@ -1,9 +1,10 @@
-//! Hierarchical attention: to tokens in the same chunk, and to summaries of other chunks, of which
-//! higher levels have summaries of summaries.
+//! Hierarchical attention: a token attends to the tokens in its own chunk, and to summaries of
+//! other chunks; at higher levels, to summaries of groups of chunks.
 //!
-//! The keys and values that the tokens of a chunk see are gathered, summaries first. There are
-//! fewer of them than tokens in a sequence, so the scores with them stay in the cache. The backward
-//! pass needs the summaries and, for each query and head, one number, `L = ln Σ exp(score)`.
+//! The keys and values that the tokens of a chunk see are gathered, summaries first. They are far
+//! fewer than the tokens of a long sequence, so the scores with them stay in the cache. The
+//! backward pass needs the summaries and, for each query and head, one number,
+//! `L = ln Σ exp(score)`.
 
 mod backward;
 mod forward;
@@ -60,17 +61,18 @@ pub fn hierarchical_attention(
     )
 }
 
-/// Number of scalars that [`hierarchical_attention`] keeps for the backward pass, in addition to
-/// its input, if the widths of the heads sum to `width`: the result, a number for each query and
-/// head, and the summaries.
+/// Returns the number of scalars that [`hierarchical_attention`] keeps for the backward pass, in
+/// addition to its input: the result, a number for each query and head, and the summaries. `width`
+/// is that of all heads together.
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
     layout.tokens * (width + spec.heads) + layout.summaries() * 2 * width
 }
 
-/// Number of multiplications and additions in the forward products of [`hierarchical_attention`]:
-/// those of each query with all keys that its chunk sees.
+/// Returns the number of multiplications and additions in the forward products of
+/// [`hierarchical_attention`]: those of each query with all keys that its chunk sees. `width` is
+/// that of all heads together.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);
@@ -85,7 +87,7 @@ pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) 
     4.0 * width as f64 * chunks.map(|(sequence, chunk)| of_chunk(sequence, chunk)).sum::<f64>()
 }
 
-/// Numbers that the forward pass saves for the backward pass.
+/// Numbers that the forward pass keeps for the backward pass.
 struct Saved<T> {
     summaries: Vec<T>,
     log_sums: Vec<T>,
@@ -129,8 +131,8 @@ fn go_back<T: Float>(
     let inputs = Inputs { qkv: host.elements::<T>()?, summaries: &saved.summaries };
     let known = Known { adjoint, out: out.elements::<T>()?, log_sums: &saved.log_sums };
     if adjoints.is_first(qkv) {
-        // SAFETY: only this pass uses the destination, and it writes whole rows, which are query,
-        // key and value.
+        // SAFETY: no other thread uses the destination. The pass writes query, key and value, which
+        // together are whole rows.
         let (gradient, ()) = unsafe {
             filled(inputs.qkv.len(), |to| backward(layout, inputs, known, (to, Write::Replace)))
         };
@@ -143,16 +145,16 @@ fn go_back<T: Float>(
     })
 }
 
-/// Runs the forward pass with the fastest products on this processor.
+/// Runs the forward pass with the fastest kind of matrix products on this processor.
 ///
 /// # Safety
-/// The requirements of [`forward::run`].
+/// As for [`forward::run`].
 unsafe fn forward<T: Float>(
     layout: &Layout,
     inputs: Inputs<'_, T>,
     to: (Shared<T>, Option<Shared<T>>),
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(out)) = (inputs.as_f32(), T::shared_f32(to.0))
@@ -165,17 +167,17 @@ unsafe fn forward<T: Float>(
     }
 }
 
-/// Runs the backward pass with the fastest products on this processor.
+/// Runs the backward pass with the fastest kind of matrix products on this processor.
 ///
 /// # Safety
-/// The requirements of [`backward::run`].
+/// As for [`backward::run`].
 unsafe fn backward<T: Float>(
     layout: &Layout,
     inputs: Inputs<'_, T>,
     known: Known<'_, T>,
     (to, write): (Shared<T>, Write),
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(inputs), Some(known)) = (inputs.as_f32(), known.as_f32())

@@ -1,28 +1,29 @@
-//! Operations on the scores of some queries, between matrix products.
+//! Operations on the scores of some queries between the two matrix products of attention.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// Values that are needed, in addition to products, for the scores of some queries with all keys
-/// that their chunk sees.
+/// What is needed to turn products of some queries with all keys that their chunk sees into scores
+/// and weights.
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// For each key, the number that is added to the scores with it.
     pub(super) added: &'a [T],
-    /// Number of keys that the first query sees; they are the first ones. Each further query sees
-    /// `growth` more keys than the query before.
+    /// Number of keys that the first query sees: it sees the first keys. Each further query sees
+    /// `growth` more keys than the query before it.
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
-    /// Place of each key within a query's part of the dropout mask. `mask` is the place of the
-    /// first query's part, and the distance from one query's part to the next.
+    /// Index of each key among the places that a query has in the dropout mask. `mask`: index in
+    /// the dropout mask of the first query's places, and the distance from the places of one query
+    /// to those of the next.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }
 
 vectorised! {
-    /// Computes the softmax of each row, and the logarithm of its denominator.
+    /// Computes the softmax of each row of scores, and the logarithm of its denominator.
     fn softmax<T>(scores: &mut [T], stride: usize, terms: &Terms<'_, T>, log_sums: &mut [T]) {
         let mut visible = terms.visible;
         for (row, log_sum) in scores.chunks_exact_mut(stride).zip(log_sums) {
@@ -47,7 +48,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Applies dropout to the weights.
+    /// Applies dropout to the weights of `rows` queries.
     fn drop<T>(weights: &mut [T], stride: usize, rows: usize, terms: &Terms<'_, T>) {
         let factor = terms.dropout.kernel::<T>();
         let mut first = terms.mask.0;
@@ -61,8 +62,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces scores by weights after dropout, and adjoints of these weights by adjoints of
-    /// scores. `products[i]` is `dO_i·O_i`.
+    /// Replaces scores by weights after dropout, and the adjoints of these weights by those of the
+    /// scores. `products[i]` is the inner product `dO_i·O_i`.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

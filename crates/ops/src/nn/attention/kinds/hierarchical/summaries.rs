@@ -1,5 +1,5 @@
-//! Summaries, which are means of the keys and of the values of chunks, and the adjoints of
-//! summaries.
+//! Summaries of chunks, which are the mean of the chunk's keys and the mean of its values, and
+//! their adjoints.
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};
@@ -8,8 +8,8 @@ use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 
-/// Computes the summaries of all sequences, `(B, H, 2, M, Dh)`: for each sequence and head, first
-/// all keys, then all values, level by level.
+/// Computes the summaries of all sequences: `(H, 2, M, Dh)` for each sequence, where M is its
+/// number of summaries. For each head, first all keys, then all values, level by level.
 pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
@@ -29,7 +29,7 @@ pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
         for (number, mean) in mean.chunks_exact(head_width).enumerate() {
             let (part, head) = (1 + number / layout.spec.heads, number % layout.spec.heads);
             let first = layout.summaries_at(sequence, head, part) + chunk * head_width;
-            // SAFETY: each chunk has rows of its own.
+            // SAFETY: each chunk has its own rows.
             unsafe { to.write(first, mean) };
         }
     };
@@ -47,8 +47,8 @@ pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     all
 }
 
-/// Computes, for one head of a sequence, the means of keys or values at the second level and above,
-/// from those of the first level.
+/// Computes, for one head of a sequence, the mean keys or mean values at level 2 and above, from
+/// those at level 1.
 fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     let (hierarchy, width) = (layout.hierarchy, layout.head);
     let tokens = |level, index| hierarchy.tokens(level, index, sequence.length) as f64;
@@ -63,8 +63,8 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
     }
 }
 
-/// Computes the adjoint that each token of a chunk gets from the summaries that contain it, whose
-/// `adjoints` are `(M, Dh)`.
+/// Computes the adjoint that each token of a level-1 chunk gets from all summaries that contain it.
+/// `adjoints (M, Dh)` are those of the summaries' keys or values.
 pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),

@@ -1,5 +1,5 @@
-//! The feature map φ for queries and keys, `elu(x) + 1` or random features, applied to some rows at
-//! a time.
+//! The feature map φ for queries and keys: `elu(x) + 1`, or random features. It is applied to some
+//! rows at a time.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
@@ -9,24 +9,26 @@ use crate::sums::{blocked_max, blocked_sum};
 
 /// The feature map φ for rows of one head.
 pub(super) struct Features<'a, P: TileProducts> {
-    /// Number of features of a row.
+    /// Number of features for each row, M.
     pub(super) count: usize,
-    /// Random features; `None` if the map is `elu(x) + 1`.
+    /// Random features, or `None` if the map is `elu(x) + 1`.
     random: Option<Random<'a, P>>,
 }
 
-/// Random features. Their vectors have already been divided by the fourth root of a head's width.
+/// Random features, which are determined by vectors. These have already been divided by the fourth
+/// root of a head's width.
 struct Random<'a, P: TileProducts> {
-    /// The vectors as columns, `(Dh, M)`.
+    /// The vectors as columns of a matrix, `(Dh, M)`.
     across: P::Operand<'a>,
-    /// The vectors as rows, `(M, Dh)`.
+    /// The vectors as rows of a matrix, `(M, Dh)`.
     along: P::Operand<'a>,
     /// 1 divided by the square root of a head's width.
     scale: P::Value,
 }
 
 impl<'a, P: TileProducts> Features<'a, P> {
-    /// Makes the map; `vectors (M, Dh)` are those of random features, `None` for `elu(x) + 1`.
+    /// Makes the map for `count` features of heads of width `head`. `vectors (M, Dh)` are those of
+    /// random features; `None` for `elu(x) + 1`.
     pub(super) fn new(
         products: &P,
         vectors: Option<&'a [P::Value]>,
@@ -46,7 +48,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
     }
 
     /// Computes φ of some queries. Random features of a query are divided by the largest of them,
-    /// since a common factor of a query does not matter.
+    /// since a factor that all features of a query share cancels out.
     pub(super) fn queries(
         &self,
         products: &P,
@@ -63,8 +65,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         }
     }
 
-    /// Computes φ of some keys, and returns c: the largest exponent of these keys or, if this is
-    /// larger, `at_least`. The factor `exp(c)` is left out of random features.
+    /// Computes φ of some keys. Random features are divided by `exp(c)`, where c is the largest
+    /// exponent of these keys, or `at_least` if that is larger. Returns c.
     pub(super) fn keys(
         &self,
         products: &P,
@@ -85,11 +87,12 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Computes the adjoint of rows from `adjoint`, the adjoint of their features, which is
+    /// Computes the adjoint of rows, `out`, from the adjoint of their features, `adjoint`, which is
     /// overwritten.
     ///
     /// # Shapes
-    /// `features` and `adjoint (N, M)`, `out (N, Dh)`; rows are padded to whole panels.
+    /// `features` and `adjoint (N, M)`, `out (N, Dh)`; each row is padded to whole panels (of the
+    /// number of elements that a kernel processes together).
     pub(super) fn back(
         &self,
         products: &P,

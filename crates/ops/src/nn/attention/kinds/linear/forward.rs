@@ -17,15 +17,16 @@ use std::ops::Range;
 pub(super) struct Outputs<T> {
     /// Result, `(N, H·Dh)`.
     pub(super) out: Shared<T>,
-    /// Numbers that are kept for the backward pass; `None` without gradients.
+    /// Numbers for the backward pass; `None` if there are no gradients.
     pub(super) kept: Option<SavedSums<T>>,
-    /// Sums after the last token of each sequence, followed by the exponents that are factored out
-    /// of the sums. This memory must be initialised. `None` if they are not wanted.
+    /// Sums after the last token of each sequence, followed by the exponents c if the sums have
+    /// been divided by `exp(c)`. This memory must be initialised. `None` if the sums are not
+    /// wanted.
     pub(super) last: Option<Shared<T>>,
 }
 
 impl<T: Float> Outputs<T> {
-    /// Returns these destinations as f32; `None` if they are of another type.
+    /// Returns the same destinations as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Outputs<f32>> {
         let kept = match self.kept {
             Some(SavedSums { denominators, states, exponents }) => Some(SavedSums {
@@ -43,7 +44,7 @@ impl<T: Float> Outputs<T> {
     }
 }
 
-/// Numbers that are kept for the backward pass, in the order of [`Layout`].
+/// Destinations of numbers for the backward pass, in the order that [`Layout`] determines.
 #[derive(Clone, Copy)]
 pub(super) struct SavedSums<T> {
     /// Denominators, `(N, H)`.
@@ -58,7 +59,7 @@ struct Worker<P: TileProducts> {
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     scores: Vec<P::Value>,
-    /// Numerators of the results.
+    /// Weighted sums of values, before they are divided by the denominators.
     out: Vec<P::Value>,
     denominators: Vec<P::Value>,
 }
@@ -74,7 +75,8 @@ struct Pass<'a, 'b, P: TileProducts> {
 /// Computes the results of all sequences.
 ///
 /// # Safety
-/// Nobody else may read or write the outputs meanwhile. Afterwards they are initialised.
+/// No other thread reads or writes the destinations at the same time. Afterwards they are
+/// initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -97,7 +99,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, features, qkv, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: each task has heads of a sequence that no other task has.
+        // SAFETY: each task has its own heads of a sequence.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
@@ -106,7 +108,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Computes the results of some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else may read or write the results of these heads.
+    /// No other thread reads or writes the results of these heads at the same time.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let shape = self.layout.shape;
         let state = State::new(shape.features, shape.head, self.layout.is_random);
@@ -122,7 +124,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
         for (chunk, rows) in sequence.chunks() {
             for (state, head) in states.iter_mut().zip(heads.clone()) {
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe {
                     if self.layout.spec.causal {
                         self.causal_chunk(worker, state, (sequence, head), (chunk, &rows));
@@ -136,7 +138,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             }
         }
         for (state, head) in states.iter().zip(heads.clone()) {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.keep_last(state, sequence, head) };
         }
     }
@@ -154,8 +156,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.features.queries(self.products, &mut worker.products, query, &mut worker.query);
     }
 
-    /// Computes the features of keys, and factors the same exponent out of the state as out of
-    /// these features.
+    /// Computes the features of some keys, divided by a common factor `exp(c)`, and scales the
+    /// state so that it has been divided by the same factor.
     fn keys(
         &self,
         worker: &mut Worker<P>,
@@ -169,7 +171,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         state.leave_out(exponent);
     }
 
-    /// Adds the features of the keys, with their values, to the state.
+    /// Adds the products of the keys' features with their values to the state.
     fn add(
         &self,
         worker: &mut Worker<P>,
@@ -181,8 +183,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         state.add(self.products, &mut worker.products, features, value, None);
     }
 
-    /// Multiplies the features of the queries by the state, and adds the results to numerators and
-    /// denominators.
+    /// Multiplies the queries' features by the state, and writes or adds the results to the
+    /// weighted sums and the denominators.
     fn read(&self, worker: &mut Worker<P>, state: &State<P::Value>, count: usize, write: Write) {
         let (products, features) = (self.products, self.features.count);
         let query = (worker.query.as_slice(), Matrix::rows(stride(features)));
@@ -196,7 +198,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Computes the results of a chunk under a causal mask.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`].
+    /// As for [`Self::sequence`].
     unsafe fn causal_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -210,7 +212,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             && let Some(kept) = self.to.kept
         {
             let first = layout.state_at(sequence, chunk / (GROUP / CHUNK), head);
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             state.write(|at, values| unsafe { kept.states.write(first + at, values) });
         }
         self.queries(worker, head, rows);
@@ -219,7 +221,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             && let Some(kept) = self.to.kept
         {
             let at = layout.exponent_at(sequence, chunk, head);
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { kept.exponents.write(at, &[state.left_out]) };
         }
         let features = self.features.count;
@@ -246,10 +248,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Divides numerators by denominators, and writes the results.
+    /// Divides the weighted sums by the denominators, and writes the results of some rows.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`].
+    /// As for [`Self::sequence`].
     unsafe fn finish(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, width) = (self.layout, self.layout.shape.head);
         let epsilon = P::Value::cast(LinearAttentionSpec::epsilon(layout.is_random));
@@ -258,7 +260,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             let divisor = denominator + epsilon;
             let out = &mut out[..width];
             out.iter_mut().for_each(|out| *out /= divisor);
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe {
                 self.to.out.write(row * layout.width() + head * width, out);
                 if let Some(kept) = self.to.kept {
@@ -268,13 +270,13 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Writes the state after the last token, where it is wanted.
+    /// Writes the state after the last token to where it is wanted.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`].
+    /// As for [`Self::sequence`].
     unsafe fn keep_last(&self, state: &State<P::Value>, sequence: &Sequence, head: usize) {
         let layout = self.layout;
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe {
             if !layout.spec.causal
                 && let Some(kept) = self.to.kept

@@ -1,26 +1,28 @@
-//! Positions in memory of sequences and heads, and of the numbers that are kept for them.
+//! Positions in memory of sequences and heads, and of the numbers that are kept for the backward
+//! pass.
 
 use crate::nn::attention::kinds::heads::PackedLayout;
 use crate::products::PANEL;
 use crate::spec::attention::kinds::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
-/// Number of tokens in a chunk: small enough for the second-level cache, and about the width of a
-/// head, so that products within a chunk and products with the state take about equally long.
+/// Number of tokens in a chunk: few enough for the second-level cache, and about the width of a
+/// head, so that products within a chunk take about as long as products with the state.
 pub(super) const CHUNK: usize = 64;
-/// Number of tokens from one kept state to the next. In the backward pass, the features and states
-/// of this many tokens fit into the second-level cache.
+/// Number of tokens in a group of chunks: a state is kept before each group. In the backward pass,
+/// the features and states of a group fit into the second-level cache.
 pub(super) const GROUP: usize = 8 * CHUNK;
 
-/// Where a sequence is in the packed rows, and where its numbers are among the kept ones.
+/// Position of a sequence in the packed rows, and of its numbers among those that are kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequence {
     number: usize,
     pub(super) first: usize,
     pub(super) length: usize,
-    /// Index of the sequence's first kept state.
+    /// Index of the first state that is kept for the sequence.
     state: usize,
-    /// Index of the sequence's first exponent; exponents are factored out of keys.
+    /// Index of the first exponent c that is kept for the sequence; random features of keys are
+    /// divided by `exp(c)`.
     exponent: usize,
 }
 
@@ -67,8 +69,8 @@ impl Layout {
         Self { spec: spec.clone(), shape, is_random, sequences }
     }
 
-    /// Makes the layout for heads whose widths sum to `width`, with `features` random features
-    /// each; `None` for `elu(x) + 1`.
+    /// Makes the layout for heads whose widths add up to `width`. `features`: number of random
+    /// features of each head, or `None` for `elu(x) + 1`.
     pub(super) fn for_width(
         spec: &LinearAttentionSpec,
         width: usize,
@@ -79,14 +81,15 @@ impl Layout {
         Self::new(spec, shape, features.is_some())
     }
 
-    /// Number of states that are kept for each head of a sequence. Under a causal mask, a state is
-    /// kept before each group except the first; otherwise there is a single state.
+    /// Returns the number of states that are kept for each head of a sequence. Under a causal mask,
+    /// this is the state before each group except the first; otherwise only the state after the
+    /// last token.
     fn states_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(GROUP).saturating_sub(1) } else { length.min(1) }
     }
 
-    /// Number of exponents that are kept for each head of a sequence. Under a causal mask, each
-    /// chunk has one; otherwise there is a single one.
+    /// Returns the number of exponents that are kept for each head of a sequence: one for each
+    /// chunk under a causal mask, otherwise only one.
     fn exponents_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(CHUNK) } else { length.min(1) }
     }
@@ -102,38 +105,40 @@ impl Layout {
         if self.is_random { count } else { 0 }
     }
 
-    /// Number of scalars in a kept state.
+    /// Returns the number of scalars in a state.
     pub(super) fn state_size(&self) -> usize {
         self.shape.features * (self.shape.head + 1)
     }
 
-    /// Index of the first scalar of a kept state. Under a causal mask, this is the state before the
-    /// group `group`; otherwise it is the sequence's single state.
+    /// Returns the index of the first scalar of a kept state. Under a causal mask, this is the
+    /// state before the group `group`; otherwise it is the only state of the sequence.
     pub(super) fn state_at(&self, sequence: &Sequence, group: usize, head: usize) -> usize {
         let number = sequence.state + if self.spec.causal { group - 1 } else { 0 };
         (number * self.spec.heads + head) * self.state_size()
     }
 
-    /// Index of a kept exponent. Under a causal mask, this is the exponent of the chunk `chunk`;
-    /// otherwise it is the sequence's single exponent.
+    /// Returns the index of a kept exponent. Under a causal mask, this is the exponent of the chunk
+    /// `chunk`; otherwise it is the only exponent of the sequence.
     pub(super) fn exponent_at(&self, sequence: &Sequence, chunk: usize, head: usize) -> usize {
         let number = sequence.exponent + if self.spec.causal { chunk } else { 0 };
         number * self.spec.heads + head
     }
 
-    /// Number of scalars in the last state of a sequence: first the sums of each head, then the
-    /// exponents.
+    /// Returns the number of scalars in the last state of a sequence: the sums of all heads,
+    /// followed by their exponents if features are random.
     pub(super) fn last_size(&self) -> usize {
         self.spec.heads * (self.state_size() + usize::from(self.is_random))
     }
 
-    /// Indices of a head's last state, and of its exponent.
+    /// Returns the index of the first scalar of a head's last state, and the index of the head's
+    /// exponent.
     pub(super) fn last_at(&self, sequence: &Sequence, head: usize) -> (usize, usize) {
         let (first, size) = (sequence.number * self.last_size(), self.state_size());
         (first + head * size, first + self.spec.heads * size + head)
     }
 
-    /// Largest number of rows in a chunk, rounded up to whole panels.
+    /// Returns the largest number of rows in a chunk, rounded up to whole panels (the rows that a
+    /// kernel processes together).
     pub(super) fn longest_chunk(&self) -> usize {
         let longest = self.sequences.iter().map(|sequence| sequence.length).max().unwrap_or(0);
         CHUNK.min(longest.next_multiple_of(PANEL))
@@ -141,7 +146,7 @@ impl Layout {
 }
 
 impl Sequence {
-    /// Packed rows of the sequence's chunks, each with the index of the chunk.
+    /// Returns the chunks of the sequence: the index of each, and its packed rows.
     pub(super) fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let Self { first, length, .. } = *self;
         (0..length.div_ceil(CHUNK)).map(move |chunk| {
@@ -150,7 +155,7 @@ impl Sequence {
         })
     }
 
-    /// For each group of the sequence, its index, and the indices of its chunks.
+    /// Returns the groups of the sequence: the index of each, and the range of its chunks' indices.
     pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let chunks = self.length.div_ceil(CHUNK);
         let of_group = GROUP / CHUNK;
@@ -158,7 +163,7 @@ impl Sequence {
             .map(move |group| (group, group * of_group..chunks.min((group + 1) * of_group)))
     }
 
-    /// Packed rows of a chunk.
+    /// Returns the packed rows of a chunk.
     pub(super) fn rows_of(&self, chunk: usize) -> Range<usize> {
         let end = (chunk * CHUNK + CHUNK).min(self.length);
         self.first + chunk * CHUNK..self.first + end

@@ -1,14 +1,15 @@
 //! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3). With random
 //! features, it is a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
 //!
-//! Within a chunk, the products of features are computed directly; all tokens before the chunk are
-//! summed up in a state. The features, the state and the products of a chunk are in the cache,
-//! because none of them is as long as a sequence. The backward pass needs denominators and states:
-//! all denominators, and the state before every eighth chunk, are kept; the other states are
-//! recomputed.
+//! Sequences are processed in chunks. Within a chunk, products of the features of queries and keys
+//! are computed directly; all tokens before the chunk are summed up in a state. The features, the
+//! state and the products of a chunk fit in the cache, because their size does not depend on the
+//! length of the sequence. The backward pass needs denominators and states: all denominators, and
+//! the state before every eighth chunk, are kept; the other states are recomputed.
 //!
-//! The largest exponent so far is factored out of the random features of keys: here chunk by chunk,
-//! and in decoding token by token. If a larger exponent occurs, earlier sums are scaled down.
+//! Random features of keys are divided by the exponential of the largest exponent so far: that
+//! after each chunk here, and after each token in decoding. If a larger exponent occurs, earlier
+//! sums are scaled down.
 
 mod backward;
 mod features;
@@ -69,12 +70,12 @@ pub fn linear_attention(
 }
 
 /// Computes [`linear_attention`] without gradients, and also the sums after the last token of each
-/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head. With random features, they are followed by the
-/// exponents that are factored out of the sums.
+/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head. With random features, the sums have been divided by
+/// `exp(c)` for each head, and are followed by these numbers c.
 ///
 /// # Shapes
-/// The inputs of [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`; with
-/// random features, the latter is `(B, H·M·(Dh + 1) + H)`.
+/// The inputs of [`linear_attention`] → the result, `(N, D)`, and, for B sequences, the sums,
+/// `(B, H·M·(Dh + 1))`; with random features, the latter are `(B, H·M·(Dh + 1) + H)`.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -94,9 +95,10 @@ pub fn linear_attention_after(
     })
 }
 
-/// Number of scalars that [`linear_attention`] keeps for the backward pass, in addition to its
-/// input, if the widths of the heads sum to `width`: the result, denominators, states, and the
-/// exponents and vectors of random features.
+/// Returns the number of scalars that [`linear_attention`] keeps for the backward pass, in addition
+/// to its input: the result, denominators, states, and, with random features, exponents and
+/// vectors. `width` is that of all heads together; `features` is the number of random features of a
+/// head, or `None` for `elu(x) + 1`.
 #[must_use]
 pub fn kept_by_linear_attention(
     spec: &LinearAttentionSpec,
@@ -109,9 +111,10 @@ pub fn kept_by_linear_attention(
     tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
 }
 
-/// Number of multiplications and additions in the forward products of [`linear_attention`]: adding
-/// each chunk to the state and reading from the state, random features and, under a causal mask,
-/// the products within chunks.
+/// Returns the number of multiplications and additions in the forward products of
+/// [`linear_attention`]: those that add each chunk to the state, those that read from the state,
+/// random features and, under a causal mask, the products within chunks. `width` and `features` are
+/// as for [`kept_by_linear_attention`].
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,
@@ -123,7 +126,8 @@ pub fn linear_attention_arithmetic(
     let of_sequence = |&length: &usize| {
         let (tokens, rest) = (length as f64, (length % CHUNK) as f64);
         let (chunk, whole) = (CHUNK as f64, (length / CHUNK) as f64);
-        // The first chunk reads from no state, and the last chunk need not be added to one.
+        // Under a causal mask, the first chunk reads from no state, and the last chunk is added to
+        // none.
         let (read, added, pairs) = match spec.causal {
             true => {
                 let last = if rest > 0.0 { rest } else { chunk.min(tokens) };
@@ -137,15 +141,15 @@ pub fn linear_attention_arithmetic(
     spec.heads as f64 * spec.lengths.iter().map(of_sequence).sum::<f64>()
 }
 
-/// Numbers that the forward pass saves for the backward pass.
+/// Numbers that the forward pass keeps for the backward pass.
 struct Saved<T> {
     denominators: Vec<T>,
     states: Vec<T>,
     exponents: Vec<T>,
 }
 
-/// Computes the result and, if `wants_last` is true, the sums after the last token of each
-/// sequence.
+/// Computes the result and, if `wants_last` is true, the sums after the last token of each sequence
+/// (otherwise an empty list).
 fn attend<T: Float>(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -209,8 +213,8 @@ fn go_back<T: Float>(
     let (values, out) = (host.elements::<T>()?, out.elements::<T>()?);
     let Saved { denominators, states, exponents } = saved;
     let known = Known { adjoint, out, denominators, states, exponents };
-    // SAFETY: in both cases, only this pass uses the destination, which is initialised if values
-    // are added to it. The pass writes whole rows, which are query, key and value.
+    // SAFETY: in both cases, no other thread uses the destination, which is initialised if
+    // gradients are added. The pass writes query, key and value, which together are whole rows.
     if adjoints.is_first(qkv) {
         let (gradient, ()) = unsafe {
             filled(values.len(), |to| {
@@ -225,13 +229,13 @@ fn go_back<T: Float>(
     })
 }
 
-/// Runs the forward pass with the fastest products on this processor.
+/// Runs the forward pass with the fastest kind of matrix products on this processor.
 ///
 /// # Safety
-/// The requirements of [`forward::run`].
+/// As for [`forward::run`].
 unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, to: Outputs<T>) {
     let size = (layout.shape.features, layout.shape.head);
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(to)) = (T::as_f32(qkv), to.as_f32())
@@ -246,10 +250,10 @@ unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, t
     }
 }
 
-/// Runs the backward pass with the fastest products on this processor.
+/// Runs the backward pass with the fastest kind of matrix products on this processor.
 ///
 /// # Safety
-/// The requirements of [`backward::run`].
+/// As for [`backward::run`].
 unsafe fn backward<T: Float>(
     layout: &Layout,
     (qkv, known): (&[T], Known<'_, T>),
@@ -257,7 +261,7 @@ unsafe fn backward<T: Float>(
     (to, write): (Shared<T>, Write),
 ) {
     let size = (layout.shape.features, layout.shape.head);
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(packing) = Packing::best_for_panels(layout.spec.products)
             && let (Some(qkv), Some(known)) = (T::as_f32(qkv), known.as_f32())

@@ -1,4 +1,4 @@
-//! Sums over tokens, and operations on the rows of chunks other than products.
+//! Sums over tokens, and operations on the rows of chunks other than matrix products.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
@@ -6,16 +6,17 @@ use crate::products::Matrix;
 use crate::shared::Write;
 use crate::sums::blocked_sum;
 
-/// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, each of which has features φ, a vector b and a number w.
-/// In the forward pass these are values and ones, in the backward pass adjoints of numerators and
-/// denominators.
+/// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, where each token has features φ, a vector b and a number
+/// w. In the forward pass, b are values, and w is 1; in the backward pass, b are the adjoints of
+/// weighted sums of values, and w those of denominators.
 #[derive(Clone)]
 pub(super) struct State<T> {
-    /// Sums with vectors, `(M, Dh)`; rows are padded to whole panels.
+    /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`; each row is padded to whole panels (of the number of
+    /// elements that a kernel processes together).
     pub(super) sums: Vec<T>,
-    /// Sums with numbers, `(M,)`.
+    /// Sums with numbers, `Σ φ w`, `(M,)`.
     pub(super) totals: Vec<T>,
-    /// Exponent that is factored out of `sums` and `totals`.
+    /// Number c, if `sums` and `totals` have been divided by `exp(c)`; 0 otherwise.
     pub(super) left_out: T,
     head: usize,
 }
@@ -28,7 +29,7 @@ impl<T: Float> State<T> {
         Self { sums, totals: vec![T::default(); features], left_out, head }
     }
 
-    /// Placeholder without memory, which stands where a state was taken out.
+    /// Makes a placeholder without memory, for a state that has been taken out of a list.
     pub(super) const fn none() -> Self
     where
         T: Copy,
@@ -41,8 +42,9 @@ impl<T: Float> State<T> {
         self.totals.fill(T::default());
     }
 
-    /// Writes the scalars in the order that
-    /// [`Layout::state_size`](super::layout::Layout::state_size) counts: each row with its total.
+    /// Passes the scalars to `put`, each row of `sums` followed by its total, as
+    /// [`Layout::state_size`](super::layout::Layout::state_size) counts them. The first argument of
+    /// `put` is an index.
     pub(super) fn write(&self, put: impl Fn(usize, &[T])) {
         let width = self.head + 1;
         let rows = self.sums.chunks_exact(stride(self.head)).zip(&self.totals).enumerate();
@@ -67,7 +69,7 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Changes the exponent that is factored out, and scales the sums accordingly.
+    /// Divides the sums by `exp(exponent)` instead of the earlier factor.
     pub(super) fn leave_out(&mut self, exponent: T) {
         if exponent != self.left_out {
             self.scale((self.left_out - exponent).exp());
@@ -75,8 +77,8 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Adds some tokens: their `features (N, M)`, their vectors and their numbers; `None` for
-    /// numbers that are all 1.
+    /// Adds `count` tokens: their `features (N, M)`, their vectors and their numbers. `numbers` is
+    /// `None` if all are 1.
     pub(super) fn add<P: TileProducts<Value = T>>(
         &mut self,
         products: &P,
@@ -93,13 +95,13 @@ impl<T: Float> State<T> {
         add_weighted_rows(features, (width, count), numbers, &mut self.totals);
     }
 
-    /// Describes the sums with vectors as rows: `(M, Dh)`.
+    /// Describes the sums with vectors as a matrix, `(M, Dh)`.
     pub(super) fn rows(&self) -> Rows<'_, T> {
         let at = Matrix::rows(stride(self.head));
         Rows { values: &self.sums, at, count: self.totals.len(), width: self.head }
     }
 
-    /// Describes the transpose of the sums with vectors: `(Dh, M)`.
+    /// Describes the transpose of the sums with vectors as a matrix, `(Dh, M)`.
     pub(super) fn columns(&self) -> Rows<'_, T> {
         let Rows { values, at, count, width } = self.rows();
         Rows { values, at: at.transposed(), count: width, width: count }
@@ -115,7 +117,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `total += Σ_i w_i rows[i]`; weights that are `None` are 1.
+    /// Computes `total += Σ_i w_i rows[i]`; if `weights` is `None`, all w_i are 1.
     fn add_weighted_rows<T>(
         rows: &[T],
         layout: (usize, usize),
@@ -133,7 +135,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `out[i] += w_i row` for each row i; weights that are `None` are 1.
+    /// Computes `out[i] += w_i row` for each row i; if `weights` is `None`, all w_i are 1.
     fn add_outer<T>(
         out: &mut [T],
         layout: (usize, usize),
@@ -160,8 +162,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Sets everything after the diagonal to zero; `sums[i]` becomes the sum of what remains of row
-    /// i.
+    /// Sets the elements of each row after the diagonal to zero, and `sums[i]` to the sum of row i
+    /// up to the diagonal.
     fn clear_future<T>(scores: &mut [T], stride: usize, sums: &mut [T]) {
         let count = sums.len();
         for (i, (sum, row)) in sums.iter_mut().zip(scores.chunks_exact_mut(stride)).enumerate() {
@@ -172,7 +174,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Adds `added[i]` to row i up to the diagonal, and sets everything after the diagonal to zero.
+    /// Adds `added[i]` to the elements of row i up to the diagonal, and sets those after it to
+    /// zero.
     fn add_to_past<T>(scores: &mut [T], stride: usize, added: &[T]) {
         let count = added.len();
         for (i, (&added, row)) in added.iter().zip(scores.chunks_exact_mut(stride)).enumerate() {

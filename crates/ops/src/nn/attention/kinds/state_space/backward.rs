@@ -1,8 +1,9 @@
-//! Backward pass of the scan. It recomputes states from the kept ones, for thirty-two tokens at a
-//! time.
+//! Backward pass of the scan (see [`selective_scan`](super::selective_scan)). It recomputes the
+//! states from those that were kept, for thirty-two tokens at a time.
 //!
-//! Let g_t be the adjoint of h_t: `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
-//! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.
+//! Let g_t be the adjoint of the state h_t, and dy_t that of the result before the gate:
+//! `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the inputs are sums of products of
+//! g_t with h_(t−1), Δ_t and u_t.
 
 use super::forward::{Operands, TIME, from_blocks};
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus, sum};
@@ -16,14 +17,15 @@ use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Smallest number of tokens in a task. There are few tasks, because each has its own sums for the
-/// parameters.
+/// Smallest number of tokens in a task. There should be few tasks, because each has its own sums of
+/// the parameters' gradients.
 const TOKENS: usize = 256;
 
-/// Number of blocks of channels in a task; these share sums over channels.
+/// Number of blocks of channels in a task, which share the sums over channels.
 const BLOCKS: usize = 4;
 
-/// Records the backward pass of the scan that computed `out`; `states` are the states that it kept.
+/// Records the scan that computed `out`, with its backward pass; `states` are the states that it
+/// kept.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: ScanInputs<'_>,
@@ -96,14 +98,14 @@ struct InputAdjoints<T> {
     gate: Vec<T>,
 }
 
-/// Sums over tokens, for one block of channels.
+/// Sums over tokens of the adjoints of parameters, for one block of channels.
 pub(super) struct Sums<T> {
-    /// Sums for A, `(S, LANES)`.
+    /// Sums of the adjoint of A, `(S, LANES)`.
     decay: Vec<T>,
     skip: Vec<T>,
-    /// Sums for Δ; used only if Δ is a parameter.
+    /// Sums of the adjoint of Δ; used only if Δ is a parameter.
     delta: Vec<T>,
-    /// Sums for B and C; used only if these are parameters: `(2·S, LANES)`.
+    /// Sums of the adjoints of B and C, `(2·S, LANES)`; used only if B and C are parameters.
     in_out: Vec<T>,
 }
 
@@ -123,13 +125,13 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Destinations of adjoints that differ between tokens.
+/// Destinations of the adjoints that differ from token to token.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     x: Shared<T>,
     delta: Shared<T>,
     gate: Shared<T>,
-    /// Adjoints of B and C, for each group of blocks separately: `(groups, N, 2·S)`.
+    /// Adjoints of B and C, separately for each group of blocks of channels: `(groups, N, 2·S)`.
     in_out: Shared<T>,
 }
 
@@ -161,14 +163,14 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
             tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
         })
     };
-    // SAFETY: tasks write all channels of all tokens. They also write the adjoints of Δ, if Δ
-    // differs between tokens.
+    // SAFETY: the tasks together write all channels of all tokens, including the adjoints of Δ if Δ
+    // differs from token to token.
     let (x, (delta, (gate, of_tasks))) = unsafe {
         filled(tokens * channels, |x| {
             filled(steps, |delta| filled(tokens * channels, |gate| scan(x, delta, gate)))
         })
     };
-    // The sums of all pieces are added in the order of the pieces.
+    // The sums of the pieces (groups of sequences) are added in order.
     let of_block = count * LANES + LANES + LANES + 2 * count * LANES;
     let mut total: Vec<T> = Vec::with_capacity(blocks * of_block);
     let mut of_tasks: Vec<Option<Vec<T>>> = of_tasks.into_iter().map(Some).collect();
@@ -195,18 +197,19 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
     InputAdjoints { x, delta, in_out, log_decay, skip, gate }
 }
 
-/// Values that are recomputed for the steps between two kept states.
+/// Values that are recomputed for the steps from one kept state to the next.
 struct Again<T> {
     /// State before each step, and the state after the last step: `(TIME + 1, S, LANES)`.
     states: Vec<T>,
     /// Factors exp(Δ A), `(TIME, S, LANES)`.
     powers: Vec<T>,
-    /// For each step: Δ, and the sum that is multiplied by the gate.
+    /// For each step: Δ, and the result before it is multiplied by the gate.
     steps: Vec<(Lanes<T>, Lanes<T>)>,
 }
 
 vectorised! {
-    /// Processes one sequence for a block of channels, from its last step to its first.
+    /// Computes the adjoints of one sequence, for a block of channels, from the last step to the
+    /// first.
     fn back_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,
@@ -342,10 +345,10 @@ fn back_step<T: Float>(
     }
 }
 
-/// Carries the adjoints of the states back over one step. `given` is the adjoint of the sum over
-/// states, and `input` is the input of the step. Returns two adjoints: that of Δ, as far as it acts
-/// through exp(Δ A), and that of Δ u. The adjoints of B and C are added to `of_sides` or, if this
-/// is `None`, to `sums`.
+/// Carries the adjoints of the states back over one step. `given` is the adjoint of the result
+/// before the gate, and `input` is the input u of the step. Returns two adjoints: that of Δ, as far
+/// as it acts through exp(Δ A), and that of Δ u. The adjoints of B and C are added to `of_sides`,
+/// or to `sums` if `of_sides` is `None`.
 #[inline(always)]
 fn back_states<T: Float>(
     operands: &Operands<'_, T>,

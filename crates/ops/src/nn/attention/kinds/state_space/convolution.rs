@@ -19,8 +19,8 @@ use rayon::prelude::*;
 /// out_t = silu(b + Σ_k w_k x_(t − K + 1 + k))
 /// ```
 ///
-/// over the tokens of a sequence, in each of the first E columns of `x`; in place of tokens before
-/// the first one there are zeros.
+/// for each token t of a sequence, and for each of the first E columns of `x`. Zeros take the place
+/// of tokens before the first token.
 ///
 /// # Shapes
 /// `x (N, W)` with `W ≥ E`, `weight (E, K)`, `bias (E,)` → `(N, E)`.
@@ -55,8 +55,8 @@ pub fn causal_convolution(
     })
 }
 
-/// Computes [`causal_convolution`] without gradients; `before` has the inputs that replace the
-/// zeros before the first token of each sequence.
+/// Computes [`causal_convolution`] without gradients. `before` has the inputs of the last K − 1
+/// tokens before each sequence, which replace the zeros.
 ///
 /// # Shapes
 /// `before (B, (K − 1)·E)` for B sequences → `(N, E)`.
@@ -100,7 +100,7 @@ fn check(x: &Tensor, weight: &Tensor, bias: &Tensor, spec: &ConvolutionSpec) -> 
     Ok(())
 }
 
-/// Filters of all channels, and the place of each token in its sequence.
+/// Filters of all channels, with the position of each token in its sequence.
 struct Filters<T> {
     /// Weights, `(K, E)`.
     taps: Vec<T>,
@@ -108,7 +108,7 @@ struct Filters<T> {
     /// Width of a row of the input.
     width: usize,
     reverse: bool,
-    /// For each token, the numbers of tokens before and after it in its sequence.
+    /// For each token, the number of tokens before it and the number after it in its sequence.
     around: Vec<(usize, usize)>,
     /// For each token, the index of its sequence.
     sequences: Vec<usize>,
@@ -138,7 +138,8 @@ impl<T: Float> Filters<T> {
         &self.taps[number * self.channels..(number + 1) * self.channels]
     }
 
-    /// Token that is read `steps` steps before `token`; `None` if there is none in the sequence.
+    /// Returns the token that is read `steps` steps before `token`; `None` if the sequence has no
+    /// such token.
     fn before(&self, token: usize, steps: usize) -> Option<usize> {
         let (before, after) = self.around[token];
         match self.reverse {
@@ -147,7 +148,8 @@ impl<T: Float> Filters<T> {
         }
     }
 
-    /// Token that is read `steps` steps after `token`; `None` if there is none in the sequence.
+    /// Returns the token that is read `steps` steps after `token`; `None` if the sequence has no
+    /// such token.
     fn after(&self, token: usize, steps: usize) -> Option<usize> {
         let (before, after) = self.around[token];
         match self.reverse {
@@ -156,7 +158,7 @@ impl<T: Float> Filters<T> {
         }
     }
 
-    /// Computes the input of the nonlinearity for one token.
+    /// Computes the convolution for one token, before the nonlinearity.
     fn sum(&self, x: &[T], bias: &[T], before: Option<&[T]>, token: usize, out: &mut [T]) {
         let count = self.count();
         out.copy_from_slice(bias);
@@ -165,7 +167,7 @@ impl<T: Float> Filters<T> {
             let values = match (self.before(token, steps), before) {
                 (Some(other), _) => &x[other * self.width..][..self.channels],
                 (None, Some(before)) => {
-                    // The last of the inputs in `before` is one step before the first token.
+                    // The last input in `before` is one step before the first token.
                     let (first, last) = self.around[token];
                     let at = if self.reverse { last } else { first };
                     let row = self.sequences[token] * (count - 1) + (count - 1) - (steps - at);
@@ -196,7 +198,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces `sums[i]`, which was the input of the nonlinearity, by the adjoint of this input.
+    /// Replaces the elements of `sums`, which are inputs of the nonlinearity, by their adjoints.
     fn deactivate<T>(sums: &mut [T], adjoint: &[T]) {
         for (sum, adjoint) in sums.iter_mut().zip(adjoint) {
             *sum = *adjoint * Activation::Swish.derivative(*sum);
@@ -252,8 +254,8 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Gradients of the weights, followed by the gradient of the bias, over the tokens
-                // of this piece.
+                // Sums over the tokens of this piece: gradients by the weights, followed by that by
+                // the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {
@@ -286,7 +288,8 @@ fn backward<T: Float>(
     })
 }
 
-/// Adds the gradients of the inputs, given `of_sums`, the gradients of the sums over `count` taps.
+/// Writes or adds the gradient by `x`, given `of_sums`, the gradient by the convolutions before the
+/// nonlinearity; `count` is the number of taps, K.
 fn add_to_input<T: Float>(
     total: &mut [T],
     write: Write,

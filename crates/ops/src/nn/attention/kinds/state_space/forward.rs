@@ -1,4 +1,4 @@
-//! Forward pass of the scan.
+//! Forward pass of the scan (see [`selective_scan`](super::selective_scan)).
 
 use super::lanes::{LANES, Lanes, load, map, sigmoid, softplus};
 use crate::float::{Float, vectorised};
@@ -11,11 +11,11 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of tokens from one kept state to the next. In the backward pass, the states of this many
-/// tokens are in the cache.
+/// Number of tokens from one kept state to the next. The backward pass holds the states of this
+/// many tokens in the cache.
 pub(super) const TIME: usize = 32;
 
-/// Smallest number of tokens that one task scans.
+/// Smallest number of tokens that a task scans.
 const TOKENS: usize = 64;
 
 /// Inputs of a scan.
@@ -35,7 +35,8 @@ pub(super) struct Operands<'a, T> {
     pub(super) sequences: Sequences,
 }
 
-/// For each sequence, its length, its first token, and the index of its first kept state.
+/// For each sequence: its length, the index of its first token, and the index of its first kept
+/// state.
 pub(super) struct Sequences {
     lengths: Arc<[usize]>,
     tokens: Vec<usize>,
@@ -60,12 +61,12 @@ impl Sequences {
         self.lengths[sequence]
     }
 
-    /// Number of the first token of a sequence.
+    /// Returns the index of the first token of a sequence.
     pub(super) fn first(&self, sequence: usize) -> usize {
         self.tokens[sequence]
     }
 
-    /// Index of the first kept state of a sequence.
+    /// Returns the index of the first kept state of a sequence.
     pub(super) fn first_kept(&self, sequence: usize) -> usize {
         self.kept[sequence]
     }
@@ -88,14 +89,15 @@ impl Sequences {
         pieces
     }
 
-    /// Number of tokens of a piece.
+    /// Returns the number of tokens in a piece.
     pub(super) fn tokens_of(&self, piece: &Range<usize>) -> usize {
         self.lengths[piece.clone()].iter().sum()
     }
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// Prepares the inputs; `hosts` come from [`ScanInputs::all`](crate::spec::ScanInputs::all).
+    /// Prepares the inputs; `hosts` has the tensors in the order of
+    /// [`ScanInputs::all`](crate::spec::ScanInputs::all).
     pub(super) fn new(hosts: &'a [Host<'a>; 6], shape: ScanShape, spec: &ScanSpec) -> Result<Self> {
         let [x, delta, in_out, log_decay, skip, gated] = hosts;
         let (in_out, log_decay) = (in_out.elements::<T>()?, log_decay.elements::<T>()?);
@@ -118,37 +120,38 @@ impl<'a, T: Float> Operands<'a, T> {
         })
     }
 
-    /// Number of blocks of channels.
+    /// Returns the number of blocks of channels.
     pub(super) fn blocks(&self) -> usize {
         self.shape.channels.div_ceil(LANES)
     }
 
-    /// Channels of a block.
+    /// Returns the range of channels in a block.
     pub(super) fn channels(&self, block: usize) -> Range<usize> {
         block * LANES..self.shape.channels.min((block + 1) * LANES)
     }
 
-    /// Token that is read at step `step` of a sequence.
+    /// Returns the token that is read at step `step` of a sequence.
     #[inline(always)]
     pub(super) fn token(&self, sequence: usize, step: usize) -> usize {
         let (first, length) = (self.sequences.first(sequence), self.sequences.length(sequence));
         if self.reverse { first + length - 1 - step } else { first + step }
     }
 
-    /// A of the state with this index, for the channels of a block.
+    /// Returns A of the state with this index, for the channels of a block.
     #[inline(always)]
     pub(super) fn decay(&self, block: usize, state: usize) -> Lanes<T> {
         load(&self.decay[(block * self.shape.states + state) * LANES..], LANES)
     }
 
-    /// Δ before softplus, for the channels of a block.
+    /// Returns Δ before softplus, for a range of channels.
     #[inline(always)]
     pub(super) fn raw_step(&self, channels: &Range<usize>, token: usize) -> Lanes<T> {
         let start = if self.selective { token * self.shape.channels } else { 0 };
         load(&self.delta[start + channels.start..], channels.len())
     }
 
-    /// B of the state with this index; the indices of C follow those of B.
+    /// Returns B of the state with this index, for the channels of a block; for C, the index is
+    /// higher by the number of states.
     #[inline(always)]
     pub(super) fn side(&self, block: usize, token: usize, state: usize) -> Lanes<T> {
         let width = 2 * self.shape.states;
@@ -164,7 +167,7 @@ impl<'a, T: Float> Operands<'a, T> {
         load(&self.x[token * self.shape.channels + channels.start..], channels.len())
     }
 
-    /// The gate z, for the channels of a block.
+    /// Returns the gate z, for a range of channels.
     #[inline(always)]
     pub(super) fn gate(&self, channels: &Range<usize>, token: usize) -> Lanes<T> {
         let width = self.shape.channels;
@@ -172,7 +175,8 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Reorders `(E, W)` to `(blocks, W, LANES)`, and applies `map` to each value.
+/// Reorders `(E, W)` to `(blocks, W, LANES)`, and applies `map` to each value. Missing channels are
+/// zero.
 fn in_blocks<T: Float>(values: &[T], channels: usize, map: impl Fn(T) -> T) -> Vec<T> {
     let width = values.len() / channels;
     let mut out = vec![T::default(); channels.div_ceil(LANES) * width * LANES];
@@ -198,12 +202,12 @@ pub(super) struct Ran<T> {
     pub(super) out: Vec<T>,
     /// States after the last token of each sequence, `(B, E, S)`.
     pub(super) last: Vec<T>,
-    /// States before every [`TIME`]th step, `(…, blocks, S, LANES)`; empty if they are not kept.
+    /// States before every [`TIME`]th step, `(…, blocks, S, LANES)`; empty if none are kept.
     pub(super) kept: Vec<T>,
 }
 
-/// Scans all sequences, beginning with the states `before`, `(B, E, S)`, or with zeros. If `keeps`
-/// is true, states for the backward pass are kept.
+/// Scans all sequences, beginning with the states `before`, `(B, E, S)`, or with zeros if this is
+/// `None`. If `keeps` is true, keeps states for the backward pass.
 pub(super) fn run<T: Float>(
     operands: &Operands<'_, T>,
     before: Option<&[T]>,
@@ -236,8 +240,8 @@ pub(super) fn run<T: Float>(
         });
     };
     let lasts = sequences.lengths.len() * channels * states;
-    // SAFETY: tasks write all channels of all sequences and of all tokens, and all states if these
-    // are kept.
+    // SAFETY: the tasks together write all channels of all sequences and of all tokens, and all
+    // states that are kept.
     let (out, (last, kept)) = unsafe {
         filled(tokens * channels, |out| {
             let (last, (kept, ())) =
@@ -249,8 +253,8 @@ pub(super) fn run<T: Float>(
 }
 
 vectorised! {
-    /// Scans one sequence for a block of channels; `state (S, LANES)` becomes the state after its
-    /// last token.
+    /// Scans one sequence for a block of channels. `state (S, LANES)` is the initial state, and
+    /// becomes the state after the last token.
     fn scan_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

@@ -1,4 +1,5 @@
-//! Sixteen channels side by side: as many f32 as the widest registers of processors hold.
+//! Arithmetic on sixteen channels side by side (in lanes): as many f32 numbers as the widest vector
+//! registers hold.
 
 use crate::float::Float;
 
@@ -8,7 +9,7 @@ pub(super) const LANES: usize = 16;
 /// One number for each channel of a block.
 pub(super) type Lanes<T> = [T; LANES];
 
-/// Loads `count` numbers, followed by zeros.
+/// Loads `count` numbers, followed by zeros in the other lanes.
 #[inline(always)]
 pub(super) fn load<T: Float>(values: &[T], count: usize) -> Lanes<T> {
     let mut lanes = [T::default(); LANES];
@@ -49,8 +50,8 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
 /// Computes `ln(1 + eˣ)` without branches, so that loops vectorise.
 ///
 /// With y = e^−|x|, the result is max(x, 0) + ln(1 + y), where ln(1 + y) = 2 artanh(y / (2 + y)).
-/// The argument of artanh is at most a third; its power series is truncated where terms are smaller
-/// than the rounding of the type.
+/// The argument of artanh is at most 1/3, so that its power series can be truncated after a few
+/// terms: the others are smaller than the rounding error of the type.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
     let (zero, two) = (T::cast(0.0), T::cast(2.0));

@@ -22,14 +22,14 @@ use forward::{Operands, Ran};
 /// h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
 /// ```
 ///
-/// in each channel separately, where h has S numbers (Gu and Dao 2023, equation 2a and algorithm
-/// 2). A is discretised exactly and B by Euler's rule, as in the authors' implementation. If Δ, B
-/// and C do not depend on the token, this is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
-/// Parameterization and Initialization of Diagonal State Space Models").
+/// in each channel separately, where the state h has S numbers (Gu and Dao 2023, equation 2a and
+/// algorithm 2). A is discretised exactly and B by Euler's rule, as in the authors' implementation.
+/// If Δ, B and C do not depend on the token, this is algorithm 1, a diagonal S4 (Gu et al. 2022,
+/// "On the Parameterization and Initialization of Diagonal State Space Models").
 ///
 /// The states of a sequence stay in registers, for sixteen channels at a time; channels and
-/// sequences are processed in parallel. For the backward pass, the state at every thirty-second
-/// token is kept, and the states between are recomputed (section 3.3.2 of the paper).
+/// sequences are processed in parallel. The state before every thirty-second token is kept for the
+/// backward pass, which recomputes the states between them (section 3.3.2 of the paper).
 ///
 /// # Shapes
 /// The inputs of [`ScanInputs`] → `(N, E)`.
@@ -69,8 +69,9 @@ pub fn selective_scan(
     })
 }
 
-/// Computes [`selective_scan`] without gradients, beginning with the states `state` (those after
-/// earlier tokens), or with zeros. Also returns the states after the last token.
+/// Computes [`selective_scan`] without gradients. It begins with the states `state`, such as those
+/// after earlier tokens, or with zeros if this is `None`. Also returns the states after the last
+/// token of each sequence.
 ///
 /// # Shapes
 /// `state (B, E·S)` for B sequences → `(N, E)`, `(B, E·S)`.

@@ -8,10 +8,11 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Processes first all queries and then all keys; between them, sums over the queries pass.
+    /// Processes first all queries of each head, which are summed up in a state, and then all keys
+    /// and values, whose gradients are computed from this state.
     ///
     /// # Safety
-    /// The requirements of [`Self::causal`].
+    /// As for [`Self::causal`].
     pub(super) unsafe fn both_ways(
         &self,
         worker: &mut Worker<P>,
@@ -31,7 +32,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
                 self.features.queries(self.products, scratch, query, &mut worker.query);
                 self.through_state(worker, before, Side::Query, head, &rows, Write::Replace);
                 self.add_queries(worker, behind, 0, rows.len());
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.features_back(worker, Side::Query, head, &rows, 0) };
             }
         }
@@ -41,10 +42,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
                 let exponent = before.left_out;
                 self.features.keys(self.products, scratch, key, exponent, &mut worker.key);
                 self.through_state(worker, behind, Side::Key, head, &rows, Write::Replace);
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.features_back(worker, Side::Key, head, &rows, 0) };
                 self.read_behind(worker, behind, 0, rows.len(), Write::Replace);
-                // SAFETY: the caller's promise.
+                // SAFETY: as the caller promises.
                 unsafe { self.put(VALUE, head, &rows, &worker.of_rows) };
             }
         }

@@ -13,10 +13,10 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Processes some heads of a sequence.
+    /// Computes the gradients by some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else may read or write the gradients of these heads.
+    /// No other thread reads or writes the gradients by these heads at the same time.
     pub(super) unsafe fn causal(
         &self,
         worker: &mut Worker<P>,
@@ -28,7 +28,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             for (behind, head) in behind.iter_mut().zip(heads.clone()) {
                 self.states_of_group(worker, (sequence, head), (group, &chunks));
                 for chunk in chunks.clone().rev() {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: as the caller promises.
                     unsafe {
                         self.causal_chunk(worker, behind, (sequence, head), (chunks.start, chunk));
                     }
@@ -37,8 +37,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the features of a group's tokens, and the state before each chunk of the group. The
-    /// same exponent is factored out of this state as out of the chunk's keys.
+    /// Computes the features of a group's tokens, and the state before each chunk of the group.
+    /// This state has been divided by the same factor `exp(c)` as the features of the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -80,7 +80,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Processes one chunk of a head.
     ///
     /// # Safety
-    /// The requirements of [`Self::causal`].
+    /// As for [`Self::causal`].
     unsafe fn causal_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -92,8 +92,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // The exponent that is factored out of the keys of this chunk is at most that of later
-        // chunks.
+        // The features of this chunk's keys have been divided by `exp(c)`; c is at most that of
+        // later chunks.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -113,7 +113,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
             self.through_state(worker, &before, Side::Query, head, &rows, Write::Add);
             worker.states[index] = before;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { self.features_back(worker, Side::Query, head, &rows, index * panel) };
 
         let queries = Rows { values: &worker.query[index * panel..], at, count, width: features };
@@ -123,7 +123,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         if !is_last {
             self.through_state(worker, behind, Side::Key, head, &rows, Write::Add);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { self.features_back(worker, Side::Key, head, &rows, index * panel) };
 
         let adjoint = self.adjoint_rows(&worker.adjoint, count);
@@ -133,16 +133,16 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         if !is_last {
             self.read_behind(worker, behind, index * panel, count, Write::Add);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { self.put(VALUE, head, &rows, &worker.of_rows) };
         if chunk > 0 {
             self.add_queries(worker, behind, index * panel, count);
         }
     }
 
-    /// Computes the products of the queries' and keys' features in a chunk, and the adjoints of
-    /// these products, for pairs of a query and a past key only. The features begin at the index
-    /// `at`.
+    /// Computes the products of the features of queries and keys in a chunk, and the adjoints of
+    /// these products, for pairs of a query and a key up to its position; all others are zero. The
+    /// chunk's features begin at index `at` of the worker's.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

@@ -1,7 +1,7 @@
 //! Backward pass of linear attention.
 //!
-//! Let Z be the denominators. The adjoints of the numerator and of the denominator of query i are
-//! `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`. Then
+//! Let O be the result, dO its adjoint, and Z the denominators. The adjoints of the numerator and
+//! of the denominator of query i are `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`. Then
 //!
 //! ```text
 //! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! where j runs over the tokens that i sees, and i over the tokens that see j. Pairs within a chunk
-//! are computed directly. All other pairs go through two states: the one before the chunk,
-//! `Σ φ(k) (v, 1)ᵀ`, and the one after it, `Σ φ(q) (P, p)ᵀ`. Chunks are processed from the last to
-//! the first. The states before the chunks of a group are recomputed from the state that was kept
-//! for the group.
+//! are computed directly. All other pairs are computed from two states: the sums over the tokens
+//! before the chunk, `Σ φ(k) (v, 1)ᵀ`, and those over the tokens after it, `Σ φ(q) (P, p)ᵀ`. Chunks
+//! are processed from the last to the first. The states before the chunks of a group are recomputed
+//! from the state that was kept before the group.
 
 mod both_ways;
 mod causal;
@@ -37,8 +37,8 @@ pub(super) struct Known<'a, T> {
     pub(super) adjoint: &'a [T],
     /// Result of the forward pass.
     pub(super) out: &'a [T],
-    /// Numbers that the forward pass kept, in the order of [`Layout`]; so are `states` and
-    /// `exponents`.
+    /// Denominators, states and exponents that the forward pass kept, in the order that [`Layout`]
+    /// determines.
     pub(super) denominators: &'a [T],
     pub(super) states: &'a [T],
     pub(super) exponents: &'a [T],
@@ -56,7 +56,7 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// Side to which features belong: queries or keys.
+/// Whether a function works on queries or on keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Query,
@@ -66,14 +66,15 @@ enum Side {
 /// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
-    /// Features of the queries of all chunks in a group; `key` has those of the keys.
+    /// Features of the queries of all chunks in a group; `key` has the features of their keys.
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     states: Vec<State<P::Value>>,
-    /// Products of the features of queries and keys in one chunk; `of_scores` has their adjoints.
+    /// Products of the features of queries with those of keys in one chunk; `of_scores` has the
+    /// adjoints of these products.
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
-    /// Adjoints of numerators; `of_denominators` has those of denominators.
+    /// Adjoints of numerators, P; `of_denominators` has those of denominators, p.
     adjoint: Vec<P::Value>,
     of_denominators: Vec<P::Value>,
     of_features: Vec<P::Value>,
@@ -89,11 +90,11 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
-/// Computes the gradient of all sequences.
+/// Computes the gradients by the inputs of all sequences.
 ///
 /// # Safety
-/// Nobody else may read or write the gradient meanwhile. If values are added to it, it must be
-/// initialised; afterwards it always is.
+/// No other thread reads or writes the gradients at the same time. If gradients are added, the
+/// memory is initialised; afterwards it is in any case.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -104,7 +105,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Rows of a whole group under a causal mask; otherwise those of a single chunk.
+    // Under a causal mask, the rows of a whole group; otherwise those of a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -147,7 +148,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.layout.rows(self.qkv, part, head, rows)
     }
 
-    /// Exponent that the forward pass factored out of the keys of a chunk.
+    /// Returns the number c for a chunk: the forward pass divided its keys' features by `exp(c)`.
     fn exponent(&self, sequence: &Sequence, chunk: usize, head: usize) -> P::Value {
         match self.layout.is_random {
             true => self.known.exponents[self.layout.exponent_at(sequence, chunk, head)],
@@ -155,7 +156,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the adjoints of numerators and denominators of some queries.
+    /// Computes the adjoints of the numerators and denominators of some queries.
     fn adjoints(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, heads) = (self.layout, self.layout.spec.heads);
         let width = layout.shape.head;
@@ -182,9 +183,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Adds the adjoints of features that go through a state. Those of queries are computed from
-    /// sums over values and ones; those of keys from sums over the adjoints of numerators and
-    /// denominators.
+    /// Writes or adds the adjoints of features of queries or keys that come through a state. Those
+    /// of queries come from the state before the chunk, with values and ones; those of keys from
+    /// the state after it, with the adjoints of numerators and denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
@@ -206,11 +207,11 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient of queries or keys, which it computes from the gradient of their
-    /// features. The features begin at the index `at`.
+    /// Writes the gradient by queries or keys, which it computes from that by their features. The
+    /// features begin at index `at` of the worker's.
     ///
     /// # Safety
-    /// The requirements of [`Self::causal`].
+    /// As for [`Self::causal`].
     unsafe fn features_back(
         &self,
         worker: &mut Worker<P>,
@@ -226,12 +227,12 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let inputs = self.rows(part, head, rows);
         let Worker { products, of_features, of_rows, .. } = worker;
         self.features.back(self.products, products, inputs, features, of_features, of_rows);
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller promises.
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// Computes the gradient of values from the sums over queries in the state `behind`. The
-    /// features of the keys begin at the index `at`.
+    /// Writes or adds the gradient by the values that comes through `behind`, the state of sums
+    /// over later queries. The features of the keys begin at index `at` of the worker's.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -246,7 +247,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
-    /// Adds some queries to the state `behind`; their features begin at the index `at`.
+    /// Adds some queries to the state `behind`; their features begin at index `at` of the worker's.
     fn add_queries(
         &self,
         worker: &mut Worker<P>,
@@ -260,10 +261,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         behind.add(self.products, &mut worker.products, features, &adjoint, numbers);
     }
 
-    /// Writes the gradient of some rows of a head.
+    /// Writes or adds the gradient by the query, key or value (`part`) of one head in some rows.
     ///
     /// # Safety
-    /// The requirements of [`Self::causal`].
+    /// As for [`Self::causal`].
     unsafe fn put(&self, part: usize, head: usize, rows: &Range<usize>, gradient: &[P::Value]) {
         let width = self.layout.shape.head;
         let (to, write) = self.to;
@@ -271,7 +272,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         for (gradient, row) in gradient.chunks_exact(stride(width)).zip(rows.clone()) {
             let first = row * columns.stride + columns.column + head * width;
             let gradient = &gradient[..width];
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe {
                 match write {
                     Write::Replace => to.write(first, gradient),
@@ -283,8 +284,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 }
 
 vectorised! {
-    /// Computes `P = dO / Z` and `p = −dO·O / Z`. `denominators` comes with the distance from one
-    /// denominator to the next.
+    /// Computes `P = dO / Z` and `p = −dO·O / Z` for each row. The second element of `denominators`
+    /// is the distance from one denominator to the next.
     fn divide<T>(
         adjoint: Rows<'_, T>,
         out: Rows<'_, T>,
