@@ -1,11 +1,10 @@
-//! Blocks of products by the kernels that pack: in which order operands are packed, and how caches
-//! are used.
+//! Blocks of matrix products by the kernels that pack (copy operands to the order in which the
+//! kernel reads them): in which order operands are packed, and how caches are used.
 //!
 //! The right operand is packed in panels of 32 columns: the whole operand or, if it is as large as
 //! the matrix of a large vocabulary, a piece at a time. The left operand is packed in blocks of
 //! rows that fit in the second-level cache. A panel of the right operand, a few hundred values
-//! deep, stays in the first two cache levels while the rows of a block pass by.
-//! two levels while the rows of a block stream past.
+//! deep, stays in the first two cache levels while it is multiplied by all rows of a block.
 
 use super::job::Job;
 use super::operand::{DEPTH, Line, Operand, PANEL};
@@ -18,14 +17,15 @@ use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of multiply-adds below which a second thread costs more time than it saves.
+/// Number of multiply-adds in a product below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// A result is wide if it has at least this many times as many panels of columns as panels of rows.
+/// A result is wide if it has at least this many times as many panels of columns as panels of rows
+/// (a panel has 32).
 const WIDE: usize = 4;
 
-/// Destination of the result: row-major, with a stride. If values are replaced, it need not be
-/// initialised.
+/// Destination of the result: row-major, with the distance `stride` from row to row. If values are
+/// replaced, the memory need not be initialised.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
     pub(super) values: Shared<f32>,
@@ -34,30 +34,30 @@ pub(super) struct Destination {
     pub(super) write: Write,
 }
 
-/// Number of stretches into which the summed dimension of a deep product is divided. Two, four or
-/// eight threads can share them evenly.
+/// Number of stretches into which the summed dimension of a deep product (one in which it is long)
+/// is divided. Two, four or eight threads can share them evenly.
 const STRETCHES: usize = 8;
-/// Smallest length of the summed dimension of a deep product.
+/// Smallest length of the summed dimension for a product to be deep.
 const DEEP: usize = 1024;
-/// Largest number of results of a deep product. It is limited because each stretch has as many
-/// partial sums.
+/// Largest number of results of a deep product. It is limited because a partial sum of each result
+/// is stored for each stretch.
 const DEEP_RESULTS: usize = 512 * 1024;
 
 /// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. If the
-/// matrix of a vocabulary of 256,000 tokens were packed whole, a gigabyte would stay allocated
+/// matrix of a vocabulary of 256,000 tokens were packed as a whole, a gigabyte would stay allocated
 /// between products.
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
-/// Number of results, in whole rows, that are finished at a time: with their inputs, they fit in
-/// the first-level cache.
+/// Number of results (rounded to whole rows) that `finish` gets at a time: with their inputs, they
+/// fit in the first-level cache.
 const FINISHED: usize = 4 * 1024;
 
-/// Computes a product. Returns whether `finish` has been called for every row while the results
-/// were in the cache; otherwise it has not been called at all.
+/// Computes a product. Returns `true` if `finish` has been called for every row while the results
+/// were in the cache, and `false` if it has not been called at all.
 ///
 /// # Safety
-/// The destination must have room for every row and column, and nobody else may read or write it
-/// meanwhile. If `finish` is given, the destination must have no gaps between rows.
+/// The destination has room for every row and column, and no other thread reads or writes it at the
+/// same time. If `finish` is given, there are no gaps between rows in the destination.
 pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -79,13 +79,13 @@ pub(super) unsafe fn product(
     unsafe { shallow_product(left, right, to, (packing, threads), finish) }
 }
 
-/// Computes a product, for which the right operand is packed in pieces of about `values` values,
-/// one after the other. A piece is some of the columns or, if the depth is larger than their
-/// number, a stretch of the depth. The depth is divided where [`Job::run`] divides it anyway, so no
-/// sum changes.
+/// Computes a product for which the right operand is packed in pieces of about `values` values, one
+/// after the other. A piece consists of some of the columns or, if the depth is larger than the
+/// number of columns, of a stretch of the depth. The depth is divided only where [`Job::run`]
+/// divides it anyway, so no sum changes.
 ///
 /// # Safety
-/// The requirements of [`product`].
+/// As for [`product`].
 unsafe fn product_in_pieces(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -98,7 +98,7 @@ unsafe fn product_in_pieces(
         for first in (0..right.panels()).step_by(panels) {
             let some = first..(first + panels).min(right.panels());
             let to = Destination { offset: to.offset + first * PANEL, ..to };
-            // SAFETY: the caller's promise, for these columns.
+            // SAFETY: as the caller promises, for these columns.
             unsafe { shallow_product(left, &right.narrow(&some), to, how, None) };
         }
         return;
@@ -108,15 +108,15 @@ unsafe fn product_in_pieces(
     for start in (0..right.depth).step_by(depth) {
         let write = if start == 0 { to.write } else { Write::Add };
         let (left, right) = (left.stretch(start, depth), right.stretch(start, depth));
-        // SAFETY: the caller's promise; what is added to has been written.
+        // SAFETY: as the caller promises; the sums that are added to have been written.
         unsafe { shallow_product(&left, &right, Destination { write, ..to }, how, None) };
     }
 }
 
-/// Computes a product; the right operand is packed whole, and no sum is divided.
+/// Computes a product for which the right operand is packed as a whole, and no sum is divided.
 ///
 /// # Safety
-/// The requirements of [`product`].
+/// As for [`product`].
 unsafe fn shallow_product(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -132,11 +132,11 @@ unsafe fn shallow_product(
     })
 }
 
-/// Computes `left · right` with a packed right operand. The order of every sum depends only on the
-/// depth of `left`.
+/// Computes `left · right` with a packed right operand. The order in which a sum is added depends
+/// only on the depth of `left`.
 ///
 /// # Safety
-/// The requirements of [`product`].
+/// As for [`product`].
 pub(super) unsafe fn product_with_packed(
     left: &Operand<'_>,
     right: &Packed,
@@ -155,10 +155,10 @@ fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
 }
 
 /// Multiplies blocks of rows by panels of columns, in parallel. Returns whether `finish` has been
-/// called.
+/// called for every row.
 ///
 /// # Safety
-/// The requirements of [`product`].
+/// As for [`product`].
 unsafe fn multiply(
     left: &Operand<'_>,
     right: &[Line],
@@ -215,8 +215,8 @@ unsafe fn multiply(
     false
 }
 
-/// Pieces into which a product is divided for threads. The panels of rows are divided into blocks,
-/// and for each block the panels of columns are divided into groups.
+/// Numbers of pieces into which a product is divided for threads: the panels of rows are divided
+/// into `blocks`, and for each block the panels of columns are divided into `groups`.
 #[derive(Clone, Copy)]
 struct Pieces {
     blocks: usize,
@@ -224,10 +224,11 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Divides a product so that all threads end at about the same time; with `least` blocks, each
-    /// block fits in the cache. A wide result is divided by columns, so that each panel of columns
-    /// is read once for all rows of a block. Other results are divided by rows; if there are few
-    /// rows, they are also divided by columns, although each group then packs the rows again.
+    /// Divides a product of `rows` by `columns` panels so that all threads end at about the same
+    /// time. `least`: smallest number of blocks with which each block fits in the cache. A wide
+    /// result is divided by columns, so that each panel of columns is read once for all rows of a
+    /// block. Other results are divided by rows; if there are few rows, they are also divided by
+    /// columns, although each group then packs the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
         if is_wide {
@@ -244,14 +245,14 @@ impl Pieces {
     }
 }
 
-/// Computes a product with few results and a long summed dimension, such as the gradient of a
-/// weight. Each task takes a stretch of this dimension, so that no two tasks pack the same data.
-/// The stretches depend only on the shape, and their sums are added in order. If there are more
-/// threads than stretches, the columns are divided, too, and then each task of a stretch packs the
-/// same rows.
+/// Computes a product with few results and a long summed dimension, such as the gradient by a
+/// weight. Each task takes a stretch of the summed dimension, so that no two tasks pack the same
+/// data. The stretches depend only on the shape, and their sums are added in order. If there are
+/// more threads than stretches, the columns are divided, too; then each task of a stretch packs the
+/// same rows again.
 ///
 /// # Safety
-/// The requirements of [`product`].
+/// As for [`product`].
 unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination, packing: Packing) {
     let (rows, columns) = (left.count, right.count);
     let stretch = left.depth.div_ceil(STRETCHES).next_multiple_of(DEPTH);
@@ -287,17 +288,18 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     region(longest, || {
         (0..count * groups).into_par_iter().with_max_len(1).for_each(one_piece);
     });
-    // SAFETY: the tasks have written all of them.
+    // SAFETY: the tasks have written all elements.
     unsafe { sums.set_len(count * rows * columns) };
     let one_row = |row: usize| {
         let start = to.offset + row * to.stride;
         let part = |index: usize| &sums[(index * rows + row) * columns..][..columns];
         let skipped = usize::from(to.write == Write::Replace);
         if to.write == Write::Replace {
-            // SAFETY: rows are disjoint, and within the destination by the caller's promise.
+            // SAFETY: rows are disjoint, and within the destination, as the caller promises.
             unsafe { to.values.write(start, part(0)) };
         }
-        // SAFETY: as above; elements that are added to were initialised, and the others are now.
+        // SAFETY: as above; if values are added, those in the destination are initialised, and
+        // otherwise the row has just been written.
         let out = unsafe { to.values.range(start..start + columns) };
         (skipped..count).for_each(|index| crate::parallel::add(out, part(index)));
     };
@@ -307,7 +309,7 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     });
 }
 
-/// Returns one of `shares` nearly equal parts of `count` panels.
+/// Returns the range with the index `number` of `shares` nearly equal shares of `count` panels.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }
@@ -318,7 +320,8 @@ mod tests {
     use crate::products::{Kernel, Matrix, Products};
     use crate::rng::Counter;
 
-    /// Compares pieces of columns and of depth, with edges, to the whole operand, bit by bit.
+    /// Compares products whose right operand is packed in pieces, of columns or of depth, with
+    /// those for which it is packed as a whole, bit by bit.
     #[test]
     fn pieces_of_the_right_operand_change_no_bit() {
         let random = |count: usize, key| -> Vec<f32> {

@@ -1,15 +1,16 @@
-//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and to test
-//! the other kernels against.
+//! Products by the `gemm` crate: for f64, for processors without a kernel that packs its operands,
+//! and as a reference for tests of the other kernels.
 
 use super::{Matrix, Threads};
 use crate::float::Float;
 use crate::shared::{Shared, Write};
 use gemm::Parallelism;
 
-/// Computes `a (m, k) · b (k, n)`; the result replaces `out (m, n)` or is added to it.
+/// Computes `a (m, k) · b (k, n)`. The product replaces `out (m, n)` or is added to it, as `write`
+/// says.
 ///
 /// # Safety
-/// Nobody else may read or write `out` meanwhile. If values are added to it, it must be
+/// No other thread reads or writes `out` at the same time. If the product is added, `out` is
 /// initialised.
 pub(super) unsafe fn matmul<T: Float>(
     (m, k, n): (usize, usize, usize),
@@ -26,8 +27,8 @@ pub(super) unsafe fn matmul<T: Float>(
         return;
     }
     let stride = |x: usize| x as isize;
-    // SAFETY: the assertion above keeps every element that the strides reach inside its slice. Only
-    // the caller uses `out`, so that it overlaps neither operand.
+    // SAFETY: by the assertion above, every element that the strides reach is inside its slice.
+    // Only the caller uses `out`, so it overlaps neither operand.
     unsafe {
         let out = out.pointer(out_at.offset..out_at.end(m, n));
         gemm::gemm(
@@ -54,7 +55,7 @@ pub(super) unsafe fn matmul<T: Float>(
     }
 }
 
-/// Returns a matrix with every value rounded to bf16, row-major.
+/// Returns a row-major copy of a matrix, with every value rounded to bf16.
 pub(super) fn rounded(values: &[f32], at: Matrix, rows: usize, columns: usize) -> Vec<f32> {
     let value = |i: usize, j: usize| {
         half::bf16::from_f32(values[at.offset + i * at.row + j * at.column]).to_f32()

@@ -1,10 +1,10 @@
 //! Products with a matrix that is held in bf16, such as a frozen weight.
 //!
-//! **Decision.** Pieces of the matrix are converted just before they are multiplied. So, for every
-//! kernel, the product is the same as with an f32 matrix of these values, and needs memory for only
-//! [`PIECE`] more values. The conversion costs about a thirtieth of a product with a thousand rows.
-//! The alternative, kernels that read bf16, would need one kernel for each kind of processor, and
-//! would either round the other operand or be no faster.
+//! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So for
+//! every kernel, the product is the same as with an f32 matrix of these values, and takes memory
+//! for only [`PIECE`] converted values. The conversion costs about a thirtieth of a product with a
+//! thousand rows. The alternative, kernels that read bf16, would need one kernel for each kind of
+//! processor, and would either round the other operand or be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;
@@ -16,7 +16,7 @@ use candle_core::{DType, Result, Tensor};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Number of values that are converted at a time: they stay in a cache of 4 MiB.
+/// Number of values that are converted at a time: in f32 they fit in a cache of 4 MiB.
 const PIECE: usize = 1 << 20;
 
 /// A row-major matrix in bf16, used as the right operand of a product.
@@ -24,19 +24,19 @@ const PIECE: usize = 1 << 20;
 pub(crate) struct Held<'a> {
     values: &'a [bf16],
     width: usize,
-    /// True if the operand is the transpose of the matrix.
+    /// Whether the operand is the transpose of the row-major matrix.
     is_transposed: bool,
 }
 
-/// True if an operation in f32 or f64 may read this matrix in bf16. This is so if the matrix is a
-/// bf16 constant on the host.
+/// Whether an operation in f32 or f64 can read this matrix as it is, in bf16: whether it is a bf16
+/// constant on the host.
 pub(crate) fn is_held(matrix: &Tensor) -> bool {
     matrix.dtype() == DType::BF16 && matrix.device().is_cpu() && !matrix.track_op()
 }
 
 impl<'a, T: Float> Right<'a, T> {
-    /// Makes an operand of the row-major matrix in `host`, whose rows have `width` values. The
-    /// values have the type `T`, or are held in bf16.
+    /// Makes an operand of the row-major matrix in `host`, whose rows have `width` values, or of
+    /// its transpose. The values have the type `T` or bf16.
     ///
     /// # Errors
     /// If the elements are of another type.
@@ -55,8 +55,8 @@ impl<'a, T: Float> Right<'a, T> {
     }
 }
 
-/// Computes `a (m, k) · b (k, n)` on all threads; the result replaces `out (m, n)` or is added to
-/// it. `b` must not be packed.
+/// Computes `a (m, k) · b (k, n)` on all threads. The product replaces `out (m, n)` or is added to
+/// it, as `write` says. `b` must not be packed.
 pub(crate) fn product_onto<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -78,11 +78,11 @@ pub(crate) fn product_onto<T: Float>(
 }
 
 /// Computes a product with a matrix that is held in bf16, for some rows of the matrix at a time. If
-/// the matrix is transposed, these rows are columns of the result; otherwise they contribute to all
-/// sums.
+/// the operand is the transpose of the matrix, each of these rows gives a column of the result;
+/// otherwise each contributes to all sums.
 ///
 /// # Safety
-/// The requirements of [`raw_product`].
+/// As for [`raw_product`].
 pub(super) unsafe fn held_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -96,11 +96,13 @@ pub(super) unsafe fn held_product<T: Float>(
     assert!(width == columns && values.len() == rows * width);
     let how = (products, Threads::All);
     let some = (PIECE / width.max(1)).max(1);
-    // If the matrix has no rows, the sums are empty, but their zeros must still be written.
+    // At least one round: if the matrix has no rows, the sums are empty, but zeros must still be
+    // written.
     for first in (0..rows.max(1)).step_by(some) {
         let count = some.min(rows - first);
         let wide = widened::<T>(&values[first * width..(first + count) * width]);
-        // SAFETY: the caller's promise; each piece has its own columns, or follows another piece.
+        // SAFETY: as the caller promises; each piece writes its own columns, or adds to those of
+        // the piece before.
         unsafe {
             if is_transposed {
                 let b = (wide.as_slice(), Matrix::rows(width).transposed());
@@ -133,7 +135,7 @@ mod tests {
     use crate::products::product_then;
     use crate::rng::Counter;
 
-    /// Checks that a product equals the product with the same values in f32, to the bit if sums are
+    /// Checks that a product equals that with the same values in f32: identical bits if sums are
     /// not divided.
     #[test]
     fn products_are_those_of_the_values_in_f32() {
@@ -141,7 +143,7 @@ mod tests {
             let counter = Counter::new(key);
             (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
         };
-        // The matrices of the last are in two pieces.
+        // In the last case, the matrix has two pieces.
         for (rows, inputs, outputs) in [(1, 3, 5), (40, 64, 33), (7, 1100, 1000)] {
             let held: Vec<bf16> =
                 random(inputs * outputs, 2).into_iter().map(bf16::from_f32).collect();

@@ -1,5 +1,5 @@
-//! Part of a product that a task computes: some panels of rows of the left operand times some
-//! panels of columns of the right operand.
+//! What a task computes of a matrix product: some panels of 32 rows of the left operand, times some
+//! panels of 32 columns of the right operand.
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};
@@ -8,7 +8,7 @@ use super::scratch::{LEFT, with_scratch};
 use crate::shared::{Shared, Write};
 use std::ops::Range;
 
-/// Part of a product that packs: blocks of results, computed one after the other.
+/// A product whose operands are packed, computed in blocks of results, one after the other.
 pub(super) struct Job<'a> {
     pub(super) left: &'a Operand<'a>,
     pub(super) right: &'a [Line],
@@ -27,7 +27,7 @@ impl Job<'_> {
         let block_steps = self.packing.block().1.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
-            // If the depth is zero, the product still has to write its zeros.
+            // At least one round: if the depth is zero, the product still has to write zeros.
             for start in (0..steps.max(1)).step_by(block_steps) {
                 let depth = start..(start + block_steps).min(steps);
                 let lines = depth.len() * step_lines;
@@ -57,9 +57,10 @@ impl Job<'_> {
         });
     }
 
-    /// Prefetches a block of results while the block before it is computed. The rows of a block are
-    /// too far apart for the hardware prefetcher, and nothing can proceed without them. For bf16
-    /// products, which are very fast, prefetching would cost as much time as it saves.
+    /// Prefetches a block of results while the block before it is computed. The hardware does not
+    /// prefetch them, because the rows of a block are too far apart, and without them nothing can
+    /// proceed. For bf16 products, which are very fast, prefetching would cost as much time as it
+    /// saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;
@@ -72,7 +73,7 @@ impl Job<'_> {
         }
     }
 
-    /// Computes a block of 32 × 32 results, or that part of it that lies in the destination.
+    /// Computes a block of 32 × 32 results, or the part of it that lies in the destination.
     #[allow(
         clippy::too_many_arguments,
         reason = "two operands and where their block begins and goes; a struct would be made per block"
@@ -97,24 +98,24 @@ impl Job<'_> {
         );
         let start = self.offset + row * PANEL * self.stride + column * PANEL;
         if rows == PANEL && columns == PANEL {
-            // SAFETY: within the destination, as `product` asserted, and no other piece writes
-            // these rows and columns.
+            // SAFETY: the block lies within the destination, as `product` asserted, and no other
+            // piece writes its rows and columns.
             let first = unsafe { out.pointer(start..start + (PANEL - 1) * self.stride + PANEL) };
-            // SAFETY: 32 rows of 32 values from there, and the operands' lines are there by the
-            // assertion above.
+            // SAFETY: the destination has 32 rows of 32 values from there on, and the operands have
+            // their lines by the assertion above.
             unsafe {
                 multiply.run(left, right, steps, Results { first, stride: self.stride, rows, add })
             };
             return;
         }
-        // The sums continue from the values of the destination, as they do away from the edge, so
-        // the result of a row does not depend on the row's position.
+        // The sums continue from the values of the destination, as they do away from the edge; so
+        // the result of a row does not depend on whether the row is at the edge.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
                 let start = start + i * self.stride;
-                // SAFETY: within the destination, no other piece writes these columns of the row,
-                // and what is added to is initialised.
+                // SAFETY: the elements lie within the destination, no other piece writes them, and
+                // they are initialised if the product is added.
                 edge[..columns].copy_from_slice(unsafe { out.range(start..start + columns) });
             }
         }
@@ -130,6 +131,6 @@ impl Job<'_> {
     }
 }
 
-/// A block at the edge of the destination is computed whole, in separate memory.
+/// Memory in which a block at the edge of the destination is computed as a whole.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);

@@ -1,27 +1,28 @@
 //! Matrix products on strided slices on the host. No other code multiplies matrices on the CPU.
 //!
 //! The processor and [`Products`] determine the [`Kernel`]:
-//! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32
-//!   product is made of six bf16 products, on operands that are split exactly into three parts
-//!   each: as accurate as f32 arithmetic, and up to twice as fast;
+//! - [`Kernel::Tiles`]: Intel AMX, whose rate in bf16 is twenty times that of f32 multiply-adds. An
+//!   f32 product is composed of six bf16 products, of operands that are split exactly into three
+//!   parts each: this is as accurate as f32 arithmetic, and up to twice as fast;
 //! - [`Kernel::Dots`]: AVX-512 BF16, only for bf16 products;
-//! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: multiply-adds of f32, on registers
-//!   of different widths; for bf16 products, operands are rounded when they are packed;
-//! - [`Kernel::Simd128`]: the same in WebAssembly, which has no fused multiply-add: a product is
-//!   rounded before it is added;
-//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and to
-//!   test the other kernels against.
+//! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: f32 multiply-adds, with registers of
+//!   different widths; for bf16 products, operands are rounded when they are packed;
+//! - [`Kernel::Simd128`]: the same in WebAssembly, which has no fused multiply-add: the product of
+//!   two numbers is rounded before it is added;
+//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
+//!   a reference for tests.
 //!
-//! All but the last pack their operands, and share the rest of the code: [`blocked`]. If a product
-//! is too small for packing, it is computed by the same instructions on operands in place:
-//! [`small`]. Products of int8 weights, for decoding, have separate kernels: [`int8`]. Products of
-//! f32 values and a matrix in bf16 are computed piece by piece: [`held`].
+//! All kernels but the last pack their operands (copy them to the order in which they are read),
+//! and share the code in [`blocked`]. If packing would not pay, because a product is small, the
+//! same instructions read the operands in place: [`small`]. Products of int8 weights, for decoding,
+//! have separate kernels: [`int8`]. Products of f32 values and a matrix in bf16 convert the matrix
+//! in pieces: [`held`].
 //!
 //! Results do not depend on the number of threads: rows and columns are divided among threads, and
-//! the summed dimension is divided only where the shape of the product determines it.
+//! the summed dimension is divided only as the shape of the product determines.
 
-// On other processors, no kernel packs its operands: the code around packing kernels is compiled
-// but not used.
+// On other processors, no kernel packs its operands: the code for kernels that pack is compiled but
+// not used.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")),
     allow(unreachable_code, unused_variables, dead_code)
@@ -57,28 +58,28 @@ pub(crate) use packing::Packing;
 pub use peak::{multiply_adds_on_registers, peak_rate, products_in_one};
 use rayon::prelude::*;
 
-/// Rounding of the operands of matrix products. Sums, and everything that is not a product, are
-/// always computed in f32.
+/// Type to which the operands of matrix products are rounded. Sums, and everything that is not a
+/// product, are always computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Products {
     /// No rounding.
     #[default]
     F32,
-    /// Rounding to bf16: 8 significant bits.
+    /// Rounding to bf16, which has 8 significant bits.
     Bf16,
 }
 
 impl Products {
-    /// Returns the products of a model that computes in `dtype` on `device`. On the host, bf16
-    /// affects only products. On other devices it affects every operation, so products need no
-    /// further rounding.
+    /// Returns the products for a model that computes in `dtype` on `device`. On the host, bf16
+    /// applies only to the operands of products. On other devices, every operation computes in
+    /// `dtype`, so operands need no further rounding.
     #[must_use]
     pub fn for_model(dtype: DType, device: &Device) -> Self {
         if device.is_cpu() && dtype == DType::BF16 { Self::Bf16 } else { Self::F32 }
     }
 }
 
-/// A matrix in a slice; element `(i, j)` has the index `offset + i·row + j·column`.
+/// Describes a matrix in a slice: element `(i, j)` has the index `offset + i·row + j·column`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix {
     pub(crate) offset: usize,
@@ -87,7 +88,7 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// Returns a row-major matrix; `width` is the number of elements from one row to the next.
+    /// Describes a row-major matrix; `width` is the distance from one row to the next.
     pub(crate) const fn rows(width: usize) -> Self {
         Self { offset: 0, row: width, column: 1 }
     }
@@ -96,12 +97,12 @@ impl Matrix {
         Self { offset, ..self }
     }
 
-    /// Returns the transpose, as a view.
+    /// Describes the transpose of this matrix, in the same slice.
     pub(crate) const fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
     }
 
-    /// Returns the indices of all elements.
+    /// Returns the indices of all elements, row by row.
     fn elements(self, rows: usize, columns: usize) -> impl Iterator<Item = usize> {
         let of_row =
             move |i| (0..columns).map(move |j| self.offset + i * self.row + j * self.column);
@@ -117,12 +118,12 @@ impl Matrix {
     }
 }
 
-/// Threads that compute a product.
+/// Which threads compute a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
     /// Every thread of the pool: for a single large product.
     All,
-    /// The calling thread: for small products, many of which run in parallel.
+    /// Only the calling thread: for small products, many of which run in parallel.
     One,
 }
 
@@ -133,7 +134,8 @@ fn has_avx512_bf16() -> bool {
         && std::arch::is_x86_feature_detected!("avx512bf16")
 }
 
-/// Computes `a (m, k) · b (k, n)`; the result replaces `out (m, n)` or is added to it.
+/// Computes `a (m, k) · b (k, n)`. The product replaces `out (m, n)` or is added to it, as `write`
+/// says.
 pub(crate) fn product<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -146,13 +148,12 @@ pub(crate) fn product<T: Float>(
     unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), write, how, None) };
 }
 
-/// Function that is called for whole rows of a result, beginning at the given row, as soon as they
-/// are complete.
+/// Function that gets some whole rows of a result as soon as they are complete, with the index of
+/// the first of these rows.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
-/// Computes `a (m, k) · b (k, n)`, row-major, on all threads. `finish` is called once for every
-/// row.
-/// once.
+/// Computes `a (m, k) · b (k, n)`, row-major, on all threads. Each row is passed to `finish`
+/// exactly once, if it is given.
 pub(crate) fn product_then<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
@@ -164,11 +165,11 @@ pub(crate) fn product_then<T: Float>(
     unsafe { filled(m * n, |room| product_into((m, k, n), a, b, room, products, finish)).0 }
 }
 
-/// Computes [`product_then`] into the memory `room`, which must have room for `m · n` values. It
-/// need not be initialised; afterwards it is.
+/// Computes [`product_then`] and writes the result to `room`, which has room for `m · n` values.
+/// This memory need not be initialised; afterwards it is.
 ///
 /// # Safety
-/// Nobody else may read or write `room` meanwhile.
+/// No other thread reads or writes `room` at the same time.
 pub(crate) unsafe fn product_into<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
@@ -210,20 +211,20 @@ pub(crate) unsafe fn product_into<T: Float>(
 /// Right operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a, T> {
-    /// In the original layout.
+    /// Elements in any order that a [`Matrix`] describes.
     Plain(&'a [T], Matrix),
-    /// Packed, for a kernel of this processor and for f32.
+    /// Packed for a kernel of this processor; only for f32.
     Packed(&'a Packed),
-    /// Rounded to int8 and packed, for a kernel of this processor and for f32.
+    /// Rounded to int8 and packed for a kernel of this processor; only for f32.
     Int8(&'a int8::PackedInt8),
-    /// In bf16, without gradients.
+    /// Held in bf16; it gets no gradient.
     Held(Held<'a>),
 }
 
-/// Computes [`raw_product`] with int8 weights, and replaces all of `out`.
+/// Computes [`raw_product`] with int8 weights; the product replaces all of `out`.
 ///
 /// # Safety
-/// The requirements of [`raw_product`].
+/// As for [`raw_product`].
 unsafe fn int8_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -241,10 +242,10 @@ unsafe fn int8_product<T: Float>(
     unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
 }
 
-/// Computes [`raw_product`] with a packed operand, and replaces all of `out`.
+/// Computes [`raw_product`] with a packed operand; the product replaces all of `out`.
 ///
 /// # Safety
-/// The requirements of [`raw_product`].
+/// As for [`raw_product`].
 unsafe fn packed_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -269,11 +270,11 @@ unsafe fn packed_product<T: Float>(
     let to = blocked::Destination { values, offset: 0, stride: n, write: Write::Replace };
     let finish = finish.map(finish_f32);
     let finish = finish.as_ref().map(|finish| finish as Finish<'_, f32>);
-    // SAFETY: the caller's promise, and the extents by the assertion.
+    // SAFETY: as the caller promises; the extents were checked by the assertion.
     unsafe { blocked::product_with_packed(&left, b, to, Threads::All, finish) }
 }
 
-/// Adapts `finish` to rows that are known to be of f32.
+/// Turns `finish` into a function of f32 rows, which does nothing if `T` is another type.
 fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
     move |row, out| {
         if let Some(out) = T::from_f32_mut(out) {
@@ -282,12 +283,13 @@ fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + S
     }
 }
 
-/// Computes a product. Returns whether `finish` has been called for every row; otherwise it has not
-/// been called at all. If `finish` is given, the destination must have no gaps between rows.
+/// Computes a product. Returns `true` if `finish` has been called for every row, and `false` if it
+/// has not been called at all. If `finish` is given, there must be no gaps between rows in the
+/// destination.
 ///
 /// # Safety
-/// Nobody else may read or write `out` meanwhile. If values are added to it, it must be
-/// initialised; afterwards it always is.
+/// No other thread reads or writes `out` at the same time. If the product is added, `out` is
+/// initialised; afterwards it is in any case.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -317,8 +319,8 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // For such a product, packing operands would not pay with another kernel
-                    // either.
+                    // The product is too large for `small`, but too small for packing to pay with
+                    // another kernel.
                     kernel = Kernel::Gemm;
                 }
                 let finish = finish.map(finish_f32);
@@ -344,14 +346,15 @@ pub(crate) unsafe fn raw_product<T: Float>(
 /// An operand of [`multiply`]: a row-major matrix, or the transpose of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Factor<'a> {
-    /// Elements.
+    /// Elements of the matrix, or of its transpose.
     pub values: &'a [f32],
-    /// True if the slice has the transpose, row-major, instead of the matrix.
+    /// Whether `values` contains the transpose of the operand, row-major.
     pub transposed: bool,
 }
 
-/// Computes `out (m, n) = a (m, k) · b (k, n)` on all threads by the kernel that is given; this is
-/// for comparisons. Returns whether the kernel supports the product; if not, nothing is computed.
+/// Computes `out (m, n) = a (m, k) · b (k, n)` on all threads with the given kernel, for
+/// comparisons of kernels. Returns whether the kernel supports the product; if not, nothing is
+/// computed.
 ///
 /// # Panics
 /// If the sizes of the operands do not match.
@@ -377,10 +380,10 @@ pub fn multiply(
     kernel.serves(products)
 }
 
-/// Computes a product in f32. Returns whether `finish` has been called, as in [`raw_product`].
+/// Computes a product in f32. Returns whether `finish` has been called, like [`raw_product`].
 ///
 /// # Safety
-/// The requirements of [`raw_product`].
+/// As for [`raw_product`].
 unsafe fn product_f32(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[f32], Matrix),
@@ -391,7 +394,7 @@ unsafe fn product_f32(
     finish: Option<Finish<'_, f32>>,
 ) -> bool {
     let (left, right) = (Operand::left(a, a_at, m, k), Operand::right(b, b_at, n, k));
-    // SAFETY: the caller's promise; `raw_product` has checked the extents.
+    // SAFETY: as the caller promises; `raw_product` has checked the extents.
     unsafe {
         if let Some(packing) = Packing::for_kernel(kernel, products)
             && left.is_packable()

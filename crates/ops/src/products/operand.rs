@@ -1,15 +1,15 @@
-//! Operands of products, as kernels see them: rows or columns in panels, and the summed dimension
-//! in steps.
+//! Operands of matrix products, as kernels see them: rows or columns in panels of 32, and the
+//! summed dimension in steps of 32.
 
 use super::Matrix;
 use std::ops::Range;
 
-/// Number of rows or columns of a panel.
+/// Number of rows or columns in a panel.
 pub(crate) const PANEL: usize = 32;
-/// Number of values of the summed dimension in a step.
+/// Number of indices of the summed dimension in a step.
 pub(crate) const DEPTH: usize = 32;
 
-/// A cache line of packed values: bf16, or half as many f32.
+/// A cache line of packed values: 32 bf16 values, or 16 f32 values.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u16; 32]);
@@ -22,11 +22,11 @@ impl Line {
 #[derive(Clone, Copy)]
 pub(super) struct Results {
     pub(super) first: *mut f32,
-    /// Number of values from one row to the next.
+    /// Distance from one row of the destination to the next.
     pub(super) stride: usize,
-    /// Number of rows that are used. In the other rows of a panel, results are arbitrary.
+    /// Number of rows that are needed. In the other rows of the panel, results are arbitrary.
     pub(super) rows: usize,
-    /// True if results are added to the values there.
+    /// Whether results are added to the values in the destination.
     pub(super) add: bool,
 }
 
@@ -37,15 +37,16 @@ pub(super) enum Side {
     Right,
 }
 
-/// An f32 operand: `count` rows (left) or columns (right), each of `depth` values.
+/// An f32 operand: `count` rows (of a left operand) or columns (of a right operand), each of
+/// `depth` values.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     pub(super) values: &'a [f32],
-    /// Offset of the first value.
+    /// Index of the first value in `values`.
     pub(super) offset: usize,
-    /// Stride from one row (left) or column (right) to the next.
+    /// Distance from one row (left) or column (right) to the next.
     pub(super) outer: usize,
-    /// Stride along the summed dimension.
+    /// Distance from one value to the next along the summed dimension.
     pub(super) inner: usize,
     pub(super) count: usize,
     pub(super) depth: usize,
@@ -77,13 +78,14 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// True if the packing kernels can read the operand. It must be contiguous along one of its
+    /// Whether the kernels that pack can read the operand: it must be contiguous along one of its
     /// dimensions.
     pub(super) fn is_packable(&self) -> bool {
         self.inner == 1 || self.outer == 1
     }
 
-    /// Returns the part from index `start` of the summed dimension on, of at most `depth` values.
+    /// Returns the part of the operand from index `start` of the summed dimension on, with at most
+    /// `depth` values.
     pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
         Self {
             offset: self.offset + start * self.inner,
@@ -92,7 +94,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Returns the part with these panels.
+    /// Returns the part of the operand that consists of these panels.
     pub(super) fn narrow(&self, panels: &Range<usize>) -> Self {
         let first = (panels.start * PANEL).min(self.count);
         let end = (panels.end * PANEL).min(self.count);
@@ -107,8 +109,8 @@ impl<'a> Operand<'a> {
         self.depth.div_ceil(DEPTH)
     }
 
-    /// Prefetches the data from which a step of a panel is packed, as far as they exist. Rows in
-    /// memory are too short and too far apart for the hardware prefetcher.
+    /// Prefetches the values of a step of a panel, as far as they exist. The hardware does not
+    /// prefetch them, because rows in memory are too short and too far apart.
     pub(super) fn prefetch(&self, (panel, step): (usize, usize)) {
         let (first, start) = (panel * PANEL, step * DEPTH);
         if first >= self.count || start >= self.depth {
@@ -137,7 +139,7 @@ impl<'a> Operand<'a> {
 }
 
 /// Defines a function that prefetches the cache line of a value, on processors that support this:
-/// by the hint of x86-64, or by its equivalent in ARMv8.
+/// by the instruction of x86-64 with the hint `$x86`, or by that of ARMv8 with the hint `$arm`.
 macro_rules! fetch {
     ($(#[$about:meta])* $visible:vis fn $name:ident: $x86:ident, $arm:literal) => {
         $(#[$about])*
@@ -146,11 +148,11 @@ macro_rules! fetch {
             #[cfg(target_arch = "x86_64")]
             {
                 use std::arch::x86_64::{$x86, _mm_prefetch};
-                // SAFETY: every x86-64 has the instruction, which reads nothing.
+                // SAFETY: every x86-64 processor has the instruction, which accesses no memory.
                 unsafe { _mm_prefetch::<$x86>(value.cast()) };
             }
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: as above, for every ARMv8.
+            // SAFETY: as above, for every ARMv8 processor.
             unsafe {
                 std::arch::asm!(
                     concat!("prfm ", $arm, ", [{}]"),
@@ -165,7 +167,7 @@ macro_rules! fetch {
 }
 
 fetch! {
-    /// Prefetches a value that is needed soon.
+    /// Prefetches a value that is needed soon into the first-level cache.
     pub(crate) fn fetch: _MM_HINT_T0, "pldl1keep"
 }
 fetch! {
@@ -173,18 +175,20 @@ fetch! {
     pub(super) fn fetch_later: _MM_HINT_T1, "pldl2keep"
 }
 fetch! {
-    /// Prefetches a value that is read once, so that it displaces no data in the other caches.
+    /// Prefetches a value that is read only once, so that it displaces no other data from the
+    /// caches.
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// Number of lines of the right operand that a kernel prefetches in advance for a single row. The
-/// time of such a row is spent on waiting for these lines, because hardware prefetchers stop at
-/// every page of 4 KiB.
+/// How many lines ahead a kernel prefetches the right operand if there is only one row. For a
+/// single row, most of the time is spent waiting for these lines, because hardware prefetchers stop
+/// at every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]
 impl Operand<'_> {
-    /// Returns the value at one place; zero outside of the operand.
+    /// Returns the value of the row or column `index` at index `k` of the summed dimension; zero
+    /// outside of the operand.
     pub(super) fn value(&self, index: usize, k: usize) -> f32 {
         if index < self.count && k < self.depth {
             self.values[self.offset + index * self.outer + k * self.inner]
@@ -193,8 +197,8 @@ impl Operand<'_> {
         }
     }
 
-    /// Calls `test` with operands with every kind of edge, on both sides and in both orientations,
-    /// each of at least 7,200 values.
+    /// Calls `test` with operands with every kind of edge, on both sides and in both orientations.
+    /// `values` must have at least 7,200 elements.
     pub(super) fn with_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {

@@ -1,4 +1,5 @@
-//! Operands that are packed once for many products.
+//! Operands that are packed once (copied to the order in which a kernel reads them), for many
+//! products.
 
 use super::operand::{Line, Operand, PANEL, Results};
 use super::packing::{Multiply, Packing, pack};
@@ -6,11 +7,11 @@ use super::{Matrix, Threads};
 use crate::shared::Write;
 use std::ops::Range;
 
-/// An operand that is packed once, for many products with parts of it.
+/// An operand that has been packed, for many products with the whole of it or with parts.
 #[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,
-    /// Number of rows or columns.
+    /// Number of rows (of a left operand) or columns (of a right operand).
     count: usize,
     panels: usize,
     steps: usize,
@@ -18,7 +19,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Packs a left operand `(m, k)`, with its rows in panels.
+    /// Packs a left operand `(rows, depth)`, with its rows in panels of 32.
     pub(crate) fn left(
         (values, at): (&[f32], Matrix),
         rows: usize,
@@ -28,7 +29,7 @@ impl Packed {
         Self::new(&Operand::left(values, at, rows, depth), how)
     }
 
-    /// Packs a right operand `(k, n)`, with its columns in panels.
+    /// Packs a right operand `(depth, columns)`, with its columns in panels of 32.
     pub(crate) fn right(
         (values, at): (&[f32], Matrix),
         depth: usize,
@@ -45,7 +46,7 @@ impl Packed {
         Self { lines, count: operand.count, panels, steps, packing }
     }
 
-    /// Number of columns of a right operand.
+    /// Returns the number of columns of a right operand.
     pub(super) fn columns(&self) -> usize {
         self.count
     }
@@ -58,17 +59,17 @@ impl Packed {
         self.packing
     }
 
-    /// Returns the lines of all panels, one after the other.
+    /// Returns the packed lines of all panels, one panel after the other.
     pub(super) fn all_lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// Number of panels of [`PANEL`] rows or columns.
+    /// Returns the number of panels of [`PANEL`] rows or columns.
     pub(crate) fn panels(&self) -> usize {
         self.panels
     }
 
-    /// Returns the lines of some steps of one panel.
+    /// Returns the packed lines of one panel for a range of steps of the summed dimension.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
@@ -88,9 +89,9 @@ impl PackedProducts {
         Self { packing, multiply: Multiply::new(packing), scratch: Vec::new() }
     }
 
-    /// Computes `out ← [out +]` the product of some panels of `left` and some panels of `right`,
-    /// summed over all steps. `out` is row-major with the stride `stride`, and must have room for
-    /// whole panels; results outside of the operands are zero.
+    /// Computes the product of some panels of `left` and some panels of `right`, which replaces the
+    /// values of `out`. `out` is row-major, with the distance `stride` from row to row, and must
+    /// have room for whole panels; results outside of the operands are zero.
     pub(crate) fn multiply_panels(
         &self,
         left: (&Packed, Range<usize>),
@@ -110,8 +111,9 @@ impl PackedProducts {
         );
     }
 
-    /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`. The left operand is packed
-    /// for this product only. `out` has the same layout as for the method above.
+    /// Computes `a (m, k) · right[from · DEPTH ..][.. k]`. The product replaces the values of `out`
+    /// or is added to them, as `write` says. The left operand is packed for this product only.
+    /// `out` is as for [`Self::multiply_panels`].
     pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),
@@ -160,6 +162,7 @@ impl PackedProducts {
                 let left = left(i);
                 assert!(left.len() >= right.len());
                 // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
+                // values from there on, by the assertions.
                 // values from there, by the assertions.
                 unsafe {
                     let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);

@@ -1,4 +1,5 @@
-//! Packing: the layout of operands for a kernel, and products of packed panels.
+//! Packing: copying operands to the order in which a kernel reads them, and products of packed
+//! panels.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::{Kernel, Products, Threads};
@@ -7,21 +8,21 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// How operands are packed: for which kernel, and with which rounding of values.
+/// How operands are packed: for which kernel, and whether values are rounded.
 ///
-/// There are two layouts. For the bf16 kernels, a step of a panel has one or three parts, each of
-/// two [tiles](super::kernels::tile). For kernels of f32 multiply-adds, it has `DEPTH` lines of
-/// `PANEL` values: each line has the values of all rows (left) or columns (right) at one index of
-/// the summed dimension.
+/// There are two layouts. For bf16 kernels, a step of a panel has one or three parts (see
+/// [`tile`](super::kernels::tile)), each of two tiles. For kernels of f32 multiply-adds, a step has
+/// `DEPTH` lines of `PANEL` values: each line has the values of all rows (left) or columns (right)
+/// of the panel at one index of the summed dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packing {
     kernel: Kernel,
     products: Products,
 }
 
-/// Number of lines of one panel at one step, in one part of bf16 values.
+/// Number of cache lines of one step of a panel, for each bf16 part.
 const BF16_LINES: usize = size_of::<[u16; PANEL * DEPTH]>() / size_of::<Line>();
-/// Number of lines of one panel at one step, in f32.
+/// Number of cache lines of one step of a panel, in f32.
 const F32_LINES: usize = 2 * BF16_LINES;
 impl Packing {
     /// Returns the packing of the fastest kernel for such products on this processor; `None` if
@@ -30,8 +31,8 @@ impl Packing {
         Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// Like [`Packing::best`], for products of some panels: never a packing that divides operands
-    /// into three parts, because that would not pay here.
+    /// Like [`Packing::best`], for products of few panels: never a packing that splits values into
+    /// three bf16 parts, because this would not pay for them.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
@@ -41,8 +42,8 @@ impl Packing {
         }
     }
 
-    /// True if it takes less time to recompute a product than to store and read its result. This is
-    /// so on AMX, but not on AVX-512 BF16 for vocabularies of 10,000 to 200,000.
+    /// Whether recomputing a product takes less time than storing its result and reading it. It
+    /// does on AMX. On AVX-512 BF16 it does not, for vocabularies of 10,000 to 200,000.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
@@ -59,7 +60,7 @@ impl Packing {
         self.products == Products::Bf16
     }
 
-    /// Number of bf16 parts of a value.
+    /// Returns the number of bf16 parts into which a value is split.
     fn parts(self) -> usize {
         if self.products == Products::Bf16 { 1 } else { 3 }
     }
@@ -69,30 +70,31 @@ impl Packing {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
-    /// Number of panels of rows in a block, and number of depth steps: together they determine the
-    /// part of the left operand that is packed at a time. No result depends on them.
+    /// Returns the number of panels of rows, and the number of depth steps, in the part of the left
+    /// operand that is packed at a time (a block). No result depends on these numbers.
     ///
-    /// With 16 steps, a panel of bf16 in one part fits in the first-level cache. A panel of f32 is
-    /// twice as large and comes from the second-level cache, which is fast enough for multiply-adds
-    /// of AVX-512. With fewer steps, results would be read and written more often, which costs more
-    /// time. Eight panels are 256 KiB of bf16 in one part, and 512 KiB of f32.
+    /// With 16 steps, a panel of bf16 values in one part fits in the first-level cache. A panel of
+    /// f32 values is twice as large and comes from the second-level cache, which is fast enough for
+    /// multiply-adds of AVX-512. With fewer steps, results would be read and written more often,
+    /// which costs more time. Eight panels take 256 KiB in bf16 with one part, and 512 KiB in f32.
     ///
     /// Processors without AVX-512 have a second-level cache of 256 or 512 KiB, half of which is
-    /// available for the left operand. With a quarter of the block above, products on two cores of
-    /// a Zen 3 were a tenth faster. The kernel of these processors reads a panel of the right
-    /// operand once for every three rows, so the panel must stay in a first-level cache of 32 KiB.
-    /// With four steps, there are a quarter as many misses as with eight.
+    /// available for the left operand. With a quarter of this block, products on two cores of a Zen
+    /// 3 were a tenth faster. The kernel for these processors reads a panel of the right operand
+    /// once for every three rows, so the panel must stay in a first-level cache of 32 KiB. With
+    /// four steps, there are a quarter as many cache misses as with eight.
     pub(super) fn block(self) -> (usize, usize) {
         if self.kernel == Kernel::Fma256 { (8, 4) } else { (8, 16) }
     }
 
-    /// Number of lines of one panel at one step.
+    /// Returns the number of cache lines of one step of a panel.
     pub(super) fn step_lines(self) -> usize {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Returns the lines of an operand of one panel, if it already has the layout of this packing
-    /// in memory: that of a tile of f32, with a row for each index of the summed dimension.
+    /// Returns the lines of an operand of one panel, if it already lies in memory as this packing
+    /// arranges it: as an f32 tile, with a row for each index of the summed dimension. Otherwise
+    /// `None`.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()
@@ -101,14 +103,14 @@ impl Packing {
             && count <= PANEL
             && depth.is_multiple_of(DEPTH);
         let values = values.get(offset..offset + depth * PANEL).filter(|_| is_packed)?;
-        // SAFETY: a line is plain numbers, of which any bits are valid.
+        // SAFETY: a line consists of numbers, for which any bits are valid.
         match unsafe { values.align_to::<Line>() } {
             ([], lines, []) => Some(lines),
             _ => None,
         }
     }
 
-    /// Packs one step of one panel. Values outside the operand are zero.
+    /// Packs one step of one panel into `lines`. Values outside the operand are zero.
     pub(super) fn pack_step(
         self,
         operand: &Operand<'_>,
@@ -120,8 +122,8 @@ impl Packing {
         assert!(panel < operand.panels() && step < operand.steps());
         assert!(lines.len() == self.step_lines());
         let round = self.products == Products::Bf16;
-        // SAFETY: a packing exists only for kernels that this processor supports, so that it has
-        // their instructions; the assertions are the functions' other preconditions.
+        // SAFETY: a packing exists only for kernels that this processor supports, so it has their
+        // instructions; the assertions check the other requirements.
         unsafe {
             match self.kernel {
                 #[cfg(target_arch = "x86_64")]
@@ -150,7 +152,7 @@ impl Packing {
     }
 }
 
-/// A kernel that has been prepared on this thread.
+/// A kernel for packed operands, prepared on this thread.
 pub(super) enum Multiply {
     #[cfg(target_arch = "x86_64")]
     Tiles(super::kernels::amx::Tiles, usize),
@@ -178,15 +180,14 @@ impl Multiply {
         }
     }
 
-    /// Computes `results ← [results +] left · right` for one panel of each operand, in the kernel's
-    /// packing.
+    /// Computes `left · right` for one panel of each operand, packed for this kernel. The product
+    /// replaces the results or is added to them, as `to` says.
     ///
     /// # Safety
-    /// The requirements of the kernels: the operands must have the lines of `steps` steps, and the
-    /// destination 32 rows of 32 values.
+    /// The operands have the lines of `steps` steps, and the destination has 32 rows of 32 values.
     pub(super) unsafe fn run(&self, left: &[Line], right: &[Line], steps: usize, to: Results) {
         let (left, right) = (left.as_ptr(), right.as_ptr());
-        // SAFETY: the caller's promise; a packing exists only for kernels that this processor
+        // SAFETY: as the caller promises; a packing exists only for kernels that this processor
         // supports.
         unsafe {
             match self {
@@ -200,8 +201,8 @@ impl Multiply {
     }
 }
 
-/// Packs depth steps of some panels, one panel after the other, in the order in which the operand
-/// lies in memory.
+/// Packs some depth steps of some panels into `lines`, one panel after the other. It reads the
+/// operand in the order in which it lies in memory.
 pub(super) fn pack(
     operand: &Operand<'_>,
     panels: Range<usize>,
@@ -213,8 +214,8 @@ pub(super) fn pack(
     let step_lines = packing.step_lines();
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
-    // If rows cross the summed dimension, all panels of a row are packed together; otherwise one
-    // panel after the other.
+    // If the operand is contiguous along the summed dimension, packs one panel after the other;
+    // otherwise, a step of all panels at a time.
     let along = operand.inner == 1;
     let (outer, inner) =
         if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };

@@ -1,16 +1,16 @@
-//! Peak speed of a processor: multiply-adds only on registers.
+//! Measures the peak speed of a processor, with multiply-adds on registers only.
 
 use super::{Kernel, Products};
 use std::time::Instant;
 
-/// Number of registers, each with a sum. It must be at least the latency of a multiply-add in
-/// cycles, times the number of multiply-adds that begin per cycle.
+/// Number of registers that are added to in turn. It must be at least the latency of a multiply-add
+/// in cycles, times the number of multiply-adds that can begin in a cycle.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32"))]
 const SUMS: usize = 12;
 
-/// Runs the multiply-adds of `kernel` `rounds` times, only on registers and on the calling thread,
-/// and returns the number of multiply-adds. If operands cost no time to load, a product with as
-/// many multiply-adds would take the same time. `None` if the processor does not support the
+/// Runs the multiply-adds of `kernel` on registers only, `rounds` times and on the calling thread,
+/// and returns the number of multiply-adds. A product with as many multiply-adds would take the
+/// same time if loading operands cost no time. Returns `None` if the processor does not support the
 /// kernel, and for the `gemm` crate, which has no multiply-adds of its own.
 #[must_use]
 pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize> {
@@ -38,10 +38,10 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
     Some(rounds * each)
 }
 
-/// Returns the multiplications and additions per second that all threads of the pool reach
-/// together, at this moment and only on registers. The instructions are those that limit `kernel`:
-/// its own or, for the `gemm` crate, the fastest f32 multiply-adds. `None` if the processor has
-/// none of these. A thread runs `rounds` iterations of about 2 ns each.
+/// Measures how many multiplications and additions per second all threads of the pool together
+/// perform on registers. The instructions are those that limit `kernel`: its own or, for the `gemm`
+/// crate, the fastest f32 multiply-adds of the processor. Returns `None` if the processor does not
+/// have them. Each thread runs `rounds` iterations of about 2 ns each.
 #[must_use]
 pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon, Kernel::Simd128];
@@ -55,11 +55,12 @@ pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     Some(2.0 * done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Returns how many products of `kernel` are needed for one product.
+/// Returns how many products by the instructions of `kernel` are needed for one product.
 #[must_use]
 pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
     match (kernel, products) {
-        // Each f32 operand has three bf16 parts.
+        // Each f32 operand is split into three bf16 parts, and six of the nine pairs of parts are
+        // needed.
         (Kernel::Tiles, Products::F32) => 6,
         _ => 1,
     }

@@ -1,10 +1,11 @@
 //! Products with few rows and columns, such as those of a head in a short sequence: multiply-adds
-//! on operands in place.
+//! on operands that are read in place.
 //!
-//! For such a product, it would take more time to pack both operands than to multiply them. Values
-//! of the left operand are read one by one, with any stride, and rows of the right operand are read
-//! in place. The right operand is copied only if it is transposed in memory, or if its columns do
-//! not fill whole registers. Every result is summed in order, as by the other multiply-add kernels.
+//! For such a product, packing both operands would take more time than multiplying them. Values of
+//! the left operand are read one by one, at any distance from each other, and rows of the right
+//! operand are read in place. The right operand is copied only if it is transposed in memory, or if
+//! its columns do not fill whole registers. Every result is summed in order, as by the other
+//! multiply-add kernels.
 
 use super::kernels::vector::Vector;
 use super::operand::Line;
@@ -12,7 +13,7 @@ use super::scratch::{RIGHT, with_scratch};
 use super::{Kernel, Matrix};
 use crate::shared::{Shared, Write};
 
-/// Largest number of values of the right operand: half of a first-level cache.
+/// Largest number of values of the right operand: they fill half of a first-level cache.
 const MOST: usize = 4 * 1024;
 
 /// A matrix, given by its first value: element `(i, j)` is at `first + i·row + j·column`.
@@ -35,7 +36,7 @@ impl Source {
     }
 }
 
-/// Row-major results, which a product replaces or adds to.
+/// Row-major results; a product replaces them or is added to them, as `add` says.
 #[derive(Clone, Copy)]
 struct Target {
     first: *mut f32,
@@ -43,20 +44,21 @@ struct Target {
     add: bool,
 }
 
-/// Computes `to ← [to +] a (m, k) · b (k, n)`. `b` must be contiguous along one of its dimensions,
-/// and `scratch` must have room for its rows, each padded to whole registers.
+/// Function that computes `a (m, k) · b (k, n)`; the product replaces the results or is added to
+/// them. `b` must be contiguous along one of its dimensions, and `scratch` must have room for its
+/// rows, each padded to whole registers.
 ///
-/// The processor must have the kernel's instructions, and the matrices must exist.
+/// The processor must have the kernel's instructions, and all elements of the matrices must exist.
 type Multiply =
     unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
 
-/// Multiplies by the variant of `kernel` for small products. Returns whether there is such a
-/// variant; if not, nothing is computed. The right operand must be small enough, and contiguous
-/// along one of its dimensions.
+/// Multiplies with the variant of `kernel` for small products. Returns `false`, and computes
+/// nothing, if the kernel has no such variant, or if the right operand is too large or not
+/// contiguous along one of its dimensions.
 ///
 /// # Safety
-/// The operands and the destination must be in bounds, and nobody else may read or write the
-/// destination meanwhile. If values are added to it, it must be initialised.
+/// The operands and the destination are in bounds, and no other thread reads or writes the
+/// destination at the same time. If the product is added, the destination is initialised.
 pub(super) unsafe fn product(
     kernel: Kernel,
     (m, k, n): (usize, usize, usize),
@@ -81,8 +83,7 @@ pub(super) unsafe fn product(
     let first = unsafe { out.pointer(out_at.offset..out_at.end(m, n)) };
     let to = Target { first, stride: out_at.row, add: write == Write::Add };
     with_scratch(&RIGHT, (values * size_of::<f32>()).div_ceil(size_of::<Line>()), |scratch| {
-        // SAFETY: the processor has the kernel's instructions, and the rest is the caller's
-        // promise.
+        // SAFETY: the processor has the kernel's instructions; the rest is as the caller promises.
         unsafe {
             multiply((m, k, n), source(a, a_at), source(b, b_at), to, scratch.as_mut_ptr().cast())
         };
@@ -90,16 +91,17 @@ pub(super) unsafe fn product(
     true
 }
 
-/// Number of lanes of the widest register.
+/// Number of f32 values in the widest register.
 const LANES: usize = 16;
 
-/// Returns the variant for small products of a kernel of f32 products; `None` if there is none.
+/// Returns the variant of an f32 kernel for small products; `None` if there is none for this
+/// processor.
 fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
     }
     match kernel {
-        // Processors with the instructions for bf16 have all instructions of AVX-512F.
+        // Processors with bf16 instructions also have all instructions of AVX-512F.
         #[cfg(target_arch = "x86_64")]
         Kernel::Tiles | Kernel::Dots | Kernel::Fma512 => Some(avx512::multiply),
         #[cfg(target_arch = "x86_64")]
@@ -112,11 +114,11 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     }
 }
 
-/// Arranges the right operand `(k, n)` in contiguous rows of whole registers: in place, or in
+/// Returns the right operand `(k, n)` in contiguous rows of whole registers: in place, or copied to
 /// `scratch`, where values beyond the operand's columns are arbitrary.
 ///
 /// # Safety
-/// The requirements of [`Multiply`].
+/// As for [`Multiply`].
 #[inline(always)]
 unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f32) -> Source {
     if b.column == 1 && n.is_multiple_of(V::LANES) {
@@ -136,7 +138,7 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
                 }
                 continue;
             }
-            // Instead of columns beyond the last one, the last column is read again.
+            // Reads the last column again instead of columns beyond it.
             let column = |c: usize| j + c.min(count - 1);
             let whole = k - k % V::LANES;
             for i in (0..whole).step_by(V::LANES) {
@@ -152,12 +154,12 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
     Source { first: scratch, row, column: 1 }
 }
 
-/// Computes a block with `ROWS` rows, and as many columns as `VECTORS` registers hold. The last of
-/// these registers has `last` columns.
+/// Computes a block of results with `ROWS` rows, and as many columns as `VECTORS` registers hold;
+/// of the last of these registers, only `last` columns.
 ///
 /// # Safety
-/// The requirements of [`Multiply`], for the rows and columns that begin at the pointers; `b` must
-/// have contiguous rows of whole registers.
+/// As for [`Multiply`], for the rows and columns that begin at the pointers; `b` has contiguous
+/// rows of whole registers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     k: usize,
@@ -202,7 +204,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Defines the kernel for registers of one width; its blocks have at most `$rows` rows.
+/// Defines the kernel for registers of one width; its blocks of results have at most `$most` rows.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $most:literal: $($rows:literal)*) => {
         mod $name {
@@ -211,7 +213,7 @@ macro_rules! kernel {
             /// Multiplies small matrices.
             ///
             /// # Safety
-            /// The requirements of [`Multiply`](super::Multiply).
+            /// As for [`Multiply`](super::Multiply).
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn multiply(
                 (m, k, n): (usize, usize, usize),
@@ -235,7 +237,8 @@ macro_rules! kernel {
                 }
             }
 
-            /// Computes all rows, for the columns of some registers.
+            /// Computes all rows of the columns that `VECTORS` registers hold; of the last
+            /// register, only `last` columns.
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn columns<const VECTORS: usize>(
@@ -245,7 +248,7 @@ macro_rules! kernel {
                 to: Target,
                 last: usize,
             ) {
-                // Blocks have nearly equal numbers of rows.
+                // The rows are divided into blocks of nearly equal size.
                 let blocks = m.div_ceil($most);
                 let mut row = 0;
                 for block in 1..=blocks {
@@ -285,9 +288,9 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// Checks that the results equal, bit by bit, those of a loop over one result after the other,
-    /// for any place and orientation of the operands, and that nothing outside of the results is
-    /// written.
+    /// Checks that the results are identical, bit by bit, to those of a loop over one result after
+    /// the other, for any position and orientation of the operands, and that nothing outside of the
+    /// results is written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;
@@ -297,7 +300,8 @@ mod tests {
             for (m, k, n) in shapes.into_iter().flat_map(|m| {
                 shapes.into_iter().flat_map(move |k| shapes.into_iter().map(move |n| (m, k, n)))
             }) {
-                // There is no value before the first one of an operand, nor after its last one.
+                // Number of values from the first element of an operand to its last, without a gap
+                // at the end.
                 let wide = |rows: usize, columns: usize| (rows - 1) * (columns + GAP) + columns;
                 for (a_turned, b_turned, write) in [
                     (false, false, Write::Replace),
@@ -319,7 +323,7 @@ mod tests {
                     let start = random(3, wide(m, n) + GAP);
                     let mut out = start.clone();
                     let to = (Shared::new(&mut out), Matrix::rows(n + GAP));
-                    // SAFETY: the operands are as large as their shapes, and only this test uses
+                    // SAFETY: the slices have all elements of the operands, and only this test uses
                     // `out`.
                     let is_done =
                         unsafe { product(kernel, (m, k, n), (&a, a_at), (&b, b_at), to, write) };

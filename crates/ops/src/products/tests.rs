@@ -1,4 +1,4 @@
-//! Compares every kernel of this machine with f64, and with the other kernels.
+//! Compares every kernel of this machine with sums in f64, and with the other kernels.
 
 use super::*;
 use crate::rng::Counter;
@@ -8,7 +8,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// Shapes with every kind of edge, from a single value to several blocks in every dimension.
+/// Shapes (m, k, n) with every kind of edge, from a single value to several blocks in every
+/// dimension.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (5, 7, 3),
@@ -20,8 +21,8 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (64, 1300, 96),
 ];
 
-/// Ways to compute a product: true if the left operand is transposed in memory, true if the right
-/// operand is, and how the result is written (replacing values, or added to them).
+/// For each operand, whether it is transposed in memory; and whether the product replaces values or
+/// is added to them.
 const WAYS: [(bool, bool, Write); 4] = [
     (false, false, Write::Replace),
     (true, false, Write::Add),
@@ -33,7 +34,7 @@ fn oriented(turned: bool, rows: usize, columns: usize) -> Matrix {
     if turned { Matrix::rows(rows).transposed() } else { Matrix::rows(columns) }
 }
 
-/// Computes the product of slices into a copy of `start`.
+/// Computes the product of slices, starting from a copy of `start` in the destination.
 fn run(
     (m, k, n): (usize, usize, usize),
     a: (&[f32], Matrix),
@@ -53,7 +54,7 @@ fn round(products: Products, value: f32) -> f32 {
     if products == Products::Bf16 { half::bf16::from_f32(value).to_f32() } else { value }
 }
 
-/// Calls `test` for every kernel, and every type of products, on this machine.
+/// Calls `test` for every kernel of this machine, with every type of products that it supports.
 fn every_kernel(test: impl Fn(Kernel, Products)) {
     for products in [Products::F32, Products::Bf16] {
         Kernel::ALL
@@ -63,8 +64,8 @@ fn every_kernel(test: impl Fn(Kernel, Products)) {
     }
 }
 
-/// Compares every kernel of this machine with f64, for shapes with every kind of edge, in every
-/// orientation.
+/// Compares every kernel of this machine with sums in f64, for shapes with every kind of edge and
+/// operands in every orientation.
 #[test]
 fn kernels_agree_with_f64() {
     for (m, k, n) in SHAPES {
@@ -94,8 +95,8 @@ fn kernels_agree_with_f64() {
                             .zip(&expected)
                             .map(|(x, y)| (f64::from(*x) - y).abs())
                             .fold(0.0, f64::max);
-                        // Multiply-adds and, without AVX-512, the `gemm` crate sum all of `k`
-                        // sequentially: the error is at most 5.2e-6 here.
+                        // Multiply-add kernels and, without AVX-512, the `gemm` crate sum over all
+                        // of `k` sequentially: here the error is at most 5.2e-6.
                         let bound = match kernel {
                             Kernel::Tiles | Kernel::Dots => 3e-6,
                             _ => 6e-6,
@@ -113,7 +114,7 @@ fn kernels_agree_with_f64() {
 }
 
 /// Checks that the multiply-add kernels give the same bits as a loop over one result after the
-/// other, and hence the same bits on every processor that has such a kernel.
+/// other; so they give the same bits on every processor with such a kernel.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {
@@ -145,8 +146,8 @@ fn multiply_adds_are_summed_in_order() {
     }
 }
 
-/// Checks that, with a packing kernel, neither the division among threads nor the rest of an
-/// operand changes any bit.
+/// Checks that, with a kernel that packs, no bit of a result depends on the division among threads,
+/// or on other rows and columns of the operands.
 #[test]
 fn results_depend_on_their_operands_alone() {
     for (m, k, n) in [(300, 257, 65), (70, 1300, 200), (33, 65, 1200)] {
@@ -203,7 +204,7 @@ fn split_products_are_as_accurate_as_f32() {
     }
     for k in [32, 128, 512, 2048] {
         let (m, n) = (64, 64);
-        // Values are positive, so that errors in one direction, if parts had them, would add up.
+        // If all values are positive, errors of the parts in the same direction would add up.
         for shift in [0.0, 1.0] {
             let (a, b) = (random(4, m * k), random(5, k * n));
             let (a, b): (Vec<f32>, Vec<f32>) = (

@@ -1,25 +1,28 @@
-//! Kernels for int8: the instructions that they use, and their functions.
+//! Kernels of int8 products: which instructions they use, and their functions.
 
 use super::loops;
 use super::parts::Parts;
 use crate::products::Kernel;
 
-/// A kernel for int8, named after its instructions.
+/// A kernel of int8 products, named after its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Int8Kernel {
-    /// `vpdpbusd` of AVX-512 VNNI: four products per lane.
+    /// `vpdpbusd` of AVX-512 VNNI: adds four products to each lane at a time.
     Vnni512,
-    /// `vpdpbusd` of AVX-VNNI, on registers of half the width.
+    /// `vpdpbusd` of AVX-VNNI: the same, with registers of half the width.
     Vnni256,
-    /// `vpmaddwd` of AVX-512BW: values are widened to 16 bits, two products per lane.
+    /// `vpmaddwd` of AVX-512BW: values are widened to 16 bits, and two products are added in each
+    /// lane.
     Words512,
-    /// `vpmaddwd` of AVX2.
+    /// `vpmaddwd` of AVX2: the same, with registers of half the width.
     Words256,
-    /// `sdot` of ARM's dot-product extension: four products per lane.
+    /// `sdot` of ARM's dot-product extension: adds four products to each lane at a time.
     NeonDot,
-    /// `smull` and `sadalp` of NEON.
+    /// `smull` and `sadalp` of NEON: products have 16 bits, and two are added to each lane at a
+    /// time.
     Neon,
-    /// `i32x4.dot_i16x8_s` of WebAssembly: values are widened to 16 bits, two products per lane.
+    /// `i32x4.dot_i16x8_s` of WebAssembly: values are widened to 16 bits, and two products are
+    /// added in each lane.
     Simd128,
     /// A loop in plain Rust, for every processor; the other kernels are tested against it.
     Plain,
@@ -38,7 +41,7 @@ impl Int8Kernel {
         Self::Plain,
     ];
 
-    /// Name, in one word.
+    /// Returns the name of the kernel, in one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +56,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Instructions of the kernel, for messages.
+    /// Returns the names of the kernel's instructions, for messages.
     #[must_use]
     pub const fn instructions(self) -> &'static str {
         match self {
@@ -68,8 +71,8 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the fastest kernel of this processor that needs no more instructions than the f32
-    /// kernel that the user has [chosen](Kernel::chosen).
+    /// Returns the fastest kernel of this processor that needs no wider registers or later
+    /// instructions than the f32 kernel that the user has [chosen](Kernel::chosen), if any.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();
@@ -121,7 +124,8 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the functions of the kernel. They may be called only if [`Self::is_here`].
+    /// Returns the functions of the kernel. Calling them is allowed only if [`Self::is_here`] is
+    /// true.
     pub(super) fn parts(self) -> Parts {
         match self {
             #[cfg(target_arch = "x86_64")]

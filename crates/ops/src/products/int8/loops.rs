@@ -1,4 +1,4 @@
-//! Loops around the instructions, written once and compiled for each kernel.
+//! Loops around the instructions of int8 kernels, written once and compiled for each kernel.
 
 use super::QUAD;
 use super::parts::{Block, Parts};
@@ -6,10 +6,11 @@ use super::quantised::{inverse_of, rounded, scale_of};
 #[allow(unused_imports, reason = "some processors have none but the plain loop")]
 use super::sums::{self as registers, Sum};
 
-/// Implements [`Parts::quantise`].
+/// Implements [`Parts::quantise`]: rounds a row to int8, stores each value as `stored` converts it,
+/// and returns the scale.
 ///
 /// # Safety
-/// `to` must have room for as many activations as `row` has values.
+/// `to` has room for as many activations as `row` has values.
 #[inline(always)]
 pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn(u32) -> T) -> f32 {
     let scale = scale_of(row);
@@ -21,12 +22,12 @@ pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn
     scale
 }
 
-/// Multiplies all rows: as many at a time as fit in registers, and fewer at the end. Writes scaled
-/// results ([`SCALED`]) or, in tests, the sums in i32.
+/// Multiplies all rows of a block: as many at a time as fit in registers, and fewer at the end.
+/// Writes scaled results in f32 if `RESULTS` is [`SCALED`] or, in tests, the sums in i32.
 ///
 /// # Safety
-/// The processor must have the instructions of `V`. The pointers must be as described at [`Block`],
-/// with panels of `VECTORS · COLUMNS` columns.
+/// The processor has the instructions of `V`. The pointers are as described at [`Block`], with
+/// panels of `VECTORS · COLUMNS` columns.
 #[inline(always)]
 pub(super) unsafe fn all_rows<
     V: Sum,
@@ -51,17 +52,17 @@ pub(super) unsafe fn all_rows<
     }
 }
 
-/// Output of [`all_rows`]: results in f32, scaled.
+/// Value of `RESULTS` for which [`all_rows`] writes scaled results in f32.
 pub(super) const SCALED: bool = true;
-/// Output of [`all_rows`]: sums in i32.
+/// Value of `RESULTS` for which [`all_rows`] writes sums in i32.
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 
-/// Multiplies `ROWS` rows, beginning at the row `first`, and returns `ROWS`. There are no closures
-/// here, because they would be compiled without the instructions.
+/// Multiplies `ROWS` rows, from the row `first` on, and returns `ROWS`. It has no closures, because
+/// they would be compiled without the instructions.
 ///
 /// # Safety
-/// The requirements of [`all_rows`]; these rows must exist.
+/// As for [`all_rows`]; these rows exist.
 #[inline(always)]
 unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESULTS: bool>(
     all: &Block,
@@ -107,7 +108,7 @@ unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESUL
     ROWS
 }
 
-/// Defines the kernel for one kind of registers; its blocks have at most `$rows` rows.
+/// Defines the kernel for one kind of registers; it multiplies at most `$rows` rows at a time.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! kernel {
     ($name:ident, $($feature:literal,)? $sum:ty, $rows:literal by $vectors:literal) => {
@@ -128,28 +129,27 @@ macro_rules! kernel {
             /// Rounds and stores a row.
             ///
             /// # Safety
-            /// The processor must have the features, and the requirements of `loops::quantise` must
-            /// hold.
+            /// The processor has the features; otherwise as for `loops::quantise`.
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
                 // SAFETY: as the caller promises.
                 unsafe { loops::quantise(row, to, <$sum>::stored) }
             }
 
-            /// Computes scaled results.
+            /// Computes scaled results in f32.
             ///
             /// # Safety
-            /// The processor must have the features, and the requirements of `all_rows` must hold.
+            /// The processor has the features; otherwise as for `all_rows`.
             $(#[target_feature(enable = $feature)])?
             unsafe fn products(all: &Block) {
                 // SAFETY: as the caller promises.
                 unsafe { all_rows::<$sum, $vectors, $rows, { loops::SCALED }>(all) }
             }
 
-            /// Computes sums.
+            /// Computes sums in i32.
             ///
             /// # Safety
-            /// The processor must have the features, and the requirements of `all_rows` must hold.
+            /// The processor has the features; otherwise as for `all_rows`.
             #[cfg(test)]
             $(#[target_feature(enable = $feature)])?
             unsafe fn sums(all: &Block) {
@@ -178,7 +178,7 @@ kernel!(neon, "neon", registers::Neon, 4 by 4);
 #[cfg(target_arch = "wasm32")]
 kernel!(simd128, "simd128", registers::Simd128, 4 by 2);
 
-/// A plain loop, against which the other kernels are tested.
+/// A plain loop: the reference for tests of the other kernels.
 pub(super) mod plain {
     use super::*;
 
@@ -197,7 +197,7 @@ pub(super) mod plain {
     /// Implements [`Parts::quantise`].
     ///
     /// # Safety
-    /// The requirements of [`Parts::quantise`].
+    /// As for [`Parts::quantise`].
     unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
         // SAFETY: as the caller promises.
         unsafe { super::quantise(row, to, |bits| bits as i8) }
@@ -206,10 +206,10 @@ pub(super) mod plain {
     /// Implements [`Parts::products`].
     ///
     /// # Safety
-    /// The requirements of [`Parts::products`].
+    /// As for [`Parts::products`].
     unsafe fn products(all: &Block) {
         for row in 0..all.rows {
-            // SAFETY: the caller's promise, here and below.
+            // SAFETY: as the caller promises; so below.
             let sums = unsafe { row_sums(all, row) };
             for (column, sum) in sums.into_iter().enumerate() {
                 // SAFETY: as above.
@@ -224,7 +224,7 @@ pub(super) mod plain {
     /// Implements [`Parts::sums`].
     ///
     /// # Safety
-    /// The requirements of [`Parts::sums`].
+    /// As for [`Parts::sums`].
     #[cfg(test)]
     unsafe fn sums(all: &Block) {
         for row in 0..all.rows {
@@ -236,14 +236,14 @@ pub(super) mod plain {
         }
     }
 
-    /// Computes the sums of one row.
+    /// Computes the sums of one row, one for each column of the panel.
     ///
     /// # Safety
-    /// The requirements of [`Parts::products`]; the row must exist.
+    /// As for [`Parts::products`]; the row exists.
     unsafe fn row_sums(all: &Block, row: usize) -> [i32; WIDTH] {
         let mut sums = [0_i32; WIDTH];
         for k in 0..all.quads * QUAD {
-            // SAFETY: the caller's promise: rows and panels have that many values.
+            // SAFETY: as the caller promises, rows and panels have that many values.
             let (activation, weights) = unsafe {
                 let panel = all.right.add(k / QUAD * WIDTH * QUAD + k % QUAD);
                 (*all.left.add(row * all.stride + k).cast::<i8>(), panel)

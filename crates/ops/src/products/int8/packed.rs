@@ -1,34 +1,35 @@
-//! Int8 weights in the layout of a kernel.
+//! Int8 weights, packed in the order in which a kernel reads them.
 
 use super::parts::Parts;
 use super::{Int8Kernel, Int8Matrix, MOST_DEPTH, QUAD};
 use crate::products::operand::Line;
 use rayon::prelude::*;
 
-/// Weights of a linear layer for one kernel: panels of columns, one after the other. In a panel,
-/// the values are in groups of four of the summed dimension, side by side for each column.
+/// Weights of a linear layer, packed for one kernel in panels of columns, one panel after the
+/// other. In a panel, four consecutive values of the summed dimension lie side by side for each
+/// column.
 #[derive(Debug)]
 pub(crate) struct PackedInt8 {
     parts: Parts,
     lines: Vec<Line>,
-    /// Scale of each column; zero for columns that pad the last panel.
+    /// Scale of each column; zero for columns that fill up the last panel.
     scales: Vec<f32>,
-    /// Initial value of each column's sum.
+    /// Initial value of the sum of each column.
     starts: Vec<i32>,
     outputs: usize,
     inputs: usize,
 }
 
 impl PackedInt8 {
-    /// Packs the weights `(O, I)` for a kernel of this processor; `None` if there are too many
-    /// inputs for the sums.
+    /// Packs the weights `(O, I)` for a kernel of this processor; `None` if there are so many
+    /// inputs that sums could overflow.
     pub(crate) fn new(weights: &Int8Matrix, kernel: Int8Kernel) -> Option<Self> {
         assert!(kernel.is_here());
         Self::for_parts(weights, kernel.parts())
     }
 
-    /// Packs the weights for a kernel with these parts. This processor must have the kernel's
-    /// instructions.
+    /// Packs the weights for a kernel with these functions and sizes. This processor must have the
+    /// kernel's instructions.
     pub(super) fn for_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
         let (outputs, inputs) = (weights.rows(), weights.width());
         if inputs > MOST_DEPTH {
@@ -75,7 +76,7 @@ impl PackedInt8 {
         self.inputs.div_ceil(QUAD)
     }
 
-    /// Values, scales and initial sums of one panel.
+    /// Returns the values, the scales and the initial sums of one panel.
     pub(super) fn panel(&self, panel: usize) -> (&[i8], &[f32], &[i32]) {
         let width = self.parts.width;
         let size = self.quads() * width * QUAD;
@@ -89,7 +90,7 @@ impl PackedInt8 {
 }
 
 fn bytes(lines: &[Line]) -> &[i8] {
-    // SAFETY: a line is plain numbers, for which any bits are valid.
+    // SAFETY: a line consists of numbers, for which any bits are valid.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
 }
 

@@ -8,23 +8,24 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Largest number of rows in a piece: these rows stay in the second-level cache while all panels
-/// pass by.
+/// Largest number of rows in a piece: they stay in the second-level cache while they are multiplied
+/// by all panels.
 const ROWS: usize = 64;
-/// Number of products below which a second thread costs more time than it saves.
+/// Number of multiplications below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
-/// Number of values below which a second thread costs more time than it saves in rounding them.
+/// Number of activations below which a second thread costs more time than it saves in rounding
+/// them.
 const WORTH_ROUNDING: usize = 1 << 17;
 /// A result is wide if it has at least this many times as many columns as rows.
 const WIDE: usize = 4;
-/// Number of results, in whole rows, that are finished at a time.
+/// Number of results (rounded to whole rows) that `finish` gets at a time.
 const FINISHED: usize = 4 * 1024;
 
-/// Computes `out (N, O) = x (N, I) · weightsᵀ`, and writes all of it. Returns whether `finish` has
-/// been called for every row; otherwise it has not been called at all.
+/// Computes `x (N, I) · weightsᵀ` and writes it to `out (N, O)`. Returns `true` if `finish` has
+/// been called for every row, and `false` if it has not been called at all.
 ///
 /// # Safety
-/// Nobody else may read or write `out` meanwhile, and it must have room for `N · O` values.
+/// No other thread reads or writes `out` at the same time, and it has room for `N · O` values.
 pub(crate) unsafe fn product(
     x: &[f32],
     rows: usize,
@@ -56,8 +57,8 @@ pub(crate) unsafe fn product(
         whole_rows(0..rows);
         return true;
     }
-    // There are enough pieces that all threads end at about the same time. They are pieces of rows
-    // or, if there are too few of these, of columns.
+    // There are so many pieces that all threads end at about the same time. A piece consists of
+    // some rows or, if there are too few rows, of some columns.
     let pieces = 4 * rayon::current_num_threads();
     if outputs < WIDE * rows && rows >= 2 * pieces {
         let blocks = rows.div_ceil(ROWS).max(pieces);
@@ -75,15 +76,15 @@ pub(crate) unsafe fn product(
     false
 }
 
-/// Returns one of `shares` nearly equal parts of `count`.
+/// Returns the range with the index `number` of `shares` nearly equal shares of `0..count`.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }
 
-/// Rows of activations, as a kernel stores them.
+/// Rows of activations, rounded and stored as a kernel needs them.
 struct Activations {
     lines: Vec<Line>,
-    /// Number of bytes from one row to the next.
+    /// Distance from one row to the next, in bytes.
     stride: usize,
     scales: Vec<f32>,
 }
@@ -91,8 +92,8 @@ struct Activations {
 impl Activations {
     fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
-        // Rows begin at cache lines. Their padding to whole quads is multiplied by weights that are
-        // zero.
+        // Rows begin at cache lines. Their last values, which fill up whole quads, are multiplied
+        // by weights that are zero.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());
         let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
         let mut lines = vec![Line::ZERO; rows * stride_lines];
@@ -100,8 +101,8 @@ impl Activations {
         let some_rows = |((x, lines), scales): ((&[f32], &mut [Line]), &mut [f32])| {
             let rows = x.chunks_exact(inputs).zip(lines.chunks_exact_mut(stride_lines));
             for ((x, lines), scale) in rows.zip(scales) {
-                // SAFETY: weights are packed only for kernels of this processor; a row of lines has
-                // room for the row.
+                // SAFETY: weights are packed only for kernels of this processor; there is room for
+                // a row in its lines.
                 *scale = unsafe { quantise(x, lines.as_mut_ptr().cast()) };
             }
         };
@@ -124,10 +125,11 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Multiplies some rows by some panels. Each panel is read once, while all these rows pass by.
+    /// Multiplies some rows by some panels. Each panel is read once, and multiplied by all of these
+    /// rows.
     ///
     /// # Safety
-    /// Nobody else may read or write these rows and columns of the result meanwhile.
+    /// No other thread reads or writes these rows and columns of the result at the same time.
     unsafe fn run(&self, rows: Range<usize>, panels: Range<usize>) {
         let Self { activations, weights, out } = self;
         let (outputs, parts) = (weights.outputs(), weights.parts());
@@ -154,7 +156,7 @@ impl Job<'_> {
             if columns.len() == width {
                 // SAFETY: the last row ends within the result. Weights are packed only for kernels
                 // of this processor; the rows exist by the assertion, with as many quads as the
-                // panel; only this call uses the results, by the caller's promise.
+                // panel; only this call uses these results, as the caller promises.
                 unsafe {
                     let end = first + (rows.len().max(1) - 1) * outputs + width;
                     (parts.products)(&Block { to: out.pointer(first..end), ..block });
@@ -162,7 +164,7 @@ impl Job<'_> {
                 continue;
             }
             edge.resize(rows.len() * width, 0.0);
-            // SAFETY: as above; `edge` has room for whole panels.
+            // SAFETY: as above; `edge` has room for these rows of a whole panel.
             unsafe {
                 (parts.products)(&Block { to: edge.as_mut_ptr(), to_stride: width, ..block });
             }

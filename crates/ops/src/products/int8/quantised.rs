@@ -1,23 +1,24 @@
-//! A matrix of int8 values with a scale for each row.
+//! Matrices of int8 values with a scale for each row.
 
-/// To round a value to an integer, this number, 1.5 · 2²³, is added to it. The low bits of the sum
-/// are the integer, in two's complement if it is negative.
+/// The number 1.5 · 2²³. Adding it to a value rounds the value to an integer, which is then in the
+/// low bits of the sum (in two's complement if it is negative).
 const ROUND: f32 = 12_582_912.0;
-/// Largest integer to which a value is rounded.
+/// Largest integer that represents a value.
 const LARGEST: f32 = 127.0;
-/// A row counts as zero if its largest value is below this bound, because its scale would have no
-/// inverse.
+/// Rows whose largest magnitude is below this bound count as zero, because their scale would have
+/// no inverse.
 const SMALLEST: f32 = 1e-30;
-/// Low bits that scales do not use, so that 17 of the 24 significant bits are left. A value of 7
-/// bits times a scale is then exact, and if the product is rounded again, the value and the scale
-/// are the same.
+/// Low bits that are zero in scales, so that these have 17 of 24 significant bits. Then a 7-bit
+/// integer times a scale is exact, and rounding such products again gives the same integers and the
+/// same scale.
 const SCALE_BITS: u32 = 0x7f;
 
-/// Returns the scale of a row: the divisor by which the row's largest value becomes 127; NaN if a
-/// value is not finite.
+/// Returns the scale of a row: the number by which the row's largest magnitude is divided to give
+/// 127, rounded up; NaN if a value is not finite.
 #[inline(always)]
 pub(super) fn scale_of(values: &[f32]) -> f32 {
-    // The bits of magnitudes have the same order as the magnitudes; infinity and NaN are last.
+    // The bits of magnitudes are ordered like the magnitudes; those of infinity and NaN are the
+    // largest.
     let magnitude = |value: &f32| (value.to_bits() & 0x7fff_ffff).cast_signed();
     let largest = values.iter().map(magnitude).fold(0, i32::max);
     let largest = f32::from_bits(largest.cast_unsigned());
@@ -31,14 +32,14 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Factor by which values are multiplied before they are rounded.
+/// Returns the number by which values are multiplied before they are rounded.
 #[inline(always)]
 pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
-/// Rounds `value / scale` to the nearest integer, ties to even, and returns its low bits. If the
-/// row is not finite, these are arbitrary.
+/// Rounds `value · inverse` to the nearest integer, ties to even, and returns the bits of a number
+/// whose low bits are this integer. If the value or the inverse is not finite, they are arbitrary.
 #[inline(always)]
 pub(super) fn rounded(value: f32, inverse: f32) -> u32 {
     (value * inverse + ROUND).to_bits()
@@ -53,7 +54,7 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// True if a model in int8 holds the parameter with this name and shape in int8. This is so for
+    /// Whether a model in int8 holds the parameter with this name and shape in int8. It does for
     /// the weights of linear layers and for token embeddings, which are most of a model. Norms,
     /// biases and position tables stay in f32.
     #[must_use]
@@ -62,8 +63,8 @@ impl Int8Matrix {
         shape.len() == 2 && name.ends_with(".weight") && !is_table
     }
 
-    /// Rounds `values`, in rows of `width`. If they are values from [`Self::to_f32`], they do not
-    /// change.
+    /// Rounds `values`, in rows of `width`. Rounding the result of [`Self::to_f32`] gives the same
+    /// matrix again.
     ///
     /// # Panics
     /// If the values do not form whole rows.
@@ -79,8 +80,8 @@ impl Int8Matrix {
         Self { values: quantised, scales, width }
     }
 
-    /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::round`] could not
-    /// have made such a scale or such a value.
+    /// Makes a matrix from its integers and scales; `None` if their numbers do not match, or if
+    /// [`Self::round`] could not have made one of them.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());
@@ -91,31 +92,31 @@ impl Int8Matrix {
         is_made.then_some(Self { values, scales, width })
     }
 
-    /// Number of rows; each has a scale.
+    /// Returns the number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.scales.len()
     }
 
-    /// Number of values of a row.
+    /// Returns the number of values in a row.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Integers, row-major.
+    /// Returns the integers, row-major.
     #[must_use]
     pub fn values(&self) -> &[i8] {
         &self.values
     }
 
-    /// Scale of each row; NaN if the row is not finite.
+    /// Returns the scale of each row; NaN for rows with a value that is not finite.
     #[must_use]
     pub fn scales(&self) -> &[f32] {
         &self.scales
     }
 
-    /// Returns the values that the matrix represents; these are exact.
+    /// Returns the values that the matrix represents, exactly.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.width).zip(&self.scales);
@@ -152,8 +153,8 @@ mod tests {
         }
     }
 
-    /// Checks that a model that was saved in int8 and read into f32 equals the model that was
-    /// saved.
+    /// Checks that a model that is saved in int8 and read into f32 does not change when it is saved
+    /// again.
     #[test]
     fn what_was_rounded_is_rounded_to_itself() {
         for size in [1e-25, 0.02, 7e18] {

@@ -1,4 +1,4 @@
-//! Compares every kernel of this machine with the plain loop and with f64.
+//! Compares every kernel of this machine with the plain loop and with sums in f64.
 
 use super::parts::{Block, Parts};
 use super::sums::Sum;
@@ -11,8 +11,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// Emulates `vpdpbusd` from its definition, so that loops, layout and shifted activations are
-/// tested on processors without the instruction, too.
+/// Emulates the instruction `vpdpbusd` by its definition, so that loops, layout and shifted
+/// activations are also tested on processors that lack it.
 #[derive(Clone, Copy)]
 struct Emulated([i32; 16]);
 
@@ -28,7 +28,7 @@ impl Sum for Emulated {
     }
 
     unsafe fn start(from: *const i32) -> Self {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises; so below.
         Self(unsafe { from.cast::<[i32; 16]>().read_unaligned() })
     }
 
@@ -58,13 +58,13 @@ impl Sum for Emulated {
 
 loops::kernel!(emulated, Emulated, 12 by 2);
 
-/// Returns the parts of every kernel of this machine, with its name.
+/// Returns the name and the functions of every kernel of this machine, and of the emulated one.
 fn kernels() -> impl Iterator<Item = (&'static str, Parts)> {
     let here = Int8Kernel::ALL.into_iter().filter(|kernel| kernel.is_here());
     here.map(|kernel| (kernel.name(), kernel.parts())).chain([("emulated", emulated::PARTS)])
 }
 
-/// Shapes with every kind of edge, of rows, depth and columns.
+/// Shapes (rows, depth, columns) with every kind of edge in each of the three.
 const SHAPES: [(usize, usize, usize); 10] = [
     (1, 1, 1),
     (2, 3, 5),
@@ -85,7 +85,7 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
 }
 
 /// Compares sums of integers, which each kernel stores differently. The sums of the largest values
-/// exceed 16 bits, and also the range in which f32 has all integers.
+/// exceed 16 bits, and also the range in which f32 represents all integers.
 #[test]
 fn sums_are_exact() {
     for (rows, depth, columns) in SHAPES {
@@ -108,7 +108,7 @@ fn sums_are_exact() {
     }
 }
 
-/// Compares the sums of a kernel with sums over the rounded rows, computed one value at a time.
+/// Compares the sums of a kernel with those over the rounded rows, computed one value at a time.
 fn compare_sums(
     kernel: &str,
     parts: Parts,
@@ -117,7 +117,7 @@ fn compare_sums(
     right: &[i8],
     weights: &Int8Matrix,
 ) {
-    // A row with the value 127 is rounded to itself.
+    // A row of integers that contains the value 127 is rounded to itself.
     let as_f32 = |row: &[i8]| -> Vec<f32> { row.iter().map(|&x| f32::from(x)).collect() };
     let packed = PackedInt8::for_parts(weights, parts).unwrap();
     let Parts { width, activation_bytes, quantise, sums, .. } = parts;
@@ -146,7 +146,7 @@ fn compare_sums(
         // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
         unsafe { sums(&all) };
         for (row, ours) in ours.chunks(width).enumerate() {
-            // The rounded row, with one value at a time.
+            // The same row, rounded one value at a time.
             let numbers = Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
             assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
             for (column, &ours) in ours.iter().enumerate() {
@@ -179,8 +179,9 @@ fn every_kernel_gives_what_the_plain_loop_does() {
     }
 }
 
-/// Compares results with f64. The error comes from rounding both operands. If values are normally
-/// distributed, a scale is about 3.5 / 127, and the error of a rounded value is 0.29 scales.
+/// Compares results with f64. The error comes from rounding both operands. For normally distributed
+/// values, a scale is about 3.5 / 127, and the error of a rounded value is 0.29 scales (root mean
+/// square).
 #[test]
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
@@ -199,7 +200,7 @@ fn products_are_close_to_those_of_f64() {
     assert!((0.005..0.015).contains(&error), "{error} for each of the values that are summed");
 }
 
-/// Checks that neither threads nor other rows change any bit.
+/// Checks that no bit of a result depends on the number of threads or on other rows.
 #[test]
 fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
@@ -220,7 +221,8 @@ fn results_depend_on_their_row_alone() {
     }
 }
 
-/// Checks that each row is finished once, when it is complete, however the work is divided.
+/// Checks that each row is passed to `finish` once, when it is complete, however the work is
+/// divided.
 #[test]
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {

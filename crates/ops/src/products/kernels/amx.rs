@@ -1,9 +1,8 @@
-//! Products on Intel's Advanced Matrix Extensions (Intel 64 and IA-32 Architectures Software
-//! Developer's Manual, volume 1, chapter 18): 16 × 16 × 32 multiply-adds of bf16 in one
-//! instruction, summed in f32.
+//! Products by Intel's Advanced Matrix Extensions (Intel 64 and IA-32 Architectures Software
+//! Developer's Manual, volume 1, chapter 18), which compute 16 × 16 × 32 multiply-adds of bf16 in
+//! one instruction, summed in f32.
 //!
-//! The intrinsics are not stable in Rust, so the instructions are written in a dozen lines of
-//! assembly.
+//! The intrinsics are not stable in Rust, so the instructions are written as assembly.
 
 use super::tile::STEP_LINES;
 use crate::products::operand::{Line, PANEL, Results};
@@ -32,7 +31,7 @@ static CONFIG: TileConfig = {
     TileConfig { palette: 1, start_row: 0, reserved: [0; 14], bytes, rows }
 };
 
-/// True if the processor has bf16 tiles and the operating system lets this process use them.
+/// Whether the processor has bf16 tiles and the operating system allows this process to use them.
 pub(in crate::products) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE
@@ -46,8 +45,8 @@ fn has_instructions() -> bool {
     leaves >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
 }
 
-/// Requests the 8 KiB of tile state from Linux, which a process gets only on request
-/// (Documentation/arch/x86/xstate.rst).
+/// Requests the 8 KiB of tile state from Linux, which are given to a process only on request
+/// (Documentation/arch/x86/xstate.rst). Returns whether the request is granted.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     const ARCH_PRCTL: i64 = 158;
@@ -68,8 +67,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Guard for this thread's tiles, which are configured as long as it lives. After it has been
-/// dropped, their contents are lost.
+/// Guard for the tiles of this thread, which stay configured as long as it lives. When it is
+/// dropped, the contents of the tiles are lost.
 pub(in crate::products) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {
@@ -82,12 +81,12 @@ impl Tiles {
         Self(std::marker::PhantomData)
     }
 
-    /// Computes `results (32, 32) ← [results +] a · b` for two panels over `steps` depth steps, in
-    /// `parts` bf16 parts (1 or 3).
+    /// Computes `a · b` for two panels over `steps` depth steps, whose values are split into
+    /// `parts` bf16 parts (1 or 3). The product replaces the 32 × 32 results or is added to them,
+    /// as `results` says.
     ///
     /// # Safety
-    /// `a` and `b` must have `steps · parts · STEP_LINES` lines, and `results` 32 rows of 32
-    /// values.
+    /// `a` and `b` have `steps · parts · STEP_LINES` lines, and `results` has 32 rows of 32 values.
     pub(in crate::products) unsafe fn multiply(
         &self,
         a: *const Line,
@@ -99,9 +98,9 @@ impl Tiles {
         let Results { first: c, stride, add, .. } = results;
         debug_assert!(STEP_LINES * 64 == 2048 && PANEL == 32 && (parts == 1 || parts == 3));
         let (row, half) = (4 * stride, 64 * stride);
-        // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c` that the
-        // caller vouches for. The loops read `steps · parts` times 2048 bytes from `a` and from
-        // `b`, the operands' size by the caller's promise.
+        // SAFETY: tiles 0 to 3 are read from and written to the 32 × 32 values of `c`, which exist
+        // as the caller promises. The loops read `steps · parts` times 2048 bytes from `a` and from
+        // `b`, which is the size of the operands as the caller promises.
         unsafe {
             if add {
                 asm!(
@@ -134,9 +133,10 @@ impl Tiles {
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack, readonly),
                 );
             } else if steps > 0 {
-                // The operands have parts 0, 1 and 2. Pairs whose products are below 2⁻²⁴, (1,2),
-                // (2,1) and (2,2), are omitted. In this order, neighbouring pairs share an operand:
-                // (0,2) (0,1) (1,1) (1,0) (0,0) (2,0).
+                // Each operand has parts 0, 1 and 2. The pairs of parts whose products are below
+                // 2⁻²⁴, (1,2), (2,1) and (2,2), are omitted. The order of the others is (0,2) (0,1)
+                // (1,1) (1,0) (0,0) (2,0), so that neighbouring pairs share a part that is already
+                // loaded.
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",
@@ -194,8 +194,8 @@ impl Tiles {
         }
     }
 
-    /// Multiplies two tiles of zeros and adds the product to four tiles, `rounds` times. Returns
-    /// the number of multiply-adds in a round.
+    /// Multiplies two tiles of zeros and adds the product to four tiles, `rounds` times, to measure
+    /// the peak speed. Returns the number of multiply-adds in one round.
     pub(in crate::products) fn multiply_zeros(&self, rounds: usize) -> usize {
         for _ in 0..rounds {
             // SAFETY: the tiles are configured, and no memory is touched.
@@ -218,8 +218,8 @@ impl Tiles {
 
 impl Drop for Tiles {
     fn drop(&mut self) {
-        // SAFETY: the tiles were configured on this thread, which `Tiles`, holding a raw pointer,
-        // cannot leave.
+        // SAFETY: the tiles were configured on this thread; `Tiles` contains a raw pointer, so that
+        // it cannot be sent to another.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }

@@ -1,18 +1,19 @@
-//! Products on AVX-512 BF16: an instruction computes, for each of sixteen columns, the dot product
-//! of two pairs of bf16 values, summed in f32.
+//! Products by AVX-512 BF16: an instruction computes, for each of sixteen columns, the dot product
+//! of two pairs of bf16 values, and adds it to an f32 sum.
 
 use super::tile::{STEP_LINES, TILE};
 use crate::products::operand::{AHEAD, Line, Results, fetch_once};
 use std::arch::x86_64::*;
 
-/// Number of rows whose sums are in registers at the same time.
+/// Number of rows whose sums are held in registers at the same time.
 const ROWS: usize = 8;
 
-/// Computes `results (32, 32) ← [results +] a · b` for two panels over `steps` depth steps.
+/// Computes `a · b` for two panels over `steps` depth steps. The product replaces the 32 × 32
+/// results or is added to them, as `results` says.
 ///
 /// # Safety
-/// The processor must have avx512f and avx512bf16. `a` and `b` must have `steps · STEP_LINES`
-/// lines, and `results` 32 rows of 32 values.
+/// The processor has avx512f and avx512bf16. `a` and `b` have `steps · STEP_LINES` lines, and
+/// `results` has 32 rows of 32 values.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(in crate::products) unsafe fn multiply(
     a: *const Line,
@@ -31,10 +32,10 @@ pub(in crate::products) unsafe fn multiply(
     }
 }
 
-/// Computes `COUNT` rows of [`multiply`], beginning at the row `first`. They must lie in one tile.
+/// Computes `COUNT` rows of [`multiply`], from the row `first` on. They must lie in the same tile.
 ///
 /// # Safety
-/// The requirements of [`multiply`].
+/// As for [`multiply`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn multiply_rows<const COUNT: usize>(
@@ -46,7 +47,8 @@ unsafe fn multiply_rows<const COUNT: usize>(
 ) {
     let (half, unit) = (first / TILE, first % TILE);
     let mut sums = [[_mm512_setzero_ps(); 2]; COUNT];
-    // SAFETY: these rows of `c` exist, and every line read is within the operands' `steps` steps.
+    // SAFETY: these rows of `c` exist, and all lines that are read belong to the `steps` steps of
+    // the operands.
     unsafe {
         if add {
             for (row, sums) in sums.iter_mut().enumerate() {
@@ -80,14 +82,14 @@ unsafe fn multiply_rows<const COUNT: usize>(
     }
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times. Returns the number of multiply-adds in
-/// a round.
+/// Multiplies and adds on `SUMS` registers, `rounds` times, to measure the peak speed. Returns the
+/// number of multiply-adds in one round.
 ///
 /// # Safety
-/// The processor must have avx512f and avx512bf16.
+/// The processor has avx512f and avx512bf16.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(in crate::products) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
-    // SAFETY: both are 64 bytes of plain bits.
+    // SAFETY: both types are 64 bytes, for which any bits are valid.
     let factor: __m512bh =
         unsafe { std::mem::transmute(_mm512_set1_epi32(std::hint::black_box(0))) };
     let mut sums = [_mm512_setzero_ps(); SUMS];

@@ -1,27 +1,28 @@
 //! Products by fused multiply-adds of f32, written once for registers of every width.
 //!
 //! An operand is packed as lines of [`PANEL`] values, one line for each index of the summed
-//! dimension. A block of results stays in registers while the kernel goes along that dimension: it
-//! multiplies the value of each row, in a line of the left operand, by the columns in the same line
-//! of the right operand (Goto and van de Geijn 2008, section 4).
+//! dimension. A block of results stays in registers while the kernel goes along the summed
+//! dimension: it multiplies each row's value in a line of the left operand by the columns in the
+//! same line of the right operand (Goto and van de Geijn 2008, section 4).
 //!
-//! On processors without bf16 instructions, bf16 products use these kernels, too. Values are then
-//! rounded when they are packed, and a product of two bf16 values is exact in f32.
+//! On processors without bf16 instructions, bf16 products use these kernels, too. Their operands
+//! are rounded when they are packed; the product of two bf16 values is exact in f32.
 
 use super::vector::Vector;
 use crate::products::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
 
-/// Computes `results ← [results +] a · b` for two panels of the depth `depth`.
+/// Function that computes `a · b` for two panels of depth `depth`. The product replaces the results
+/// or is added to them, as `to` says.
 ///
-/// The processor must have the kernel's instructions. `a` and `b` must have `depth · PANEL` values,
-/// and the destination 32 rows of 32 values.
+/// The processor must have the kernel's instructions, `a` and `b` must have `depth · PANEL` values,
+/// and the destination must have 32 rows of 32 values.
 pub(in crate::products) type Multiply =
     unsafe fn(a: *const f32, b: *const f32, depth: usize, to: Results);
 
-/// Computes a block with `ROWS` rows, and as many columns as `VECTORS` registers hold.
+/// Computes a block of results with `ROWS` rows, and as many columns as `VECTORS` registers hold.
 ///
 /// # Safety
-/// The requirements of [`Multiply`], for the rows and columns that begin at the pointers.
+/// As for [`Multiply`], for the rows and columns that begin at the pointers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     a: *const f32,
@@ -46,7 +47,8 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            // The smaller number of values stays in registers while the other values are loaded.
+            // The rows' values or the columns, whichever are fewer, are held in registers while the
+            // others are loaded one by one.
             if ROWS < VECTORS {
                 let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
                 for i in 0..VECTORS {
@@ -73,12 +75,11 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Packs one step of one panel. If `round` is true, its values are rounded to bf16.
+/// Packs one step of one panel into `lines`. If `round` is true, values are rounded to bf16.
 ///
 /// # Safety
-/// The processor must have the vector's instructions. The operand must be in bounds, packable, and
-/// have this panel and this step; `lines` must have room for `PANEL · DEPTH` values.
-/// panel and the step; `lines` has room for `PANEL · DEPTH` values.
+/// The processor has the vector's instructions. The operand is in bounds and packable, and has this
+/// panel and this step; `lines` has room for `PANEL · DEPTH` values.
 #[inline(always)]
 unsafe fn pack_step<V: Vector>(
     operand: &Operand<'_>,
@@ -90,7 +91,7 @@ unsafe fn pack_step<V: Vector>(
     let (first, start) = (panel * PANEL, step * DEPTH);
     let (count, depth) = ((operand.count - first).min(PANEL), (operand.depth - start).min(DEPTH));
     let offset = operand.offset + first * operand.outer + start * operand.inner;
-    // SAFETY: the lines are 16 values each, and have room for these.
+    // SAFETY: each line is 16 values, and there are as many lines as these values take.
     let packed: &mut [f32; PANEL * DEPTH] = unsafe { &mut *lines.as_mut_ptr().cast() };
     if operand.inner == 1 {
         let mut edge;
@@ -106,8 +107,8 @@ unsafe fn pack_step<V: Vector>(
         };
         for i in (0..PANEL).step_by(V::LANES) {
             for k in (0..DEPTH).step_by(V::LANES) {
-                // SAFETY: 32 rows of 32 values are there to be read, in bounds by the caller's
-                // promise, and room for as many to be written.
+                // SAFETY: 32 rows of 32 values can be read, as the caller promises, and there is
+                // room to write as many.
                 unsafe {
                     let to = packed.as_mut_ptr().add(k * PANEL + i);
                     V::transpose(|row| from.add((i + row) * stride + k), to, PANEL);
@@ -115,7 +116,7 @@ unsafe fn pack_step<V: Vector>(
             }
         }
     } else {
-        // Lines of a known length are copied without a call.
+        // Copies lines of a constant length, which takes no function call.
         for (k, line) in packed.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
             if k < depth && count == PANEL {
                 line.copy_from_slice(&operand.values[offset + k * operand.inner..][..PANEL]);
@@ -129,7 +130,7 @@ unsafe fn pack_step<V: Vector>(
         }
     }
     if round {
-        // This is a loop, because closures are compiled without the caller's instructions.
+        // Not a closure, because closures are compiled without the caller's instructions.
         for value in packed {
             *value = rounded(*value);
         }
@@ -137,9 +138,9 @@ unsafe fn pack_step<V: Vector>(
 }
 
 /// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`, but without a
-/// branch, so that loops vectorise. A NaN becomes a quiet NaN, as in that function. If it were left
-/// unchanged, loops in place would compile to masked stores, which take ten times as long on some
-/// processors.
+/// branch, so that loops vectorise. A NaN becomes a quiet NaN, as in that function. (If it were
+/// left unchanged, loops in place would be compiled to masked stores, which take ten times as long
+/// on some processors.)
 #[inline(always)]
 fn rounded(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -148,14 +149,14 @@ fn rounded(value: f32) -> f32 {
     f32::from_bits(if value.is_nan() { quiet } else { nearest } & 0xffff_0000)
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times. Returns the number of multiply-adds in
-/// a round.
+/// Multiplies and adds on `SUMS` registers, `rounds` times, to measure the peak speed. Returns the
+/// number of multiply-adds in one round.
 ///
 /// # Safety
-/// The processor must have the vector's instructions.
+/// The processor has the vector's instructions.
 #[inline(always)]
 unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usize {
-    // SAFETY: the caller's promise; a register is written to room of its size.
+    // SAFETY: as the caller promises; `seen` has room for a register.
     unsafe {
         let factor = V::splat(std::hint::black_box(0.5));
         let mut sums = [factor; SUMS];
@@ -173,10 +174,10 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
     SUMS * V::LANES
 }
 
-/// Defines the kernel for registers of one width. Its blocks have at most `$rows` rows, and as many
-/// columns as `$vectors` registers hold, so that the sums and the operands fit in registers. If
-/// blocks are as wide as a panel, the fewest rows are left over; rows that are left over have too
-/// few sums to keep both multipliers busy.
+/// Defines the kernel for registers of one width. Its blocks of results have at most `$rows` rows,
+/// and as many columns as `$vectors` registers hold, so that the sums and the operands fit in
+/// registers. Wide blocks have fewer rows, so that few rows of a panel are left over; a block of
+/// left-over rows has too few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {
@@ -185,7 +186,7 @@ macro_rules! kernel {
             /// Multiplies two panels.
             ///
             /// # Safety
-            /// The requirements of [`Multiply`].
+            /// As for [`Multiply`].
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
                 const BLOCKS: usize = PANEL.div_ceil($rows);
@@ -198,13 +199,13 @@ macro_rules! kernel {
                 }
                 for column in (0..PANEL).step_by($vectors * <$vector>::LANES) {
                     for block in 0..BLOCKS {
-                        // The rows are divided into nearly equal shares.
+                        // The rows of a panel are divided into blocks of nearly equal size.
                         let row = block * PANEL / BLOCKS;
                         if row >= to.rows {
                             break;
                         }
                         let rows = (block + 1) * PANEL / BLOCKS - row;
-                        // SAFETY: the caller's promise; blocks lie within the panel.
+                        // SAFETY: as the caller promises; blocks lie within the panel.
                         unsafe {
                             let (a, b) = (a.add(row), b.add(column));
                             let first = to.first.add(row * to.stride + column);
@@ -219,10 +220,10 @@ macro_rules! kernel {
                 }
             }
 
-            /// Packs one step of one panel.
+            /// Packs one step of one panel; see [`pack_step`](super::pack_step).
             ///
             /// # Safety
-            /// The requirements of [`pack_step`](super::pack_step).
+            /// As for [`pack_step`](super::pack_step).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn pack_step(
                 operand: &Operand<'_>,
@@ -238,7 +239,7 @@ macro_rules! kernel {
             /// Multiplies and adds on registers, to measure the peak speed.
             ///
             /// # Safety
-            /// The requirements of [`multiply_registers`](super::multiply_registers).
+            /// As for [`multiply_registers`](super::multiply_registers).
             #[target_feature(enable = $feature)]
             pub(crate) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
                 // SAFETY: as the caller promises.
@@ -292,7 +293,7 @@ mod tests {
             }
             let lines = packing.lines_of(&operand).unwrap();
             assert!(lines.iter().map(|line| line.0).eq(packed.iter().map(|line| line.0)));
-            // Half a step, and data that do not begin at a cache line, have to be packed.
+            // Half a step has to be packed, and so have data that do not begin at a cache line.
             assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
             assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
         }

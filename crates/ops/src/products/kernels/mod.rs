@@ -1,4 +1,5 @@
-//! Kernels of matrix products: the fastest of this processor, or the user's choice.
+//! Kernels of matrix products, and which of them is used: the fastest of this processor, or the
+//! user's choice.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod amx;
@@ -12,7 +13,7 @@ pub(super) mod vector;
 use crate::products::Products;
 use std::sync::OnceLock;
 
-/// The kernel of a product.
+/// A kernel of matrix products, named after its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// Intel AMX.
@@ -31,18 +32,18 @@ pub enum Kernel {
     Gemm,
 }
 
-/// Environment variable with the user's choice of a kernel.
+/// Environment variable by which the user chooses a kernel.
 const VARIABLE: &str = "TAPER_KERNEL";
 
-/// A choice of a kernel that is not possible.
+/// Error in the user's choice of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
-    /// No kernel has this name.
+    /// There is no kernel of this name.
     #[error("{VARIABLE}={name}: no such matrix kernel; this processor has {here}")]
     Unknown {
         /// The name that was requested.
         name: String,
-        /// Names of the available kernels.
+        /// Names of the kernels that this processor supports.
         here: String,
     },
     /// The processor does not have the kernel's instructions.
@@ -50,7 +51,7 @@ pub enum KernelError {
     Missing {
         /// The name that was requested.
         name: &'static str,
-        /// Names of the available kernels.
+        /// Names of the kernels that this processor supports.
         here: String,
     },
 }
@@ -67,7 +68,7 @@ impl Kernel {
         Self::Gemm,
     ];
 
-    /// Name of the kernel, as in `TAPER_KERNEL`.
+    /// Returns the name by which `TAPER_KERNEL` chooses the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,7 +82,7 @@ impl Kernel {
         }
     }
 
-    /// Instructions of the kernel, for messages.
+    /// Returns the names of the kernel's instructions, for messages.
     #[must_use]
     pub const fn instructions(self) -> &'static str {
         match self {
@@ -95,8 +96,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the kernel for f32 tensors: the [chosen](Kernel::chosen) one if it supports these
-    /// products, otherwise the fastest that does.
+    /// Returns the kernel for products of f32 tensors: the [chosen](Kernel::chosen) one if it
+    /// supports these products, otherwise the fastest that does.
     #[must_use]
     pub fn best(products: Products) -> Self {
         let chosen = Self::chosen().ok().flatten();
@@ -104,12 +105,12 @@ impl Kernel {
         all.into_iter().find(|kernel| kernel.serves(products)).unwrap_or(Self::Gemm)
     }
 
-    /// Returns the kernel that the environment variable `TAPER_KERNEL` chooses. A choice is useful
-    /// for comparisons, and on virtual machines that announce instructions without supporting them.
-    /// The variable is read once.
+    /// Returns the kernel that the environment variable `TAPER_KERNEL` chooses; `None` if it is not
+    /// set. A choice is useful for comparisons, and on virtual machines that announce instructions
+    /// without supporting them. The variable is read only once.
     ///
     /// # Errors
-    /// If no kernel has that name, or if the processor does not support the kernel.
+    /// If no kernel has this name, or the processor does not support the kernel.
     pub fn chosen() -> Result<Option<Self>, KernelError> {
         static CHOSEN: OnceLock<Result<Option<Kernel>, KernelError>> = OnceLock::new();
         let read = || {
@@ -160,11 +161,11 @@ impl Kernel {
         }
     }
 
-    /// True if this kernel can compute such products on this processor.
+    /// Whether this kernel computes such products on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        // Six bf16 products, at twice the speed of f32 multiply-adds, would be slower than one f32
-        // product.
+        // An f32 product would take six bf16 products, which have only twice the speed of f32
+        // multiply-adds here: it would be slower.
         let splits_in_vain = self == Self::Dots && products == Products::F32;
         self.is_here() && !splits_in_vain
     }
@@ -189,7 +190,7 @@ mod tests {
         );
     }
 
-    /// Checks that the processor supports the kernel that runs.
+    /// Checks that the kernel that is used supports its products on this processor.
     #[test]
     fn the_best_kernel_is_one_that_serves() {
         for products in [Products::F32, Products::Bf16] {

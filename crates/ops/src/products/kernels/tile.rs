@@ -1,29 +1,29 @@
-//! Operands of a product in tiles of pairs of bf16 values: the layout of the bf16 kernels.
+//! Packs operands into tiles of pairs of bf16 values, which the bf16 kernels read.
 //!
 //! A tile is 16 lines of 32 bf16 values. In a left operand, a line is a row, with 32 consecutive
-//! values of the summed dimension. In a right operand, a line is a *pair* of the summed dimension:
-//! the two values of each of 16 columns are side by side, as dot-product instructions require. Two
-//! tiles make a panel of 32 rows or columns.
+//! values of the summed dimension. In a right operand, a line has two consecutive indices of the
+//! summed dimension (a *pair*): for each of 16 columns, the two values are side by side, as
+//! dot-product instructions require. Two tiles make a panel of 32 rows or columns.
 //!
-//! An f32 value is either rounded to bf16, or divided exactly into three bf16 parts (8 + 8 + 8 bits
-//! of its 24). Products of parts with a significance of at least 2⁻¹⁶ reproduce an f32 product up
-//! to the rounding of f32.
+//! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (its 24
+//! significant bits into 8 + 8 + 8). The products of parts that are at least 2⁻¹⁶ of the whole
+//! product together give an f32 product up to its rounding.
 
 use super::vector::transpose_16;
 use crate::products::operand::{DEPTH, Line, Operand, PANEL, Side};
 use std::arch::x86_64::*;
 
-/// Number of rows or columns of a tile, which is also the number of its lines.
+/// Number of rows or columns of a tile, and also number of its lines.
 pub(in crate::products) const TILE: usize = PANEL / 2;
-/// Number of lines of one panel at one step, for each bf16 part.
+/// Number of lines of one step of a panel, for each bf16 part.
 pub(in crate::products) const STEP_LINES: usize = 2 * TILE;
 
-/// Packs one step of one panel: for each of `parts` (1 or 3), two tiles. Values outside the operand
-/// are zero.
+/// Packs one step of one panel into `lines`: two tiles for each of `parts` bf16 parts (1 or 3).
+/// Values outside the operand are zero.
 ///
 /// # Safety
-/// The processor must have avx512f, avx512bw and avx512bf16. The operand must be in bounds and
-/// packable, and `lines` must have room.
+/// The processor has avx512f, avx512bw and avx512bf16. The operand is in bounds and packable, and
+/// `lines` has room for the tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(in crate::products) unsafe fn pack_step(
     operand: &Operand<'_>,
@@ -47,11 +47,11 @@ pub(in crate::products) unsafe fn pack_step(
     }
 }
 
-/// Packs one tile of each part, beginning at the row or column `first`. Most tiles are whole: they
-/// lie in the operand, and need no mask.
+/// Packs one tile for each part, from the row or column `first` on. `WHOLE`: the tile lies inside
+/// the operand, as most do, and needs no mask.
 ///
 /// # Safety
-/// The requirements of [`pack_step`].
+/// As for [`pack_step`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
@@ -70,7 +70,7 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
     };
     let mut store = |part: usize, line: usize, value: __m512i| {
         let line = &mut lines[part * STEP_LINES + half * TILE + line];
-        // SAFETY: a line is 64 bytes, aligned to 64.
+        // SAFETY: a line is 64 bytes, and its address is a multiple of 64.
         unsafe { _mm512_store_si512(std::ptr::from_mut(line).cast(), value) };
     };
     let mut tiles = [[_mm512_setzero_si512(); TILE]; PARTS];
@@ -80,8 +80,8 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
         for unit in 0..TILE {
             let mut x = (_mm512_setzero_ps(), _mm512_setzero_ps());
             if unit < count {
-                // SAFETY: row `first + unit` exists and has `depth` values from this step on;
-                // the masks stop there.
+                // SAFETY: row `first + unit` exists and has `depth` values from this step on,
+                // beyond which the masks prevent reads.
                 x = unsafe {
                     let row = operand
                         .values
@@ -103,14 +103,13 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
         }
     } else {
         let (columns, start) = (mask(count), if count > 0 { first } else { 0 });
-        // The conversion puts the sixteen values of the first line before those of the second line.
-        // Here they are interleaved.
+        // The conversion puts the sixteen values of the first line before those of the second line;
+        // here they are interleaved.
         let pairs = pair_up();
         #[allow(clippy::needless_range_loop, reason = "one index for three arrays")]
         for pair in 0..TILE {
             let line_mask = |line: usize| if line < depth { columns } else { 0 };
-            // SAFETY: the masks leave out everything that is not within `depth` lines of `count`
-            // values.
+            // SAFETY: the masks prevent reads beyond `depth` lines of `count` values.
             let (x0, x1) = unsafe {
                 let row = operand.values.as_ptr().wrapping_add(
                     operand.offset + (step * DEPTH + 2 * pair) * operand.inner + start,
@@ -145,13 +144,13 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Rounds 32 values to bf16. If there are several parts, each further part is the rounded remainder
-/// of the parts before.
+/// Rounds 32 values to bf16: part 0. Each further part is the rounded difference of the values and
+/// the parts before it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {
     std::array::from_fn(|part| {
-        // SAFETY: both are 64 bytes of plain bits.
+        // SAFETY: both types are 64 bytes, for which any bits are valid.
         let rounded: __m512i = unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(x1, x0)) };
         if part + 1 < PARTS {
             let widen =
@@ -163,7 +162,7 @@ fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PART
     })
 }
 
-/// Indices that reorder 16-bit values `(a₀ … a₁₅ b₀ … b₁₅)` to `(a₀ b₀ a₁ b₁ …)`.
+/// Returns the indices that reorder 16-bit values `(a₀ … a₁₅ b₀ … b₁₅)` to `(a₀ b₀ a₁ b₁ …)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pair_up() -> __m512i {
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
     use crate::rng::Counter;
 
-    /// Packs one value at a time.
+    /// Reference for tests: packs one value at a time.
     fn oracle(operand: &Operand<'_>, panel: usize, step: usize, parts: usize, lines: &mut [Line]) {
         for half in 0..2 {
             for unit in 0..TILE {

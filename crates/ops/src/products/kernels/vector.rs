@@ -1,4 +1,4 @@
-//! Registers of f32 values, for each instruction set.
+//! Vector registers of f32 values, for each instruction set.
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -10,27 +10,27 @@ use std::arch::x86_64::*;
 /// A register of f32 values.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and is compiled for them when it is
-/// inlined into a function that enables them. A pointer must point to as many values as are read or
-/// written, and needs only the alignment of `f32`.
+/// Every method needs the instructions of its implementation, and must be inlined into a function
+/// that enables them, so that it is compiled with them. A pointer must point to as many values as
+/// are read or written, and needs only the alignment of `f32`.
 pub(in crate::products) trait Vector: Copy {
-    /// Number of values of a register.
+    /// Number of values in a register.
     const LANES: usize;
 
     unsafe fn zero() -> Self;
     /// Returns a register with `value` in every lane.
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
-    /// Loads the first `count` lanes; `count` must be less than the number of lanes. The other
-    /// lanes are arbitrary.
+    /// Loads `count` values, fewer than a register has, into the first lanes. The other lanes are
+    /// arbitrary.
     unsafe fn load_some(from: *const f32, count: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
     /// Stores the first `count` lanes; `count` must be less than the number of lanes.
     unsafe fn store_some(self, to: *mut f32, count: usize);
     /// Computes `self + a · b`, rounded once (in WebAssembly, after each operation).
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// Transposes `LANES` rows, each of `LANES` values. The rows are read from the addresses that
-    /// `from` returns, and written at distances of `to_stride`.
+    /// Transposes a matrix of `LANES` × `LANES` values. Row `i` is read from the address `from(i)`;
+    /// rows of the result are written at the distance `to_stride` from each other.
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
 }
 
@@ -40,7 +40,7 @@ impl Vector for __m512 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises; so below.
         unsafe { _mm512_setzero_ps() }
     }
 
@@ -82,7 +82,7 @@ impl Vector for __m512 {
 
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
-        // SAFETY: as above; vectors of floats and of integers are the same 64 bytes.
+        // SAFETY: as above; registers of f32 and of integers are the same 64 bytes.
         unsafe {
             let mut rows: [__m512i; 16] =
                 std::array::from_fn(|row| _mm512_loadu_si512(from(row).cast()));
@@ -111,7 +111,7 @@ pub(in crate::products) fn transpose_16(m: &mut [__m512i; 16]) {
         b[4 * i + 2] = _mm512_unpacklo_epi64(a[4 * i + 1], a[4 * i + 3]);
         b[4 * i + 3] = _mm512_unpackhi_epi64(a[4 * i + 1], a[4 * i + 3]);
     }
-    // Lane l of b[4i + j] is column 4l + j, for the rows 4i … 4i + 3.
+    // Lane l (of 128 bits) of b[4i + j] has column 4l + j, for the rows 4i … 4i + 3.
     for j in 0..4 {
         let low = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[j], b[4 + j]);
         let high = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[j], b[4 + j]);
@@ -130,7 +130,7 @@ impl Vector for __m256 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises; so below.
         unsafe { _mm256_setzero_ps() }
     }
 
@@ -148,7 +148,8 @@ impl Vector for __m256 {
 
     #[inline(always)]
     unsafe fn load_some(from: *const f32, count: usize) -> Self {
-        // SAFETY: as above; the masks are a window into an array of twice as many lanes.
+        // SAFETY: as above; the mask is read from an array of twice as many lanes, in which ones
+        // are followed by zeros.
         unsafe {
             let masks: [i32; 16] = std::array::from_fn(|lane| if lane < 8 { -1 } else { 0 });
             let mask = _mm256_loadu_si256(masks.as_ptr().add(8 - count).cast());
@@ -162,7 +163,8 @@ impl Vector for __m256 {
         unsafe { _mm256_storeu_ps(to, self) }
     }
 
-    /// Stores by halves, because a masked store takes ten times as long on some processors.
+    /// Stores in parts of 4, 2 and 1 values, because a masked store takes ten times as long on some
+    /// processors.
     #[inline(always)]
     unsafe fn store_some(self, mut to: *mut f32, count: usize) {
         // SAFETY: as above.
@@ -188,14 +190,14 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Transposes four rows, each of half a register, in place. The rest of the transposition is
-    /// done by loading each row into the right half.
+    /// Transposes four rows of each half of the registers. The other half of the transposition is
+    /// done by loading rows r and r + 4 into the two halves of a register.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.
         unsafe {
             for column in [0, 4] {
-                // Four columns each of the rows r and r + 4.
+                // Four columns of row r, and the same columns of row r + 4.
                 let row = |r: usize| {
                     let at = |r: usize| _mm_loadu_ps(from(r).add(column));
                     _mm256_set_m128(at(r + 4), at(r))
@@ -224,7 +226,7 @@ impl Vector for float32x4_t {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises; so below.
         unsafe { vdupq_n_f32(0.0) }
     }
 
@@ -274,7 +276,7 @@ impl Vector for float32x4_t {
 
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
-        // SAFETY: as above; a register of four f32 is one of two f64.
+        // SAFETY: as above; a register of four f32 values can be read as one of two f64 values.
         unsafe {
             let row = |r: usize| vld1q_f32(from(r));
             let pairs = [
@@ -313,7 +315,7 @@ impl Vector for v128 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: as the caller promises; so below.
         unsafe { v128_load(from.cast()) }
     }
 

@@ -1,4 +1,4 @@
-//! Sums on NEON, with and without its dot product.
+//! Sums with NEON, with and without its dot-product instruction.
 
 use std::arch::aarch64::*;
 
@@ -8,8 +8,8 @@ sum! {
     start(_from) vdupq_n_s32(0);
     quad(from) vreinterpretq_s8_s32(vdupq_n_s32(from.cast::<i32>().read_unaligned()));
     weights(from) vld1q_s8(from);
-    // The instruction is written by name, because Rust has no stable function for it. It uses only
-    // the three registers.
+    // The instruction is written as assembly, because Rust has no stable function for it. It uses
+    // only the three registers.
     plus(sums, quad, weights) {
         let mut sums = sums;
         std::arch::asm!(
@@ -31,7 +31,7 @@ sum! {
     start(_from) vdupq_n_s32(0);
     quad(from) vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned()));
     weights(from) vld1_s8(from);
-    // A product of two 8-bit values fits in 16 bits.
+    // The product of two 8-bit values fits in 16 bits.
     plus(sums, quad, weights) vpadalq_s16(sums, vmull_s8(quad, weights));
     store(sums, to) vst1_s32(to, vpadd_s32(vget_low_s32(sums), vget_high_s32(sums)));
 }

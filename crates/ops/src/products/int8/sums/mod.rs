@@ -1,8 +1,8 @@
-//! Registers of i32 sums, for each instruction set.
+//! Registers of i32 sums of int8 products, for each instruction set.
 
-/// Implements [`Sum`] for a type of registers. The first arguments are the number of columns, the
-/// type of activations and their shift, and the types of four activations and of four weights. The
-/// instructions of each method follow.
+/// Implements [`Sum`] for a type of registers. The first line has the name of the new type, its
+/// register, the number of columns, and the type and the shift of stored activations, followed by
+/// the types of four activations and of four weights. The instructions of each method follow.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! sum {
     (
@@ -35,7 +35,7 @@ macro_rules! sum {
 
             #[inline(always)]
             unsafe fn start($start_from: *const i32) -> Self {
-                // SAFETY: the caller's promise, here and below.
+                // SAFETY: as the caller promises; so below.
                 Self(unsafe { $start })
             }
 
@@ -91,27 +91,27 @@ pub(super) use wasm32::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 
-/// Sums for some columns of weights. Four products per column are added at a time.
+/// Sums of products for some columns of weights. Four products are added for each column at a time.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and is compiled for them when it is
-/// inlined into a function that enables them. A pointer must point to as many values as are read or
-/// written. Only pointers to i32 that are written must be aligned.
+/// Every method needs the instructions of its implementation, and must be inlined into a function
+/// that enables them, so that it is compiled with them. A pointer must point to as many values as
+/// are read or written. Only pointers to i32 that are written must be aligned.
 pub(super) trait Sum: Copy {
-    /// A stored activation.
+    /// Type in which an activation is stored.
     type Activation: Copy;
     /// Four activations of a row, repeated for each column.
     type Quad: Copy;
     /// Four weights of each column.
     type Weights: Copy;
-    /// Number of columns of a register.
+    /// Number of columns whose sums are in a register.
     const COLUMNS: usize;
     /// Number that is added to each stored activation.
     const SHIFT: i32;
 
-    /// Converts the low bits of a rounded value to a stored activation.
+    /// Converts the low bits of a rounded value to an activation as it is stored.
     fn stored(bits: u32) -> Self::Activation;
-    /// Returns the initial sums: zero or, if activations are shifted, these values.
+    /// Returns the initial sums: zero or, if activations are shifted, the values at `from`.
     unsafe fn start(from: *const i32) -> Self;
     unsafe fn quad(from: *const Self::Activation) -> Self::Quad;
     unsafe fn weights(from: *const i8) -> Self::Weights;
@@ -119,12 +119,13 @@ pub(super) trait Sum: Copy {
     unsafe fn plus(self, quad: Self::Quad, weights: Self::Weights) -> Self;
     unsafe fn store(self, to: *mut i32);
 
-    /// Writes the sums, multiplied by the scale of each column and by the scale of the row.
+    /// Multiplies each sum by the scale of its column and by the scale of the row, and writes the
+    /// products.
     #[inline(always)]
     unsafe fn scale(self, scales: *const f32, row_scale: f32, to: *mut f32) {
         const { assert!(Self::COLUMNS <= 16) };
         let mut sums = [0; 16];
-        // SAFETY: the caller's promise; there is room for the sums.
+        // SAFETY: as the caller promises; `sums` has room for all columns.
         unsafe {
             self.store(sums.as_mut_ptr());
             for (column, sum) in sums.into_iter().enumerate().take(Self::COLUMNS) {

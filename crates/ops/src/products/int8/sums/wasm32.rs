@@ -1,4 +1,4 @@
-//! Sums on the SIMD of WebAssembly.
+//! Sums with the SIMD instructions of WebAssembly.
 
 use std::arch::wasm32::*;
 

@@ -1,4 +1,4 @@
-//! Sums on AVX2, AVX-512 and their VNNI.
+//! Sums with AVX2, AVX-512 and their VNNI instructions.
 
 use std::arch::x86_64::*;
 
@@ -28,7 +28,7 @@ sum! {
 }
 
 sum! {
-    /// Sums of eight columns, two sums for each, for products of 16-bit values.
+    /// Sums of eight columns, with two partial sums for each, for products of 16-bit values.
     Words512(__m512i): 8 columns of i16 + 0, __m512i, __m512i;
     start(_from) _mm512_setzero_si512();
     quad(from) _mm512_set1_epi64(from.cast::<i64>().read_unaligned());
@@ -39,7 +39,8 @@ sum! {
 }
 
 sum! {
-    /// Sums of eight columns, two sums for each, for products of 16-bit values, in two registers.
+    /// Sums of eight columns, with two partial sums for each, for products of 16-bit values, in two
+    /// registers.
     Words256([__m256i; 2]): 8 columns of i16 + 0, __m256i, [__m256i; 2];
     start(_from) [_mm256_setzero_si256(); 2];
     quad(from) _mm256_set1_epi64x(from.cast::<i64>().read_unaligned());
@@ -56,21 +57,22 @@ sum! {
     scale(sums, scales, row_scale, to) scale_eight(whole_256(sums), scales, row_scale, to);
 }
 
-/// Adds the two sums of each column.
+/// Adds the two partial sums of each column.
 #[inline(always)]
 unsafe fn whole_512(sums: __m512i) -> __m256i {
-    // SAFETY: as for the methods of [`Sum`], here and below.
+    // SAFETY: as for the methods of [`Sum`]; so below.
     unsafe { _mm512_cvtepi64_epi32(_mm512_add_epi32(sums, _mm512_srli_epi64::<32>(sums))) }
 }
 
-/// Adds the two sums of each column.
+/// Adds the two partial sums of each column.
 #[inline(always)]
 unsafe fn whole_256(sums: [__m256i; 2]) -> __m256i {
     // SAFETY: as above.
     unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(sums[0], sums[1])) }
 }
 
-/// Writes eight sums, each multiplied by its own scale and by the scale of the row.
+/// Multiplies each of eight sums by the scale of its column and by that of the row, and writes
+/// them.
 #[inline(always)]
 unsafe fn scale_eight(sums: __m256i, scales: *const f32, row_scale: f32, to: *mut f32) {
     // SAFETY: as above.
