@@ -6,13 +6,14 @@ fn main() {
     compile();
 }
 
-/// Writes `kernels.ptx` to the build folder.
+/// Compiles the kernels to `kernels.ptx` in the build folder.
 #[cfg(feature = "cuda")]
 fn compile() {
     println!("cargo::rerun-if-changed=src/cuda/kernels");
     let compiled = cudaforge::KernelBuilder::new()
         .source_files(vec!["src/cuda/kernels/kernels.cu"])
-        // Included files: the cached result depends on them too.
+        // Also depends on the headers that it includes: the cached result must be recompiled if one
+        // changes.
         .watch(included())
         .arg("-std=c++17")
         .arg("-O3")
@@ -22,7 +23,7 @@ fn compile() {
     }
 }
 
-/// Headers of the kernels.
+/// Returns the paths of the kernels' headers.
 #[cfg(feature = "cuda")]
 fn included() -> Vec<std::path::PathBuf> {
     let files = std::fs::read_dir("src/cuda/kernels").into_iter().flatten().flatten();

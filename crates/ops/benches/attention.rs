@@ -1,10 +1,10 @@
-//! Time of attention by the length of a sequence, forward and backward, as lines of JSON.
-//! `scripts/bench/attention.py` runs it in turn with PyTorch.
+//! Time of forward and backward pass of attention for each length of a sequence, printed as lines
+//! of JSON. `scripts/bench/attention.py` runs it alternately with PyTorch.
 //!
-//! `cargo bench -p taper-ops --bench attention -- --lengths 512,2048 --causal`; `--heads`,
-//! `--width` (of a head), `--tokens` (of a batch of short sequences), `--dtype bf16`, `--dropout`
-//! and `--seconds` (for each length) are the other options. `RAYON_NUM_THREADS` sets the number of
-//! threads.
+//! `cargo bench -p taper-ops --bench attention -- --lengths 512,2048
+//! --causal`. Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch of short sequences), `--dtype
+//! bf16`, `--dropout` and `--seconds` (to measure each length). `RAYON_NUM_THREADS` sets the number
+//! of threads.
 
 use candle_core::{Device, Result, Tensor, Var};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Tape, self_att
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Value of a command-line option.
+/// Returns the value of a command-line option, if it is given.
 fn option(name: &str) -> Option<String> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.next().and_then(|_| arguments.next())
@@ -31,7 +31,7 @@ fn random(shape: &[usize], key: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).expect("memory")
 }
 
-/// Processor time of all threads together, in seconds.
+/// Returns the processor time of all threads together, in seconds.
 #[cfg(unix)]
 fn processor_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -45,7 +45,7 @@ fn processor_time() -> f64 {
     f64::NAN
 }
 
-/// Smallest wall and processor time so far.
+/// Smallest wall-clock time and smallest processor time so far, in seconds.
 #[derive(Clone, Copy)]
 struct Least(f64, f64);
 

@@ -1,9 +1,9 @@
-//! Time of every operation, forward and backward, in the sizes of the tiny and the base model:
-//! fused beside composed of Candle's primitives, and matrix products by each kernel that the
-//! machine has.
-//!
-//! `cargo bench -p taper-ops` runs all, `cargo bench -p taper-ops -- attention` those whose name
-//! contains the word. There is no option for threads; set `RAYON_NUM_THREADS=1` in the environment.
+//! Time of forward and backward pass of every operation, in the sizes of the tiny and of the base
+//! model: fused, and composed of Candle's operations. Also the time of matrix products with each
+//! kernel that the machine supports.
+//! `cargo bench -p taper-ops` runs all benchmarks, `cargo bench -p taper-ops -- attention` those
+//! whose name contains "attention". There is no option for the number of threads; set
+//! `RAYON_NUM_THREADS=1` in the environment.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;
@@ -24,13 +24,13 @@ fn main() {
     taper_ops::threads::in_pool(&Device::Cpu, divan::main);
 }
 
-/// Tokens of a batch.
+/// Number of tokens in a batch; below, in a sentence.
 const TOKENS: usize = 2048;
 const SENTENCE: usize = 16;
-/// Size of the vocabulary.
+/// Number of words in the vocabulary.
 const CLASSES: usize = 10_000;
 
-/// Size of the layers of a model.
+/// Sizes of the layers of a model.
 #[derive(Clone, Copy)]
 struct Size {
     name: &'static str,
@@ -44,7 +44,7 @@ const SIZES: [Size; 2] = [
     Size { name: "base", width: 512, hidden: 2048, heads: 8 },
 ];
 
-/// Implementation of an operation.
+/// How an operation is computed.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Fused(Products),
@@ -74,13 +74,13 @@ impl Case {
     }
 }
 
-/// Every size with every implementation.
+/// Every size of model with every implementation.
 fn all() -> Vec<Case> {
     let ways = [Way::Fused(Products::F32), Way::Fused(Products::Bf16), Way::Composed];
     SIZES.into_iter().flat_map(|size| ways.map(|way| Case { size, way })).collect()
 }
 
-/// Every size and implementation, for operations without a matrix product.
+/// Every size of model with every implementation, for operations without a matrix product.
 fn without_products() -> Vec<Case> {
     all().into_iter().filter(|case| case.way != Way::Fused(Products::Bf16)).collect()
 }
@@ -99,7 +99,7 @@ fn lengths() -> std::sync::Arc<[usize]> {
     vec![SENTENCE; TOKENS / SENTENCE].into()
 }
 
-/// Runs forward and backward. The adjoint of the result is all ones.
+/// Measures the forward and the backward pass. The adjoint of the result consists of ones.
 fn run(
     bencher: Bencher<'_, '_>,
     case: &Case,
@@ -251,7 +251,7 @@ fn cross_entropy(bencher: Bencher<'_, '_>, case: &Case) {
     );
 }
 
-/// One update of an embedding and a layer's matrices.
+/// Measures an update of an embedding and of a layer's matrices.
 #[divan::bench(args = without_products(), max_time = 1)]
 fn adam(bencher: Bencher<'_, '_>, case: &Case) {
     let Size { width, hidden, .. } = case.size;
@@ -287,7 +287,7 @@ fn adam(bencher: Bencher<'_, '_>, case: &Case) {
     });
 }
 
-/// A matrix product: rows, summed dimension, columns.
+/// A matrix product of shape (rows, summed dimension, columns), with its kernel.
 #[derive(Clone, Copy)]
 struct Product {
     shape: (usize, usize, usize),
@@ -303,7 +303,7 @@ impl std::fmt::Display for Product {
     }
 }
 
-/// Each product with each kernel that supports it.
+/// Returns each product with each kernel that supports it.
 fn products() -> Vec<Product> {
     let shapes = [(TOKENS, 128, 256), (TOKENS, 512, 2048), (512, TOKENS, 2048)];
     let ways = [Products::F32, Products::Bf16]
@@ -318,7 +318,7 @@ fn products() -> Vec<Product> {
         .collect()
 }
 
-/// Counts multiplications and additions.
+/// Measures a matrix product; the counter is that of multiplications and additions.
 #[divan::bench(args = products(), max_time = 1)]
 fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
     let (m, k, n) = case.shape;

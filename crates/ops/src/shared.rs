@@ -19,8 +19,8 @@ pub(crate) enum Write {
 pub(crate) unsafe fn filled<T, R>(count: usize, write: impl FnOnce(Shared<T>) -> R) -> (Vec<T>, R) {
     let mut values = Vec::with_capacity(count);
     let result = write(Shared::spare(&mut values, count));
-    // SAFETY: there is capacity for the elements, and by the caller's promise they have been
-    // written.
+    // SAFETY: there is capacity for the elements, and they have been written, as the caller
+    // promises.
     unsafe { values.set_len(count) };
     (values, result)
 }
@@ -52,14 +52,14 @@ impl<T> Shared<T> {
     /// Writes `values` to the elements from index `start` on, which may be uninitialised.
     ///
     /// # Safety
-    /// The requirements of [`Shared::range`], for the elements that are written.
+    /// As for [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn write(&self, start: usize, values: &[T])
     where
         T: Copy,
     {
         assert!(start <= self.1 && values.len() <= self.1 - start);
         claim(self.address(start), values.len());
-        // SAFETY: in bounds by the assertion; no overlap by the caller's promise.
+        // SAFETY: in bounds by the assertion; without overlap, as the caller promises.
         unsafe { self.0.add(start).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     }
 
@@ -76,7 +76,7 @@ impl<T> Shared<T> {
     /// Returns the address of the first element of `range`, for reads and writes.
     ///
     /// # Safety
-    /// The requirements of [`Shared::range`], for the elements that are written.
+    /// As for [`Shared::range`], for the elements that are written.
     pub(crate) unsafe fn pointer(&self, range: std::ops::Range<usize>) -> *mut T {
         assert!(range.start <= range.end && range.end <= self.1);
         // SAFETY: in bounds by the assertion.
@@ -95,7 +95,7 @@ impl<T> Shared<T> {
     pub(crate) unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.1);
         claim(self.address(range.start), range.len());
-        // SAFETY: in bounds by the assertion; disjointness is the caller's promise.
+        // SAFETY: in bounds by the assertion; disjoint and initialised, as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
     }
 }

@@ -12,8 +12,8 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 const HEADS: usize = 2;
 const WIDTH: usize = 32;
 
-/// Returns the peak number of bytes in use during the forward and backward pass over a sequence of
-/// this length, not counting the input.
+/// Returns the peak number of bytes in use, in addition to the input, during the forward and
+/// backward pass of attention on a sequence of this length.
 fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> u64 {
     let spec = AttentionSpec {
         shape: AttentionShape::dividing(WIDTH, HEADS),
@@ -47,7 +47,7 @@ fn memory_grows_with_the_length() {
         peak(300, products, sparse); // The first pass allocates what threads keep.
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
-        // One matrix of all attention weights would be more than eight times as large.
+        // A single matrix of weights would take eight times as much.
         assert!(long * 8 < HEADS as u64 * 8192 * 8192 * 4, "{products:?}: {long} bytes");
     }
 }

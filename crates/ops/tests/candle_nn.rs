@@ -1,4 +1,4 @@
-//! Operations compared with the layers, losses and optimizer of candle-nn, an independent
+//! Compares operations with the layers, losses and optimizer of candle-nn, an independent
 //! implementation.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
@@ -24,8 +24,8 @@ fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
     }
 }
 
-/// Compares the value of an operation on the tape and the gradient of each input with those of
-/// candle-nn under Candle's autodiff.
+/// Compares the result of an operation on the tape, and the gradient by each input, with those of
+/// candle-nn, which Candle's autodiff differentiates.
 fn agree(
     name: &str,
     inputs: &[Var],
@@ -169,7 +169,7 @@ fn steps_of_adamw_are_those_of_candle_nn() {
     let zeros = || Tensor::zeros(total, DType::F32, &Device::Cpu).unwrap();
     let mut moments = [zeros(), zeros()];
     for step in 1..=5 {
-        // The loss is the sum of squares.
+        // The loss is the sum of the squares of the parameters.
         let loss = theirs.sqr().unwrap().sum_all().unwrap();
         let gradient = (store.flat().unwrap() * 2.0).unwrap();
         optimizer.backward_step(&loss).unwrap();

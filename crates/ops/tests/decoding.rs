@@ -1,5 +1,5 @@
-//! Compares the operations of decoding (attention of single queries, and linear layers with packed
-//! weights) with the composed ones.
+//! Compares operations for decoding with the composed ones: attention of single queries, and linear
+//! layers with packed weights.
 
 mod common;
 
@@ -30,14 +30,14 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
 
 const HEADS: usize = 2;
 
-/// Shape of [`HEADS`] heads that divide the width of `query`.
+/// Returns a shape with [`HEADS`] heads, among which the width of the queries is divided.
 fn shape(query: &Tensor) -> AttentionShape {
     AttentionShape::dividing(query.dims()[1], HEADS)
 }
 
 #[test]
 fn queries_see_their_source() -> Result<()> {
-    // Some rows share a source, in any order, and one row sees a single key.
+    // Range of rows that each query sees: some queries share a source, and one sees a single key.
     let rows: [Range<usize>; 5] = [3..9, 0..3, 3..9, 9..10, 0..3];
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
@@ -51,7 +51,7 @@ fn queries_see_their_source() -> Result<()> {
     Ok(())
 }
 
-/// Makes a cache that keeps the rows in one tensor, as on a device without kernels of our own.
+/// Returns a cache with the same rows in one tensor, as on a device without kernels of our own.
 fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     let mut cache = Cache::joined();
     if let Some(text) = text {
@@ -63,7 +63,7 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     Ok(cache)
 }
 
-/// Replaces the rows in `seen` by those of `cache`, which are in one tensor.
+/// Returns the keys that queries see, `seen`, with all rows in the one tensor of `cache`.
 fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
         VisibleKeys::Past { text, history, bias, slopes, sparse, dual_chunk, .. } => {
@@ -74,13 +74,13 @@ fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     }
 }
 
-/// Keys and values of a text that was read at once, and of the tokens of each later step.
+/// Rows of a text that was read as a whole, and of each decoding step after it.
 type Rows<'a> = (Option<&'a Tensor>, &'a [Tensor]);
 
-/// A bias, slopes, and a rule of sparse attention.
+/// A bias, ALiBi's slopes, and a sparse pattern.
 type Rules<'a> = (Option<&'a Tensor>, Option<&'a Arc<[f64]>>, Option<Sparse>);
 
-/// Keys and values of the past, with a separate tensor for the text and for each step.
+/// Describes past keys whose rows are in separate tensors.
 fn past<'a>(
     (text, steps): Rows<'a>,
     ranges: &'a [Range<usize>],
@@ -91,8 +91,8 @@ fn past<'a>(
     VisibleKeys::Past { kept, text: ranges, history, bias, slopes, sparse, dual_chunk: None }
 }
 
-/// Returns the attention to rows in separate tensors. Checks that it equals the composed operation
-/// up to `bound`, and that with all rows in one tensor both are equal to the bit.
+/// Computes attention to rows in separate tensors. Checks that it is close to the composed
+/// operation, and has the same bits if all rows are in one tensor.
 fn attend_all_ways(
     query: &Tensor,
     seen: VisibleKeys<'_>,
@@ -110,8 +110,7 @@ fn attend_all_ways(
     Ok(ours)
 }
 
-/// Heads that share keys and values give the same result, to the bit, as heads with copies of
-/// these.
+/// Checks that heads that share keys and values give the same bits as heads that each have a copy.
 #[test]
 fn shared_keys_are_as_copies() -> Result<()> {
     let (rows, history) = ([0..4, 2..6, 5..6], [vec![0, 1, ABSENT], vec![1, 0, 0]]);
@@ -140,8 +139,8 @@ fn shared_keys_are_as_copies() -> Result<()> {
 #[test]
 fn queries_see_their_past() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
-        // There were three hypotheses at the first position and four at the second, and there are
-        // two now.
+        // Hypotheses of a beam search that branched: three after the first step, four after the
+        // second, two now.
         let blocks =
             [random(&[3, 12], 1, dtype), random(&[4, 12], 2, dtype), random(&[2, 12], 3, dtype)];
         let history = [vec![2, 2], vec![3, 1], vec![0, 1]];
@@ -160,8 +159,8 @@ fn queries_see_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Texts of different lengths that were read as a whole, and the tokens after them, give the same
-/// results as if all tokens had been stepped.
+/// Checks that texts of different lengths that were read as a whole, followed by single tokens,
+/// give the same results as reading all tokens step by step.
 #[test]
 fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     let slopes: Arc<[f64]> = [0.5, 0.25].into();
@@ -177,8 +176,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
             let name = format!("{dtype:?}");
             let ours = attend_all_ways(&query, seen, kept, shape(&query), (&name, bound))?;
-            // Attention of the first query alone, with each of its past tokens in a separate
-            // tensor.
+            // The first query alone, with each of its past tokens in a separate step.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
@@ -192,8 +190,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     Ok(())
 }
 
-/// Attention to a part of the past is compared with the composed operation, and with the last query
-/// of a whole sequence.
+/// Checks queries that see only a part of their past, against the composed operation and against
+/// the last query of a whole sequence.
 #[test]
 fn queries_see_a_part_of_their_past() -> Result<()> {
     let window = Sparse::window(3);
@@ -220,7 +218,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             let full = decoding_attention(&query, seen(None), shape(&query))?;
             assert_eq!(values(&full) == values(&ours), rule == 3, "{rule}");
         }
-        // The last query of a sequence of seven tokens.
+        // Compares with the last query of a sequence of seven tokens.
         for rule in rules {
             let keys = text.narrow(0, 2, 7)?.contiguous()?;
             let spec = AttentionSpec {
@@ -242,8 +240,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Four rows: random values, values with ties within and across blocks, equal values, and three
-/// possible tokens.
+/// Returns rows of logits: one with ties across and within blocks, one of equal values, and ones in
+/// which few tokens are possible.
 fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
     let drawn = values(&random(&[vocabulary], 5, DType::F32));
     let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
@@ -266,7 +264,7 @@ fn the_likeliest_are_those_of_a_sort_on_the_host() -> Result<()> {
                 let logit = |token: u32| values[token as usize];
                 order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)).then(a.cmp(&b)));
                 let order = order.into_iter().take(count).map(|token| (token, logit(token)));
-                // Impossible tokens follow in any order.
+                // Impossible tokens come last, in any order.
                 let possible = |&(_, logit): &(u32, f32)| logit != f32::NEG_INFINITY;
                 let tokens = ours.tokens.iter().copied().filter(possible);
                 assert!(tokens.eq(order.filter(possible)), "{vocabulary}, {count}, row {row}");
@@ -334,8 +332,7 @@ fn what_does_not_fit_is_an_error() {
     assert!(in_one(std::slice::from_ref(&one), 3).is_err());
 }
 
-/// The summed dimension is long enough for several blocks, and no dimension is a multiple of its
-/// block. The weight is large, so it is packed only for the second product.
+/// The summed dimension is long enough for several blocks, and every dimension has an edge.
 #[test]
 fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     let (x, weight, bias) = (
@@ -372,7 +369,8 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
-/// With int8 weights the operation gives the same as in f32 on operands that were rounded to int8.
+/// Checks that the operation in int8 gives the same as in f32 with operands that were rounded
+/// before.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {
@@ -405,8 +403,8 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     Ok(())
 }
 
-/// With a kernel that packs weights, the result of a row does not depend on the other rows, to the
-/// bit.
+/// Checks that, with a kernel that packs its operands, the bits of a row's result do not depend on
+/// other rows.
 #[test]
 fn rows_do_not_see_each_other() -> Result<()> {
     let int8 = [(Products::F32, true)];

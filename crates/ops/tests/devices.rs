@@ -1,9 +1,11 @@
-//! Compares every operation and its gradients on the device that TAPER_TEST_DEVICE names (`cpu` by
-//! default, `cuda` or `metal`), in each type and on odd shapes, with f64 on the host.
+//! Tests every operation on the device that TAPER_TEST_DEVICE names (`cpu` by default, `cuda` or
+//! `metal`), in each type and with odd shapes. Results and gradients are compared with f64 on the
+//! host.
 //!
-//! Gradients on the device come from the tape, as in training; those on the host from Candle, by
-//! the composed operations. If the device is the host, the tape has fused operations in f32 and
-//! composed ones in the other types. A GPU belongs to one thread, so that everything is one test.
+//! The gradients on the device are computed by the tape, as in training; those on the host by
+//! Candle, which differentiates the composed operations. With the device `cpu`, the tape runs fused
+//! operations in f32, and composed ones in the other types. Everything is one test, because a GPU
+//! belongs to a single thread.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
@@ -23,7 +25,7 @@ fn test_device() -> Result<Device> {
     }
 }
 
-/// Random values that all types represent exactly.
+/// Returns random values that all types represent exactly.
 fn values(shape: &[usize], key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(9, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -36,7 +38,7 @@ fn on_host(x: &Tensor) -> Result<Vec<f64>> {
     x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
 }
 
-/// Largest difference, divided by the largest value of `exact`; NaN if any value is NaN.
+/// Returns the largest difference, relative to the largest exact value; NaN if any value is NaN.
 fn distance(ours: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(ours.len(), exact.len());
     let largest = exact.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
@@ -70,8 +72,7 @@ impl Check {
             });
             vars.collect::<Result<Vec<_>>>()
         };
-        // Makes the adjoint of a result: a different weight for each element, so that every
-        // gradient matters.
+        // Each element has a different weight, so that an error in any gradient is noticed.
         let weights = |out: &Tensor| {
             let weights: Vec<f32> =
                 (0..out.elem_count()).map(|i| (i as f32 * 0.7).sin() + 0.3).collect();
@@ -176,7 +177,7 @@ impl Check {
         self.operation("embedding", &tables, 0, &|tape, v| {
             embedding(tape, &v[0], Some(&v[1]), &spec)
         })?;
-        // The input is activations, to which rows of a table are added.
+        // Looks up rows of activations, to which rows of a table of positions are added.
         self.operation("rows", &tables, 1, &|tape, v| embedding(tape, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
@@ -228,7 +229,7 @@ impl Check {
         self.operation("attention across", &inputs, 2, &|tape, v| {
             cross_attention(tape, &v[0], &v[1], None, &across)
         })?;
-        // Three hypotheses after two steps, the last two with the same parent.
+        // Three hypotheses after two steps; the last two have the same parent.
         let inputs =
             [values(&[3, width], 5)?, values(&[2, 2 * width], 6)?, values(&[3, 2 * width], 7)?];
         let history = [vec![0, 1, 1], vec![0, 1, 2]];
@@ -277,7 +278,7 @@ impl Check {
         let ours = run(&self.device, self.dtype, Cache::joined())?;
         let error = distance(&ours, &run(&Device::Cpu, DType::F64, Cache::default())?);
         assert!(error < self.tolerance, "a cache that grows in {:?}: {error}", self.dtype);
-        // The logits have many ties.
+        // Logits with many ties.
         let logits: Vec<f32> = (0..3 * 50_021_u64).map(|i| (i * i % 1009) as f32 / 64.0).collect();
         let logits = Tensor::from_vec(logits, (3, 50_021), &Device::Cpu)?;
         let host = composed::likeliest(&logits, 9, &[3, 50_020, 7])?;
@@ -303,8 +304,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks that the time of every kernel can be measured, on rows that are no multiple of 16
-    /// bytes.
+    /// Checks that every kernel can be measured, for widths that are not multiples of 16 bytes.
     fn times(&self) -> Result<()> {
         let sizes = device::KernelSizes {
             rows: 10,
@@ -327,8 +327,8 @@ impl Check {
         Ok(())
     }
 
-    /// Checks steps of Adam and of Muon and the norm of a gradient, which are in f32 for any type
-    /// of activations.
+    /// Checks steps of Adam and of Muon, and the norm of a gradient; these are computed in f32 for
+    /// any type of activations.
     fn optimizer(&self) -> Result<()> {
         let run = |device: &Device| -> Result<([Vec<f64>; 2], f64)> {
             let mut store = ParameterStore::new(device);
@@ -364,7 +364,7 @@ impl Check {
         let ((ours, norm), (exact, exact_norm)) = (run(&self.device)?, run(&Device::Cpu)?);
         let error = distance(&ours[0], &exact[0]).max((norm / exact_norm - 1.0).abs());
         assert!(error < 1e-5, "adam and the norm: {error}");
-        // Muon's polynomial enlarges the rounding errors of the smallest singular values some
+        // Muon's polynomial magnifies the rounding errors of the smallest singular values some
         // hundred times.
         let error = distance(&ours[1], &exact[1]);
         assert!(error < 1e-4, "muon: {error}");
@@ -375,7 +375,7 @@ impl Check {
 #[test]
 fn every_operation_is_that_of_the_host() -> Result<()> {
     let device = test_device()?;
-    // Bounds of a few roundings in each type.
+    // Each bound allows a few roundings in its type.
     for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 3e-2), (DType::F16, 4e-3)] {
         let check = Check { device: device.clone(), dtype, tolerance };
         check.layers()?;

@@ -1,5 +1,5 @@
-//! Compares the composed operations in bf16 and f16, the types of GPUs, with f64. Results and
-//! gradients must be rounded only once, and long sums must not stagnate.
+//! Compares the composed operations in bf16 and f16, the types of GPUs, with f64: a result is
+//! rounded only once, and no sum stops growing, forward and backward.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
@@ -8,14 +8,14 @@ use taper_ops::{
     Products, Turns, composed,
 };
 
-/// Relative distance between neighbouring numbers of the type.
+/// Returns the relative distance between neighbouring numbers of a type.
 fn spacing(dtype: DType) -> f64 {
     if dtype == DType::BF16 { 2f64.powi(-8) } else { 2f64.powi(-11) }
 }
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 
-/// Random values around `mean` that both half types and f32 represent exactly.
+/// Returns random values around `mean` that both half types and f32 represent exactly.
 fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(5, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -24,19 +24,19 @@ fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     exact.to_dtype(DType::F16)?.to_dtype(DType::F64)
 }
 
-/// Largest difference, divided by the largest value of `exact`.
+/// Returns the largest difference, relative to the largest exact value; NaN if any value is NaN.
 fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     let ours = ours.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let exact = exact.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let largest = exact.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
     let apart = ours.iter().zip(&exact).map(|(ours, exact)| (ours - exact).abs());
-    // A comparison with NaN keeps the NaN.
+    // If `apart` is NaN, the comparison is false, and NaN is kept.
     Ok(apart.fold(0.0, |most, apart| if apart <= most { most } else { apart }) / largest)
 }
 
-/// Runs an operation with half precision and in f64. The first `halves` inputs are activations in
-/// `dtype`, the others are parameters in f32. Returns the errors of the result, and of the gradient
-/// of its sum by each input, in spacings of `dtype`.
+/// Returns the errors of an operation in half precision, in units of the type's spacing: that of
+/// its result, and those of the gradients of the result's sum by each input. The first `halves`
+/// inputs are activations, in the half type; the others are parameters, in f32.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],
@@ -60,8 +60,7 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // There are so many rows that a sum in either type would stagnate: the gradient of a bias is
-    // 5000.
+    // So many rows that a sum in either type would stop growing: the gradient by a bias is 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,
@@ -82,7 +81,8 @@ fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> R
             let linear = |v: &[Var]| composed::linear(&v[0], &v[1], Some(&v[2]), None, &spec);
             let mut errors = errors(dtype, without, 1, &linear)?;
             if activation == Activation::Relu {
-                // A sum close to zero may be rounded to the other sign.
+                // A sum close to zero can be rounded to the other sign, so that relu has another
+                // derivative.
                 errors.remove(1);
             }
             for error in errors {
@@ -101,15 +101,15 @@ fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> R
 
 #[test]
 fn norms_are_taken_in_f32() -> Result<()> {
-    // The values are far from zero: their squares overflow f16, and a mean in bf16 would be wrong
-    // by more than 1.
+    // Values far from zero, whose squares overflow f16, and whose mean in bf16 would be off by
+    // whole units.
     let inputs = [values(&[3000, 48], 300.0, 1)?, values(&[48], 1.0, 2)?, values(&[48], 0.0, 3)?];
     for dtype in HALVES {
         let spec = NormSpec::layer(1e-5);
         let norm = |v: &[Var]| composed::norm(&v[0], &v[1], Some(&v[2]), &spec);
         let errors = errors(dtype, &inputs, 1, &norm)?;
-        // The gradient by the input (`errors[1]`) is left out: it is a small difference of large
-        // numbers.
+        // The gradient by the input (of the sum of results) is a small difference of large numbers,
+        // and is not compared.
         for error in [errors[0], errors[2], errors[3]] {
             assert!(error < 2.0, "{dtype:?}: {error} spacings");
         }
@@ -133,7 +133,7 @@ fn a_softmax_over_many_keys_sums_to_one() -> Result<()> {
         assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{dtype:?}");
         let attend = |v: &[Var]| composed::self_attention(&v[0], Some(&v[1]), &spec);
         let errors = errors(dtype, &inputs, 1, &attend)?;
-        // Scores are products, and are rounded before the softmax.
+        // Scores are results of matrix products, and are rounded before the softmax.
         assert!(errors[0] < 6.0, "{dtype:?}: {errors:?} spacings");
     }
     Ok(())
@@ -155,7 +155,8 @@ fn the_loss_of_many_tokens_and_classes_is_taken_in_f32() -> Result<()> {
         let exact = sums(DType::F64)?;
         for dtype in HALVES {
             for (ours, exact) in sums(dtype)?.into_iter().zip(exact) {
-                // Logits are products, and are rounded; their errors cancel in the sum.
+                // Logits are results of matrix products, and are rounded; their errors cancel in
+                // the sum.
                 let error = (ours - exact).abs() / (1.0 + exact.abs());
                 assert!(error < spacing(dtype), "{dtype:?}: {ours}, exactly {exact}");
             }

@@ -1,7 +1,6 @@
-//! Hierarchical attention with one or several levels of summaries. It is compared with the
-//! equation, the composed operation and finite differences; in f32 and with bf16 products it is
-//! compared with f64. Results must be the same alone and in a batch, and on any number of threads.
-//! All tests run with every matrix kernel.
+//! Tests hierarchical attention with one level of summaries and with several: against the equation,
+//! the composed operation and finite differences; in f32 and with bf16 products against f64; for
+//! each sequence alone and in a batch; on any number of threads and with every matrix kernel.
 
 mod common;
 
@@ -29,8 +28,8 @@ fn spec(lengths: &[usize], causal: bool, (chunk, levels): (usize, usize)) -> Hie
     }
 }
 
-/// Causal or not, with (tokens of a chunk, levels of summaries). Some cases have more levels than
-/// the sequences need, or chunks longer than a block of queries.
+/// Sizes of chunks and numbers of levels, including more levels than a sequence has, and chunks
+/// longer than a block of queries.
 fn kinds() -> impl Iterator<Item = (bool, (usize, usize))> {
     let sizes = [(4, 1), (4, 2), (4, 9), (1, 2), (64, 1), (150, 2), (1000, 1)];
     sizes.into_iter().flat_map(|sizes| [(false, sizes), (true, sizes)])
@@ -40,8 +39,8 @@ fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
 }
 
-/// Computes each query by the equation: a token in the query's own chunk is seen itself, any other
-/// token as a part of the largest chunk that does not contain the query, up to the last level.
+/// Computes one query at a time. Each other token belongs to the summary of the largest chunk that
+/// contains it but not the query, at most at the highest level.
 #[test]
 fn it_is_the_equation() -> Result<()> {
     let (length, size) = (75, 3);
@@ -52,8 +51,8 @@ fn it_is_the_equation() -> Result<()> {
             hierarchical_attention(None, &qkv.detach(), &spec(&[length], causal, (size, levels)))?;
         let fused = fused.to_vec2::<f64>()?;
         for (i, head) in (0..length).flat_map(|i| (0..HEADS).map(move |head| (i, head))) {
-            // Level and number of the chunk as which query `i` sees token `j`; level 0 and the
-            // token itself within its own chunk.
+            // Level and index of the chunk whose summary represents the token; level 0 and the
+            // token's own index if it is in the query's chunk.
             let seen_as = |j: usize| {
                 (0..levels)
                     .find(|&level| j / size.pow(level as u32 + 1) == i / size.pow(level as u32 + 1))
@@ -132,8 +131,7 @@ fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     Ok(())
 }
 
-/// In f32, results and gradients are the same on one thread and on three, and for each sequence
-/// alone.
+/// Compares, in f32, one thread with three, and each sequence alone with the batch.
 #[test]
 fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     let qkv = Var::from_tensor(&input(LENGTHS.iter().sum()).to_dtype(DType::F32)?)?;
@@ -150,7 +148,8 @@ fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-/// Steps equal a pass over the whole sequence; attention weights sum to one and give the result.
+/// Checks that single steps give the same as the whole pass, and that weights sum to one and give
+/// the result.
 #[test]
 fn steps_and_weights_are_those_of_the_whole() -> Result<()> {
     let (length, width) = (60, HEADS * WIDTH);

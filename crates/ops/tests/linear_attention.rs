@@ -1,7 +1,6 @@
-//! Linear attention, with and without random features. The fused operation is compared with the
-//! composed one and finite differences; in f32 and with bf16 products it is compared with f64.
-//! Results must be the same alone and in a batch, and on any number of threads. All tests run with
-//! every matrix kernel.
+//! Tests linear attention, with and without random features: against the composed operation and
+//! finite differences; in f32 and with bf16 products against f64; for each sequence alone and in a
+//! batch; on any number of threads and with every matrix kernel.
 
 mod common;
 
@@ -17,14 +16,14 @@ use taper_ops::{
 const HEADS: usize = 2;
 /// Width of a head.
 const WIDTH: usize = 5;
-/// Lengths on both sides of multiples of a chunk and of a group of chunks.
+/// Lengths below, at and above multiples of the lengths of a chunk and of a group of chunks.
 const LENGTHS: [usize; 6] = [700, 0, 64, 1, 1025, 512];
 
 fn spec(lengths: &[usize], causal: bool) -> LinearAttentionSpec {
     LinearAttentionSpec { heads: HEADS, lengths: lengths.into(), causal, products: Products::F32 }
 }
 
-/// Cases without random features, with few of them, and with more than a panel holds.
+/// Feature maps: without random features, with few vectors, and with more than fit in a panel.
 fn kinds() -> Vec<(&'static str, Option<Tensor>)> {
     let vectors = |count| Some(random(&[count, WIDTH], 2).as_tensor().detach());
     vec![("elu", None), ("7 features", vectors(7)), ("40 features", vectors(40))]
@@ -34,7 +33,7 @@ fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
 }
 
-/// Computes the result and the gradient of the input.
+/// Computes the result and the gradient by the input.
 fn both(
     qkv: &Var,
     vectors: Option<&Tensor>,
@@ -62,8 +61,8 @@ fn every_element_has_its_gradient() {
     }
 }
 
-/// For sequences of several groups of chunks, compares with the composed operation, and with a
-/// finite difference along one direction.
+/// Compares sequences of several groups of chunks with the composed operation and, along one
+/// direction, with finite differences.
 #[test]
 fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     let qkv = input(LENGTHS.iter().sum());
@@ -94,9 +93,8 @@ fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     Ok(())
 }
 
-/// The sums over keys have a common exponent, which can only grow from key to key in the forward
-/// pass and shrink in the backward pass. Tests keys that become ever larger, and keys that become
-/// ever smaller.
+/// Keys that become ever larger, and keys that become ever smaller. The exponent by which features
+/// of keys are divided grows in the forward pass, and shrinks in the backward pass.
 #[test]
 fn exponents_may_grow_and_shrink() -> Result<()> {
     let (tokens, vectors) = (300, random(&[40, WIDTH], 2).as_tensor().detach());
@@ -141,8 +139,7 @@ fn f32_and_bf16_are_near_f64() -> Result<()> {
     Ok(())
 }
 
-/// In f32, results and gradients are the same on one thread and on three, and for each sequence
-/// alone.
+/// Compares, in f32, one thread with three, and each sequence alone with the batch.
 #[test]
 fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     let qkv = Var::from_tensor(&input(LENGTHS.iter().sum()).to_dtype(DType::F32)?)?;
@@ -162,7 +159,7 @@ fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-/// Steps with single tokens continue from the sums after whole sequences.
+/// Checks that the sums after a whole sequence can be continued with single tokens.
 #[test]
 fn steps_go_on_from_the_sums() -> Result<()> {
     let (read, all) = (130, 140);

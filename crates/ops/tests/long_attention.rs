@@ -1,6 +1,6 @@
-//! Attention on sequences so long that it runs in tiles. It is compared with the composed
-//! operation, with finite differences along random directions, and with itself on other numbers of
-//! threads and in other batches.
+//! Tests attention on sequences long enough for tiles: against the composed operation, finite
+//! differences along random directions, and itself on other numbers of threads and in other
+//! batches.
 
 mod common;
 
@@ -9,12 +9,12 @@ use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
-/// A case of attention, with two heads.
+/// A setting of attention with two heads.
 #[derive(Clone, Default)]
 struct AttentionCase {
     name: &'static str,
     queries: Vec<usize>,
-    /// Lengths of the sequences of keys in cross-attention; `None` for self-attention.
+    /// Lengths of the keys; `None` for self-attention, whose keys have the lengths of the queries.
     keys: Option<Vec<usize>>,
     causal: bool,
     alibi: bool,
@@ -36,7 +36,8 @@ impl AttentionCase {
         Self { sparse: Some(sparse), ..self }
     }
 
-    /// Cases with lengths just below and above multiples of a panel and of a block, and short ones.
+    /// Settings whose lengths are below, at and above multiples of a panel and of a block; some
+    /// short sequences are among them.
     fn all() -> Vec<Self> {
         let case = Self::new;
         vec![
@@ -107,7 +108,7 @@ impl AttentionCase {
         if self.is_grouped { shape.grouped(1) } else { shape }
     }
 
-    /// Shape of attention for `v`, made by [`inputs`](Self::inputs).
+    /// Returns the shape of attention for inputs that [`inputs`](Self::inputs) made.
     fn shape_of(&self, v: &[Var]) -> AttentionShape {
         let columns = v[0].dims()[1];
         let parts = if self.is_grouped { 2 } else { 3 };
@@ -129,8 +130,7 @@ impl AttentionCase {
         }
     }
 
-    /// Makes random packed projections, whose queries have this width, and the bias if there is
-    /// one.
+    /// Makes packed projections whose queries have this width, and the bias.
     fn inputs(&self, width: usize) -> Vec<Var> {
         let count = |lengths: &[usize]| lengths.iter().sum::<usize>();
         let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
@@ -182,7 +182,7 @@ fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     norm(&(ours - theirs).unwrap()) / norm(theirs)
 }
 
-/// Returns the distances of the fused result and of each gradient from the composed ones.
+/// Returns the distance of the result, and of each gradient, from the composed ones.
 fn distances(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<f64> {
     let tape = Tape::new();
     let (ours, theirs) =
@@ -206,7 +206,7 @@ fn in_f64_it_is_the_composed_attention() {
 #[test]
 fn in_f32_it_is_the_composed_attention_to_rounding() {
     let as_f32 = |x: &Var| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap();
-    // Without fused multiply-adds every product is rounded before it is added.
+    // Without fused multiply-adds, every product of two numbers is rounded before it is added.
     let rounding = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };
     for case in AttentionCase::all() {
         let inputs: Vec<Var> = case.inputs(70).iter().map(as_f32).collect();
@@ -218,7 +218,7 @@ fn in_f32_it_is_the_composed_attention_to_rounding() {
     }
 }
 
-/// For a random direction, compares `Σ gradient ⊙ direction` with the central difference along it.
+/// Compares `Σ gradient ⊙ direction` with the central difference along a random direction.
 #[test]
 fn gradients_are_finite_differences() {
     for case in AttentionCase::all() {
@@ -249,7 +249,7 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Bits of the result and of the gradients in f32.
+/// Returns the bits of the result and of all gradients, in f32.
 fn all_bits(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
     let bits = |x: &Tensor| {
         let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -273,7 +273,7 @@ fn results_do_not_depend_on_threads() {
             bias: true,
             ..AttentionCase::new("shared keys", &[700, 560])
         },
-        // Sequences of different lengths add to the gradient of one bias.
+        // Sequences of different lengths, which add to the gradient by the same bias.
         AttentionCase {
             bias: true,
             ..AttentionCase::new("unlike lengths, bias", &[1100, 700, 900, 1100])
@@ -301,7 +301,7 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// The result and gradients of a sequence are the same to the bit in any batch.
+/// Checks that the result and gradients of a sequence have the same bits in any batch.
 #[test]
 fn a_batch_is_its_sequences() {
     let lengths = [300, 40, 560];
@@ -336,7 +336,7 @@ fn check_batch(batch: &AttentionCase, lengths: &[usize]) {
     }
 }
 
-/// With a window as long as the sequence the bits are the same as without a window.
+/// Checks that a window as long as the sequence gives the same bits as no window.
 #[test]
 fn a_window_as_long_as_the_sequence_is_full_attention() {
     for (causal, block) in [(true, 1), (false, 1), (true, 7)] {
@@ -356,7 +356,8 @@ fn a_window_as_long_as_the_sequence_is_full_attention() {
     }
 }
 
-/// Queries that begin later than their keys, as when a prompt is continued.
+/// Tests queries whose first position is later than that of the keys, as when a prompt is
+/// continued.
 #[test]
 fn queries_may_start_among_their_keys() {
     let case = AttentionCase {

@@ -1,6 +1,6 @@
-//! Operations of a Linformer: weighted sums of keys and values over the tokens of a sequence, and
-//! attention to these sums. The fused operations are compared with the composed ones and finite
-//! differences, on several numbers of threads and with every matrix kernel.
+//! Tests the operations of a Linformer: sums over the tokens of sequences, and attention to these
+//! sums from queries that are packed with keys and values. Fused operations are compared with the
+//! composed ones and finite differences, on any number of threads and with every matrix kernel.
 
 mod common;
 
@@ -17,8 +17,8 @@ const HEADS: usize = 2;
 const WIDTH: usize = 6;
 const RANK: usize = 3;
 
-/// Makes the packed queries, keys and values, and the matrices E and F (Linformer's weights of the
-/// sums), for sequences of at most `longest` tokens.
+/// Makes packed queries, keys and values, and the weights E and F, for sequences of at most
+/// `longest` tokens.
 fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
     [random(&[tokens, 3 * WIDTH], 1), random(&[rank, longest], 2), random(&[rank, longest], 3)]
 }
@@ -67,12 +67,12 @@ fn attention_to_sums_has_its_gradients() {
     }
 }
 
-/// The sequences are so long that attention runs in tiles and sums in several parts. Compares in
-/// f64, in f32 and with bf16 products, and in f32 also three threads with one.
+/// Sequences long enough for tiles, and for several pieces of a sum. Compares f64, f32 and bf16
+/// products with the composed operation, and three threads with one in f32.
 #[test]
 fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     let (lengths, rank) = ([2050, 5, 300], 130);
-    // With larger sums, rounding would change the softmax.
+    // Values are small, because with larger sums, rounding would change the softmax.
     let tensors = inputs(lengths.iter().sum(), 2100, rank);
     let tensors = tensors.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
     let spec = to_sums(&lengths, rank, Dropout::none());

@@ -1,5 +1,5 @@
-//! Operations in plain Candle, recorded on the tape: their gradients equal those of fused
-//! operations and finite differences.
+//! Tests operations composed of Candle's, recorded on the tape: their gradients equal those of the
+//! fused operations, and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -19,7 +19,7 @@ fn spec() -> AttentionSpec {
     }
 }
 
-/// Composed attention between two fused layers, compared with fused attention.
+/// Compares composed attention between two fused layers with fused attention.
 #[test]
 fn attention_in_candle_between_fused_layers() {
     let inputs =
@@ -61,7 +61,8 @@ fn attention_in_candle_between_fused_layers() {
     }
 }
 
-/// Attention with squared ReLU in place of softmax, which no fused operation computes.
+/// Computes attention with a squared ReLU instead of the softmax, for which there is no fused
+/// operation.
 fn squared_relu_attention(qkv: &Tensor) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     let part = |i: usize| qkv.narrow(1, i * width, width)?.contiguous(); // (N, D)
@@ -81,8 +82,8 @@ fn a_new_attention_has_the_gradients_of_finite_differences() {
     );
 }
 
-/// An input that is passed twice, and is also used by fused operations, gets the sum of all
-/// gradients.
+/// Checks that an input that is passed twice, and is also used by fused operations, gets the sum of
+/// all gradients.
 #[test]
 fn an_input_of_several_uses_gets_their_sum() {
     let inputs = [random(&[4, 4], 1), random(&[4, 4], 2)];
@@ -105,8 +106,8 @@ fn an_input_of_several_uses_gets_their_sum() {
     );
 }
 
-/// Makes a store with two matrices, multiplies an input by the first, and has `operation` make a
-/// loss of the result and both matrices. Returns the gradients by both, flat.
+/// Makes a store with two matrices, and returns the gradients that the tape computes by them
+/// through `operation`, which gets the tape, a result on the tape, and the matrices.
 fn gradients_of(
     operation: impl Fn(&Tape, &Tensor, &[Tensor; 2]) -> Result<Tensor>,
 ) -> Result<Vec<f32>> {
@@ -133,7 +134,7 @@ fn parameters_get_their_gradients_in_the_flat_buffer() {
             x[0].matmul(&x[1])?.sum_all()
         })
     });
-    // The hidden row is (-1, -1), and the loss is the sum of its product with the second matrix.
+    // The hidden row is (-1, -1); the loss is the sum of hidden · second.
     let expected = [-0.5, 0.5, 3.5, -3.5, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(gradients.unwrap(), expected);
 }
@@ -154,7 +155,7 @@ fn what_is_captured_is_not_lost_in_silence() {
     assert!(message.contains("the result of another operation"), "{message}");
 }
 
-/// Without a tape Candle's graph contains the operation; with a tape and only constants nothing is
+/// Checks that without a tape Candle has the whole graph, and that with only constants nothing is
 /// recorded.
 #[test]
 fn without_a_tape_it_is_the_operation_itself() {

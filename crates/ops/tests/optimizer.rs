@@ -1,4 +1,4 @@
-//! Compares the fused steps of optimizers with the composed ones.
+//! Compares the fused optimizer passes with the composed ones.
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
@@ -67,8 +67,8 @@ fn adam_is_the_composed_adam() {
     }
 }
 
-/// Steps on parts of the flat buffer, cut anywhere, even within a parameter, give the same bits as
-/// one step on the whole.
+/// Checks that steps on parts of the layout, which may be cut within a parameter, give the same
+/// bits as one step on the whole.
 #[test]
 fn steps_on_parts_are_one_step() {
     let (whole, parts, plain, plain_parts) = (store(), store(), store(), store());
@@ -96,8 +96,8 @@ fn steps_on_parts_are_one_step() {
     assert!(error.unwrap_err().to_string().contains("parameters 40..48 of 47"));
 }
 
-/// Parameters of `muon.safetensors` in the order of the store, each with the numbers of rows of the
-/// matrices joined in it. Muon updates those with any; Adam updates the others.
+/// Names of the parameters in `muon.safetensors`, each with the numbers of rows of its projections,
+/// in the order of a store.
 const OF_MUON: [(&str, &[usize]); 6] = [
     ("wide", &[5]),
     ("table", &[]),
@@ -107,7 +107,8 @@ const OF_MUON: [(&str, &[usize]); 6] = [
     ("fused", &[6, 3, 3]),
 ];
 
-/// Steps on single parameters and on the whole store are those of PyTorch, fused and composed.
+/// Compares steps on whole parameters, and on the whole store, with those of PyTorch, fused and
+/// composed.
 #[test]
 fn muon_is_that_of_pytorch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/muon.safetensors");
@@ -134,7 +135,7 @@ fn muon_is_that_of_pytorch() {
         parts.parameters().iter().map(|one| one.offset()..one.offset() + one.len()).collect();
     let mut of_parts: Vec<_> = ranges.iter().map(zeros_of).collect();
     for step in 0..5 {
-        // The gradients are doubled, and `gradient_scale` halves them again.
+        // The gradient is doubled here, and halved again by `gradient_scale`.
         let gradients: Vec<f32> =
             all(&format!("gradient.{step}.")).iter().map(|value| 2.0 * value).collect();
         let gradients = Tensor::from_vec(gradients, total, &Device::Cpu).unwrap();
@@ -167,7 +168,7 @@ fn muon_leaves_what_is_frozen_and_refuses_parts_of_matrices() {
     let error = muon_step(&store, 5..47, &zeros(42), &mut [zeros(42), zeros(42)], &numbers);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("weight is cut at 5..40"), "{error}");
-    // With a zero gradient a matrix only decays.
+    // Without a gradient, a matrix is only reduced by weight decay.
     muon_step(&store, 0..47, &zeros(47), &mut [zeros(47), zeros(47)], &numbers).unwrap();
     for (after, before) in vector(&store.flat().unwrap()).iter().zip(&before).take(40) {
         assert!((after - before * 0.999).abs() < 1e-7, "{after} {before}");
@@ -234,7 +235,7 @@ fn frozen_parameters_stay_as_they_are_to_the_bit() {
             let mut moments = [zeros(47), zeros(47)];
             let mut average = store.flat().unwrap();
             for step in 1..=5 {
-                // Both stores take the gradients of the store without frozen parameters.
+                // Both stores use the gradients of the store without frozen parameters.
                 let gradients = gradient(&free, step).copy().unwrap();
                 let numbers = numbers(step, true);
                 match composed {

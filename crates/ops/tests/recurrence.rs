@@ -1,5 +1,5 @@
-//! Recurrent layers and related operations: the fused ones are compared with the composed ones and
-//! finite differences, with every matrix kernel and on several numbers of threads.
+//! Tests recurrent layers and related operations: fused operations are compared with composed ones
+//! and finite differences, with every matrix kernel and on any number of threads.
 
 mod common;
 
@@ -28,8 +28,8 @@ fn spec(cell: Cell, backwards: bool) -> RecurrenceSpec {
     }
 }
 
-/// Makes nine tensors: inputs, weight, bias and initial states; then query, energy, keys, values
-/// and context of attention.
+/// Makes inputs, weight, bias and initial states; and query, energy, keys, values and context of
+/// attention.
 fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     let (rows, gates) = (LENGTHS.iter().sum::<usize>(), cell.gates() * width);
     vec![
@@ -45,8 +45,7 @@ fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     ]
 }
 
-/// Inputs of a recurrent layer from the first of the nine [`tensors`]; with more than four of them,
-/// the layer has attention.
+/// Describes a layer with the first of these tensors: the first four, or all nine with attention.
 fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     let tensor = |at: usize| v.get(at).map(AsRef::as_ref);
     Recurrence {
@@ -64,7 +63,7 @@ fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     }
 }
 
-/// A tensor in the form that [`given`] takes.
+/// A tensor in a form that [`given`] accepts.
 struct Held(Tensor);
 
 impl AsRef<Tensor> for Held {
@@ -119,7 +118,8 @@ fn last_states_and_weights_are_the_composed_ones() {
     }
 }
 
-/// Single steps, each from the state after the previous one, equal a pass over the whole sequence.
+/// Checks that single steps, each from the state after the step before, give the same as the whole
+/// pass.
 #[test]
 fn steps_are_the_whole() {
     for cell in [Cell::Gru, Cell::Lstm] {
@@ -154,7 +154,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// Checks the norms of the gradients by states, which the tape notes in the backward pass.
+/// Compares the recorded gradient by a state with the effect of changing the state, which is done
+/// by the bias of the last gate in one row.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -165,14 +166,13 @@ fn gradients_by_states_are_noted() {
     let adjoints = tape.differentiate(&out, &common::adjoint(&out)).unwrap();
     let norms = noted.norms();
     assert_eq!(norms.len(), 11);
-    // No row follows the last one of a sequence, so that the gradient by its state is the adjoint
-    // itself.
+    // No row follows the last row of a sequence, so the gradient there is the adjoint itself.
     let own = values(&common::adjoint(&out));
     for last in [2, 3, 8, 10] {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
         assert!((norms[last] - square.sqrt()).abs() < 1e-12);
     }
-    // The initial states have gradients too.
+    // The gradient by the initial states exists, and all norms are positive.
     assert!(adjoints.get(&inputs[3]).unwrap().is_some());
     assert!(norms.iter().all(|norm| *norm > 0.0));
 }

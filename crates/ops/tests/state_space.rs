@@ -1,6 +1,6 @@
-//! Operations of state-space layers. The fused ones are compared with the composed ones, finite
-//! differences, the recurrence, a convolution, and themselves in parts and on other numbers of
-//! threads.
+//! Tests the operations of state-space layers: fused operations are compared with composed ones,
+//! finite differences, the recurrence and a convolution, when computed in parts, and on any number
+//! of threads.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn inputs<T: std::ops::Deref<Target = Tensor>>(tensors: &[T]) -> ScanInputs<'_> 
     }
 }
 
-/// Makes the six random inputs of a scan over `tokens` tokens.
+/// Makes the tensors of a scan over `tokens` tokens.
 fn variables(tokens: usize, channels: usize, states: usize, selective: bool) -> [Var; 6] {
     let rows = if selective { tokens } else { channels };
     let steps: &[usize] = if selective { &[tokens, channels] } else { &[channels] };
@@ -74,7 +74,7 @@ fn scans_have_their_gradients() {
     }
 }
 
-/// Computes the scan by the recurrence, for each token, channel and state.
+/// Computes the scan directly by its recurrence, token by token and state by state.
 fn recurrence(tensors: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) -> Vec<f64> {
     let tensors: Vec<Vec<f64>> = tensors.iter().map(|x| values(x)).collect();
     let softplus = |x: f64| x.exp().ln_1p();
@@ -127,8 +127,7 @@ fn scans_are_the_recurrence() -> Result<()> {
     Ok(())
 }
 
-/// Two sequences are processed in two parts: the second part continues from the state after the
-/// first.
+/// Computes two sequences in two parts; the second part continues from the state after the first.
 #[test]
 fn parts_are_the_whole() -> Result<()> {
     let (channels, states, taps) = (18, 3, 4);
@@ -136,7 +135,7 @@ fn parts_are_the_whole() -> Result<()> {
         let parts = parts.map(|(start, count)| x.narrow(0, start, count).unwrap());
         Tensor::cat(&parts, 0)?.contiguous()
     };
-    // Sequences of 40 and 7 tokens, cut after 35 and 2.
+    // The sequences of 40 and 7 tokens are cut after 35 and 2 tokens.
     let (first, second) = ([(0, 35), (40, 2)], [(35, 5), (42, 5)]);
     let spec =
         |lengths: [usize; 2]| ScanSpec { lengths: lengths.into(), selective: true, reverse: false };
@@ -168,7 +167,7 @@ fn parts_are_the_whole() -> Result<()> {
     let x = &tensors[0];
     let lengths = |lengths: [usize; 2]| ConvolutionSpec { lengths: lengths.into(), reverse: false };
     let whole = causal_convolution(None, x, &weight, &bias, &lengths([40, 7]))?;
-    // The convolution needs the three tokens before each cut; the second sequence has only two, and
+    // The three tokens before each cut; before that of the second sequence there are only two, and
     // a zero.
     let zero = Tensor::zeros((1, channels), DType::F64, &Device::Cpu)?;
     let before = Tensor::cat(&[&x.narrow(0, 32, 3)?, &zero, &x.narrow(0, 40, 2)?], 0)?;
@@ -181,8 +180,8 @@ fn parts_are_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// Compares with `y = K * u`, `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023, equation 3),
-/// with D and the gate in addition.
+/// Compares with the convolution `y = K * u`, `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023,
+/// equation 3), to which D and the gate are added.
 #[test]
 fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     let (tokens, channels, states) = (50, 5, 4);
@@ -214,7 +213,7 @@ fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     Ok(())
 }
 
-/// In f32, results and all gradients are the same on one thread and on three.
+/// Checks, in f32, that results and all gradients have the same bits on one thread and on three.
 #[test]
 fn threads_change_no_bit() -> Result<()> {
     let lengths: Arc<[usize]> = [300, 40, 517, 1].into();

@@ -1,4 +1,4 @@
-//! Adam in place, with one kernel for all parameters.
+//! Adam in place, with a single kernel for all parameters.
 
 use super::launch::{address_of, launch, walking, word};
 use crate::spec::AdamStep;
@@ -6,11 +6,10 @@ use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Elements that a thread updates in a piece of the flat buffers, as in `adam_step` of
-/// `elements.cuh`.
+/// Number of elements that a thread updates at a time, as in `adam_step` of `elements.cuh`.
 const AT_ONCE: usize = 8;
 
-/// See [`crate::adam_step()`], which has checked the lengths.
+/// Takes a step of Adam; see [`crate::adam_step()`], which has checked the lengths.
 ///
 /// # Shapes
 /// The shapes of [`crate::adam_step()`].
@@ -32,8 +31,8 @@ pub(super) fn adam_step(
     for (parameter, within) in store.within(range) {
         let start = parameter.offset() + within.start - range.start;
         let weights = address_of(&parameter.var().as_detached_tensor())?;
-        // Address of element 0 of the flat buffers if they began there, which may be before all
-        // memory.
+        // Address that element 0 of the flat buffers would have if the flat buffers continued this
+        // parameter to the front; it may be lower than any address in memory.
         let element = |number: usize| (number * size_of::<f32>()) as u64;
         let weights = (weights + element(within.start)).wrapping_sub(element(start));
         let rate = step.learning_rate * parameter.rate();
@@ -43,7 +42,7 @@ pub(super) fn adam_step(
             if step.decoupled { 0.0 } else { decay },
             if step.decoupled { 1.0 - rate * decay } else { 1.0 },
         ];
-        // `Part` of `elements.cuh`.
+        // The fields of `Part` in `elements.cuh`.
         for long in [weights, (start + within.len()) as u64] {
             parts.extend([long as u32, (long >> 32) as u32]);
         }
@@ -70,8 +69,8 @@ pub(super) fn adam_step(
         (1.0 / correction2.sqrt()).into(),
         step.epsilon.into(),
     ];
-    // SAFETY: parameters follow each other in the layout and fill `range`, which is as long as
-    // gradient and moments. Only the caller uses the moments, and operations that read the weights
-    // are queued before or after.
+    // SAFETY: parameters follow each other in the flat layout and fill `range`, whose length is
+    // that of gradient and moments. Only the caller uses the moments, and operations that read the
+    // weights are queued before or after.
     unsafe { launch(device, "adam", walking(range.len().div_ceil(AT_ONCE)), &arguments) }
 }

@@ -14,6 +14,6 @@ pub(crate) fn add_in_place(sum: &Tensor, x: &Tensor) -> Result<()> {
     }
     let arguments = [address_of(&x)?.into(), address_of(sum)?.into(), (count as u64).into()];
     let grid = walking_in_pieces(count, DType::F32);
-    // SAFETY: both have `count` numbers.
+    // SAFETY: both tensors have `count` elements.
     unsafe { launch(sum.device().as_cuda_device()?, "add_to", grid, &arguments) }
 }

@@ -1,5 +1,5 @@
-//! Attention of packed sequences: the library computes the products, and kernels of our own the
-//! rest.
+//! Attention of packed sequences: the CUDA library computes the matrix products, and Taper's own
+//! kernels compute the rest.
 
 use super::launch::{Argument, address_of, empty, launch, suffix, walking_in_pieces, word};
 use super::softmax::{self, Softmax};
@@ -11,18 +11,18 @@ use crate::tape::{Slot, Tape};
 use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Data for the attention of a batch, the same for all its layers.
+/// Data for the attention of a batch, which all its layers share.
 #[derive(Debug, Clone)]
 pub(super) struct Sequences {
     pub(super) shape: AttentionShape,
-    /// Lengths of the longest queries and keys.
+    /// Numbers of queries and of keys in the longest sequences.
     pub(super) longest: [usize; 2],
-    /// Numbers of packed rows of queries and keys.
+    /// Numbers of packed rows of queries and of keys.
     pub(super) rows: [usize; 2],
-    /// Starts of sequences in the packed rows of queries and of keys, followed by the number of
-    /// rows: `(B + 1,)` each, in u32.
+    /// Index of the first packed row of each sequence, for queries and for keys, followed by the
+    /// number of rows: `(B + 1,)` each, in u32.
     pub(super) starts: [Tensor; 2],
-    /// Numbers added to scores: `(B, H or 1, Tq, Tk)` in f32.
+    /// Numbers added to the scores: `(B, H or 1, Tq, Tk)` in f32.
     pub(super) mask: Tensor,
     pub(super) dropout: Dropout,
 }
@@ -52,7 +52,7 @@ impl Sequences {
     }
 }
 
-/// See [`crate::self_attention()`]; without a bias.
+/// Computes self-attention without a bias; see [`crate::self_attention()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::self_attention()`].
@@ -82,7 +82,8 @@ pub(super) fn self_attention(
     Ok(out)
 }
 
-/// See [`crate::cross_attention()`]; without a bias, and with queries in separate rows.
+/// Computes cross-attention without a bias, from queries that fill their rows; see
+/// [`crate::cross_attention()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::cross_attention()`].
@@ -129,8 +130,8 @@ pub(super) struct Attention {
     dtype: DType,
 }
 
-/// Tensors for the backward pass: queries (scaled), `(B, H, Tq, Dh)`; keys and values, `(B, K, Tk,
-/// Dh)` each; scores, and weights after dropout, `(B, H, Tq, Tk)` each.
+/// Tensors for the backward pass: scaled queries, `(B, H, Tq, Dh)`; keys and values,
+/// `(B, K, Tk, Dh)` each; scores, and weights after dropout, `(B, H, Tq, Tk)` each.
 struct SavedTensors {
     query: Tensor,
     key: Tensor,
@@ -139,7 +140,7 @@ struct SavedTensors {
     weights: Tensor,
 }
 
-/// Columns of packed rows: address of their first element, and length of a row.
+/// Some columns of packed rows: address of their first element, and width of a whole row.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     address: u64,
@@ -147,7 +148,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Selects the columns from `first` on, of rows with length `row`.
+    /// Selects the columns from `first` on, in rows of width `row`.
     pub(super) fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
@@ -166,7 +167,8 @@ impl Attention {
         Ok(Self { sequences, dtype })
     }
 
-    /// Columns of query, key and value in packed rows of length `row`.
+    /// Returns the columns of query, key and value in packed rows of width `row`, whose first
+    /// element is at `first`.
     fn columns_of_parts(&self, first: u64, row: usize) -> Result<[Columns; 3]> {
         let shape = self.sequences.shape;
         if row != shape.projected_width() {
@@ -181,8 +183,8 @@ impl Attention {
         self.sequences.starts[0].elem_count() - 1
     }
 
-    /// Arguments of the kernels that split and merge heads: the addresses of both sides, for
-    /// queries (0) or keys (1).
+    /// Returns the number of elements, and the arguments of the kernels that split and merge heads:
+    /// from and to these addresses, for queries (`side` 0) or for keys and values (1).
     fn heads(
         &self,
         side: usize,
@@ -207,7 +209,8 @@ impl Attention {
         Ok((count, arguments))
     }
 
-    /// Splits columns of `heads` heads of packed rows into `(B, heads, T, Dh)`.
+    /// Copies columns of packed rows, which have `heads` heads, to a tensor `(B, heads, T, Dh)`,
+    /// multiplied by `scale`.
     pub(super) fn split(
         &self,
         device: &CudaDevice,
@@ -222,12 +225,12 @@ impl Attention {
         let addresses = [columns.address, address_of(&out)?];
         let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("split_heads_{}", suffix(self.dtype)?);
-        // SAFETY: rows of sequences end where `starts` says, and each has the columns.
+        // SAFETY: the rows of a sequence end where `starts` says, and each row has these columns.
         unsafe { launch(device, &name, walking_in_pieces(count, self.dtype), &arguments)? };
         Ok(out)
     }
 
-    /// Merges `x (B, heads, T, Dh)` into columns of packed rows.
+    /// Copies `x (B, heads, T, Dh)` to columns of packed rows, multiplied by `scale`.
     pub(super) fn merge(
         &self,
         side: usize,
@@ -240,7 +243,7 @@ impl Attention {
         let addresses = [address_of(&x)?, columns.address];
         let (count, arguments) = self.heads(side, addresses, columns.row, heads, scale)?;
         let name = format!("merge_heads_{}", suffix(self.dtype)?);
-        // SAFETY: like in splitting.
+        // SAFETY: as in `split`.
         unsafe {
             let grid = walking_in_pieces(count, self.dtype);
             launch(x.device().as_cuda_device()?, &name, grid, &arguments)
@@ -253,8 +256,8 @@ impl Attention {
         Ok(Softmax { dropout: *dropout, shape })
     }
 
-    /// Views heads of queries as rows of the heads of keys that the queries share: `(B, H, Tq, W)`
-    /// → `(B, K, G·Tq, W)`.
+    /// Views the heads of queries that share a key head as rows of this head: `(B, H, Tq, W)` →
+    /// `(B, K, G·Tq, W)`.
     fn grouped(&self, x: &Tensor) -> Result<Tensor> {
         let (shape, (batch, _, queries, width)) = (self.sequences.shape, x.dims4()?);
         x.reshape((batch, shape.key_value_heads, shape.group() * queries, width))
@@ -266,7 +269,7 @@ impl Attention {
         x.reshape((batch, shape.heads, self.sequences.longest[0], width))
     }
 
-    /// Attends: `(N, Q)`, and tensors for the backward pass.
+    /// Computes attention: returns the result, `(N, Q)`, and tensors for the backward pass.
     fn forward(
         &self,
         device: &Device,
@@ -293,7 +296,7 @@ impl Attention {
         Ok((out, SavedTensors { query, key, value, scores, weights }))
     }
 
-    /// Writes the gradients of queries, keys and values into columns.
+    /// Writes the gradients by queries, keys and values to their columns.
     fn back(
         &self,
         saved: &SavedTensors,
@@ -303,7 +306,7 @@ impl Attention {
         let (shape, width) = (self.sequences.shape, gradient.dim(1)?);
         let device = gradient.device().as_cuda_device()?;
         let columns = Columns::new(address_of(gradient)?, self.dtype, width, 0);
-        // Products over the rows of a group are sums over its heads.
+        // Products over the rows of a group are sums over the group's heads.
         let mixed = self.grouped(&self.split(device, 0, columns, shape.heads, 1.0)?)?;
         self.merge(1, &self.grouped(&saved.weights)?.t()?.times(&mixed)?, value, 1.0)?;
         let of_weights = self.ungrouped(&mixed.times(&saved.value.t()?)?)?;

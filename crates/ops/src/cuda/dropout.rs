@@ -1,4 +1,4 @@
-//! Dropout in one kernel, with its mask drawn as it is used.
+//! Dropout in one kernel, which computes the mask where it is used.
 
 use super::launch::{Argument, address, launch, no_host, room, suffix, walking_in_pieces};
 use crate::spec::Dropout;
@@ -6,7 +6,7 @@ use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor};
 
 impl Dropout {
-    /// Arguments of a kernel for the dropout.
+    /// Returns the arguments of a kernel that determine the dropout.
     pub(super) fn arguments(&self) -> [Argument; 3] {
         let (key, threshold, kept) = self.drawn();
         [key.into(), threshold.into(), kept.into()]

@@ -1,8 +1,9 @@
 //! Embedding lookup.
 //!
-//! Candle's backward pass adds to rows with one thread for each column, which walks over all
-//! selected rows: it takes a millisecond, other operations take microseconds. Here each row's
-//! gradient is the sum over its uses, in their order, added to the flat buffer in place.
+//! Candle's backward pass of a lookup adds to rows with one thread for each column, which goes over
+//! all selected rows: it takes a millisecond, where other operations take microseconds. Here the
+//! gradient by each row is the sum over the row's uses, in order, added to the flat gradient buffer
+//! in place.
 
 use super::launch::{THREADS, address_of, launch, suffix, word};
 use super::rows::looked_up;
@@ -12,7 +13,7 @@ use crate::tape::{Adjoints, Slot, Tape};
 use candle_core::{DType, Result, Shape, Tensor};
 use std::sync::Arc;
 
-/// See [`crate::embedding()`], which has checked the numbers.
+/// Looks up embeddings; see [`crate::embedding()`], which has checked the indices.
 ///
 /// # Shapes
 /// The shapes of [`crate::embedding()`].
@@ -57,7 +58,7 @@ pub(super) fn embedding(
     Ok(out)
 }
 
-/// Uses of rows of a table, with the gradient of each: `(M, D)`.
+/// Indices of looked-up rows of a table, with the gradient by each result row: `(M, D)`.
 struct Uses<'a> {
     gradient: &'a Tensor,
     ids: &'a Arc<[u32]>,
@@ -65,7 +66,7 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Adds the gradient of a table.
+    /// Adds the gradient by the table to the table's adjoint.
     fn give(
         &self,
         table: Slot,
@@ -76,7 +77,7 @@ impl Uses<'_> {
         if !adjoints.wants(table) {
             return Ok(());
         }
-        // The flat buffer has the type of the sums.
+        // The flat buffer is in f32, like the sums.
         if let Some((part, _)) = adjoints.part_of(table)? {
             return Uses { gradient: &self.gradient.to_dtype(DType::F32)?, ..*self }.add_to(&part);
         }
@@ -85,7 +86,8 @@ impl Uses<'_> {
         adjoints.give_tensor(table, out.to_dtype(dtype)?)
     }
 
-    /// Adds to each row of `out`, which has the type of the gradient, the sum over the row's uses.
+    /// Adds to each row of `out`, which has the type of the gradient, the sum of gradients over the
+    /// row's uses.
     fn add_to(&self, out: &Tensor) -> Result<()> {
         let Self { gradient, ids, scale } = *self;
         let width = gradient.dim(1)?;
@@ -111,8 +113,8 @@ impl Uses<'_> {
         ];
         let name = format!("row_sums_{}", suffix(gradient.dtype())?);
         let grid = (width.div_ceil(THREADS), count);
-        // SAFETY: each id is the number of a row of `out`, as the lookup has checked; `order` has
-        // all rows of the gradient.
+        // SAFETY: each id is the index of a row of `out`, as the lookup has checked; `order` has
+        // the index of every row of the gradient.
         unsafe { launch(gradient.device().as_cuda_device()?, &name, grid, &arguments) }
     }
 }

@@ -1,4 +1,4 @@
-//! Launching kernels: arguments, and memory for results.
+//! Launching CUDA kernels: arguments, and memory for results.
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
@@ -12,23 +12,25 @@ use candle_core::{
 
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
-/// Threads of a warp, which processes one row in some kernels.
+/// Number of threads in a warp, which processes one row in some kernels.
 pub(super) const WARP: usize = 32;
-/// Threads of a block.
+/// Number of threads in a block.
 pub(super) const THREADS: usize = 8 * WARP;
-/// Largest number of blocks that walk over elements: more than any device runs at once.
+/// Largest number of blocks whose threads walk over elements: more than any device runs at the same
+/// time.
 const MOST_BLOCKS: usize = 1 << 14;
-/// Bytes that a thread reads and writes at once, if rows allow it.
+/// Number of bytes that a thread reads and writes in one instruction, if the width of rows allows
+/// it.
 pub(super) const PIECE: usize = 16;
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Argument {
-    /// An address on the device, or a count of elements or rows.
+    /// An address on the device, or a number of elements or rows, in 64 bits.
     Long(u64),
-    /// A size, or the number of an option.
+    /// A size, or the number that stands for an option, in 32 bits.
     Word(u32),
-    /// A number.
+    /// A real number, in f32.
     Real(f32),
 }
 
@@ -56,7 +58,7 @@ impl From<f64> for Argument {
     }
 }
 
-/// Converts a size to the 32 bits of kernels.
+/// Converts a size to 32 bits, in which kernels count.
 pub(super) fn word(size: usize) -> Result<u32> {
     match u32::try_from(size) {
         Ok(size) => Ok(size),
@@ -64,25 +66,26 @@ pub(super) fn word(size: usize) -> Result<u32> {
     }
 }
 
-/// Grid of blocks with `count` threads in total.
+/// Returns the grid of blocks (columns, rows) that have at least `count` threads in total.
 pub(super) fn blocks(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS), 1)
 }
 
-/// Grid of blocks whose threads walk over `count` elements.
+/// Returns the grid of blocks (columns, rows) whose threads together walk over `count` elements.
 pub(super) fn walking(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
 }
 
-/// Grid of blocks whose threads walk over `count` elements of a type, several at once.
+/// Returns the grid of blocks (columns, rows) whose threads together walk over `count` elements of
+/// a type, [`PIECE`] bytes at a time.
 pub(super) fn walking_in_pieces(count: usize, dtype: DType) -> (usize, usize) {
     walking(count.div_ceil(PIECE / dtype.size_in_bytes()))
 }
 
-/// Queues a kernel on the device's stream; an empty grid is skipped.
+/// Queues the kernel `name` on the device's stream; if the grid is empty, does nothing.
 ///
 /// # Safety
-/// Addresses among the arguments must point to as many elements as the kernel reads and writes.
+/// Addresses among the arguments point to as many elements as the kernel reads and writes.
 pub(super) unsafe fn launch(
     device: &CudaDevice,
     name: &str,
@@ -111,7 +114,7 @@ pub(super) unsafe fn launch(
     Ok(())
 }
 
-/// Suffix of the names of kernels for a type.
+/// Returns the suffix that the names of kernels have for a type.
 pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
         DType::F32 => Ok("f32"),
@@ -126,7 +129,7 @@ pub(super) fn computes(dtype: DType) -> bool {
     suffix(dtype).is_ok()
 }
 
-/// Address of the first element of a contiguous tensor's storage.
+/// Returns the address of the first element of a contiguous tensor.
 pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
     let Some((start, _)) = layout.contiguous_offsets() else {
         bail!("a kernel was given a tensor that is not contiguous");
@@ -145,7 +148,7 @@ pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
     })
 }
 
-/// Address of a tensor's first element.
+/// Returns the address of the first element of a contiguous tensor.
 pub(super) fn address_of(tensor: &Tensor) -> Result<u64> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
@@ -154,7 +157,7 @@ pub(super) fn address_of(tensor: &Tensor) -> Result<u64> {
     }
 }
 
-/// Allocates memory for a result, all of which the kernel will write.
+/// Allocates memory for a result; the kernel must write all of it.
 pub(super) fn room(device: &CudaDevice, dtype: DType, count: usize) -> Result<CudaStorage> {
     let device = device.clone();
     // SAFETY: no element is read before a kernel has written it.
@@ -168,14 +171,14 @@ pub(super) fn room(device: &CudaDevice, dtype: DType, count: usize) -> Result<Cu
     }
 }
 
-/// Allocates a tensor, all of which a kernel will write.
+/// Allocates a tensor; a kernel must write all of it.
 pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) -> Result<Tensor> {
     let shape = shape.into();
     let storage = Storage::Cuda(room(device, dtype, shape.elem_count())?);
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
 }
 
-/// Error of these operations on the host, which has kernels of its own.
+/// Returns the error of an operation that is called on the host, which has its own kernels.
 pub(super) fn no_host(name: &str) -> Result<(CpuStorage, Shape)> {
     bail!("{name} is computed by CUDA alone")
 }

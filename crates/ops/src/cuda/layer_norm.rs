@@ -1,11 +1,11 @@
-//! Layer normalisation: one kernel forward, and three backward.
+//! Layer normalisation: one kernel in the forward pass, and three in the backward pass.
 
 use super::launch::{WARP, address_of, blocks, empty, launch, suffix, word};
 use super::row_sums::{RowBlocks, sum_columns_for};
 use crate::tape::{Adjoints, Slot, Tape};
 use candle_core::{D, DType, Result, Tensor, bail};
 
-/// Layer normalisation, which is [`crate::norm()`] with a mean.
+/// Computes layer normalisation; see [`crate::norm()`].
 ///
 /// # Shapes
 /// The shapes of [`crate::norm()`].
@@ -42,7 +42,7 @@ pub(super) struct LayerNorm {
     pub(super) epsilon: f64,
 }
 
-/// Grid of blocks of warps, one warp for each row.
+/// Returns the grid of blocks with one warp for each row.
 fn rows_of_warps(rows: usize) -> (usize, usize) {
     blocks(rows * WARP)
 }
@@ -72,8 +72,8 @@ impl LayerNorm {
         Ok(out)
     }
 
-    /// Computes the gradient of `x`, and statistics of its rows: the mean, and the reciprocal of
-    /// the deviation.
+    /// Computes the gradient by `x`, and statistics of its rows: the mean, and the reciprocal of
+    /// the standard deviation.
     ///
     /// # Shapes
     /// `gradient` with the shape of `x` → the shape of `x`, and `(rows, 2)`.
@@ -99,7 +99,7 @@ impl LayerNorm {
         Ok((out, statistics))
     }
 
-    /// Sums the gradients of weight and bias over blocks of rows: `(blocks, 2·D)`.
+    /// Sums the gradients by weight and bias over each block of rows: `(blocks, 2·D)`.
     pub(super) fn parameter_sums(&self, gradient: &Tensor, statistics: &Tensor) -> Result<Tensor> {
         let x = &self.x;
         let (device, width) = (x.device().as_cuda_device()?, x.dim(D::Minus1)?);
@@ -121,7 +121,7 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient of `x`, and adds the gradients of weight and bias to theirs.
+    /// Computes the gradient by `x`, and adds the gradients by weight and bias to their adjoints.
     fn back(
         &self,
         gradient: &Tensor,

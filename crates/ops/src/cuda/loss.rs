@@ -1,5 +1,5 @@
-//! Cross entropy of a block of logits in one kernel, which reads them twice and leaves their
-//! gradient in their place.
+//! Cross entropy of a block of logits in one kernel, which reads the logits twice and replaces them
+//! by the gradient by them.
 
 use super::launch::{address_of, empty, launch, suffix, word};
 use super::row_sums::sum_rows;
@@ -7,14 +7,15 @@ use crate::kernels::BlockOfLoss;
 use crate::spec::CrossEntropySpec;
 use candle_core::{DType, Result, Tensor, bail};
 
-/// Number of logits in a block: 128 MiB in half precision. For each block, the whole gradient of
-/// the weight is read and written, but its logits are not copied.
+/// Number of logits in a block: 128 MiB in half precision. The larger blocks are, the less often
+/// the whole gradient by the weight is read and written, which is done for each block.
 pub(super) const LOGITS: usize = 1 << 26;
 
-/// See [`Kernels::block_of_loss`](crate::kernels::Kernels::block_of_loss); not for pairs of rows.
+/// Computes the sums and the gradient of a block, without R-Drop; see
+/// [`Kernels::block_of_loss`](crate::kernels::Kernels::block_of_loss).
 ///
 /// # Shapes
-/// The shapes of the former.
+/// The shapes of [`Kernels::block_of_loss`](crate::kernels::Kernels::block_of_loss).
 pub(super) fn cross_entropy(
     logits: &Tensor,
     targets: &Tensor,
@@ -37,8 +38,8 @@ pub(super) fn cross_entropy(
         u32::from(differentiate).into(),
     ];
     let name = format!("cross_entropy_{}", suffix(logits.dtype())?);
-    // SAFETY: one block for each row of `classes` logits, which has a target below that, as the
-    // caller has checked, and four sums. Nothing reads the logits afterwards.
+    // SAFETY: each row has one block, `classes` logits, four sums, and a target that is below
+    // `classes`, as the caller has checked. Nothing reads the logits afterwards.
     unsafe { launch(device, &name, (rows, 1), &arguments)? };
     Ok((sum_rows(&sums)?, differentiate.then(|| logits.clone())))
 }

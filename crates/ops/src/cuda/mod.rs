@@ -1,9 +1,9 @@
-//! Kernels of our own for CUDA, for operations that would need many of Candle's kernels.
+//! Taper's own CUDA kernels, for operations that would take many of Candle's kernels.
 //!
-//! Each operation computes its result, and records on the tape how its gradients are computed; the
-//! device tests compare both with the composed operation in f64. A kernel reads its inputs once and
-//! keeps nothing else for the backward pass; it computes in f32 and rounds once. Gradients of
-//! parameters are added where they live: in the flat buffer.
+//! Each operation computes its result, and records its backward pass on the tape; the device tests
+//! compare both with the operation composed of Candle's, in f64. A kernel reads its inputs once,
+//! computes in f32 and rounds once, and keeps nothing but the inputs for the backward pass.
+//! Gradients by parameters are added in place, in the flat gradient buffer.
 
 mod adam;
 pub(crate) mod addition;
@@ -29,7 +29,7 @@ use candle_core::{Device, Result, Tensor};
 use launch::computes;
 use std::ops::Range;
 
-/// A device of CUDA's.
+/// The kernels of CUDA devices.
 pub(crate) struct Cuda;
 
 impl Kernels for Cuda {
@@ -83,7 +83,7 @@ impl Kernels for Cuda {
         key_value: &Tensor,
         spec: &AttentionSpec,
     ) -> Option<Result<Tensor>> {
-        // A query that is part of wider rows has no kernel here.
+        // There is no kernel for queries that are only a part of wider rows.
         let is_here =
             computes(query.dtype()) && query.dims().last() == Some(&spec.shape.query_width());
         is_here.then(|| attention::cross_attention(tape, query, key_value, spec))

@@ -1,4 +1,4 @@
-//! Sums over rows, in two passes: over blocks of rows, and over the blocks.
+//! Sums over rows, in two passes: first over the rows of each block, then over the blocks.
 
 use super::launch::{PIECE, address_of, empty, launch, word};
 use crate::tape::{Adjoints, Slot};
@@ -6,21 +6,21 @@ use candle_core::{CudaDevice, DType, Result, Tensor, bail};
 
 /// Largest number of blocks of rows over which a gradient is summed.
 const ROW_BLOCKS: usize = 256;
-/// Number of threads of a block that lie side by side in a tile of a sum over rows, and number of
-/// rows read at once: `TILE` of `common.cuh`.
+/// Width of a tile of a block's threads, and number of rows that a block reads at the same time:
+/// `TILE` of `common.cuh`.
 const TILE: usize = 16;
 
-/// Blocks of rows over which a gradient is summed.
+/// Division of rows into blocks over which a gradient is summed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowBlocks {
-    /// Grid: tiles of columns, and blocks of rows.
+    /// Grid: number of tiles of columns, and number of blocks of rows.
     pub(super) grid: (usize, usize),
-    /// Number of rows per block.
+    /// Number of rows in a block.
     pub(super) at_once: u32,
 }
 
 impl RowBlocks {
-    /// Divides `rows` rows of `width` elements of a type.
+    /// Divides `rows` rows of `width` elements of type `dtype`.
     pub(super) fn new(rows: usize, width: usize, dtype: DType) -> Result<Self> {
         let at_once = rows.div_ceil(ROW_BLOCKS).max(TILE);
         let tile = TILE * PIECE / dtype.size_in_bytes();
@@ -28,13 +28,13 @@ impl RowBlocks {
         Ok(Self { grid, at_once: word(at_once)? })
     }
 
-    /// Allocates `width` sums for each block.
+    /// Allocates `width` sums for each block of rows.
     pub(super) fn parts(&self, width: usize, device: &CudaDevice) -> Result<Tensor> {
         empty((self.grid.1, width), DType::F32, device)
     }
 }
 
-/// Sums rows in f32, in an order that depends only on their number.
+/// Sums the rows of `x` in f32, in an order that depends only on the number of rows.
 ///
 /// # Shapes
 /// `x (N, D)` → `(D,)`.
@@ -45,8 +45,8 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Sums `width` columns of `x` from `first` on, for the gradient of a parameter; adds the sums to
-/// the flat buffer if the parameter's place is there.
+/// Adds the sums of `width` columns of `x`, from column `first` on, to the gradient by a parameter:
+/// in place if the flat gradient buffer has a part for it.
 ///
 /// # Shapes
 /// `x (N, …)`.
@@ -68,8 +68,8 @@ pub(super) fn sum_columns_for(
     adjoints.give_tensor(parameter, out)
 }
 
-/// Sums as many columns of `x` as `out` has, from `first` on; writes the sums to `out` or adds
-/// them.
+/// Sums as many columns of `x` as `out` has, from column `first` on. Adds the sums to `out` if
+/// `is_added`, otherwise writes them.
 fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result<()> {
     let ((rows, row), width) = (x.dims2()?, out.elem_count());
     if first + width > row {
@@ -84,6 +84,6 @@ fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result
         u32::from(is_added).into(),
     ];
     let grid = (width.div_ceil(TILE), 1);
-    // SAFETY: `x` has `rows` rows with these columns, and `out` a number for each.
+    // SAFETY: `x` has `rows` rows with these columns, and `out` has an element for each column.
     unsafe { launch(x.device().as_cuda_device()?, "sum_rows", grid, &arguments) }
 }

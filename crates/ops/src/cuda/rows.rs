@@ -1,14 +1,14 @@
-//! Selection of rows of a tensor by number, each at most once: the backward pass is again a
-//! selection.
+//! Selection of rows of a tensor by index. If each row is selected at most once, the backward pass
+//! is also a selection.
 
 use super::launch::{address, address_of, launch, no_host, room, suffix, walking_in_pieces, word};
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor, bail};
 
-/// See [`Kernels::rows`](crate::kernels::Kernels::rows).
+/// Selects rows; see [`Kernels::rows`](crate::kernels::Kernels::rows).
 ///
 /// # Shapes
-/// The shapes of the former.
+/// The shapes of [`Kernels::rows`](crate::kernels::Kernels::rows).
 pub(super) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Result<Tensor> {
     if x.dim(0)? != back.elem_count() {
         bail!("rows of {:?}, and back {:?}", x.shape(), back.shape());
@@ -16,7 +16,7 @@ pub(super) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Result<Tensor> 
     x.contiguous()?.apply_op1(Rows { index: index.clone(), back: Some(back.clone()) })
 }
 
-/// Selects rows of a table, possibly several times each; not differentiable.
+/// Selects rows of a table, each any number of times; not differentiable.
 ///
 /// # Shapes
 /// `table (V, D)`, `index (M,)` in u32 and below `V` → `(M, D)`.
@@ -26,7 +26,8 @@ pub(super) fn looked_up(table: &Tensor, index: &Tensor) -> Result<Tensor> {
 
 struct Rows {
     index: Tensor,
-    /// Rows of the gradient, if each row is selected at most once.
+    /// For each row of `x`, the row of the result that it became; `None` if rows can be selected
+    /// several times.
     back: Option<Tensor>,
 }
 
@@ -51,7 +52,8 @@ impl CustomOp1 for Rows {
             word(width)?.into(),
         ];
         let name = format!("rows_{}", suffix(x.dtype())?);
-        // SAFETY: the index has an entry for each row: the number of a row of `x`, or none.
+        // SAFETY: the index has an entry for each row of the result: the index of a row of `x`, or
+        // `ABSENT`.
         unsafe {
             let grid = walking_in_pieces(rows * width, x.dtype());
             launch(&x.device, &name, grid, &arguments)?;

@@ -1,19 +1,20 @@
-//! Attention weights from scores, their mask and dropout: one kernel forward, and one backward.
+//! Attention weights, computed from scores with mask and dropout: one kernel in the forward pass,
+//! and one in the backward pass.
 
 use super::launch::{Argument, WARP, address_of, blocks, empty, launch, suffix, word};
 use crate::spec::Dropout;
 use candle_core::{Result, Tensor};
 
-/// Computes `dropout(softmax(scores + mask))` over the keys. Dropout numbers a query by its packed
-/// row.
+/// Settings of `dropout(softmax(scores + mask))` over the keys. In the dropout mask, the index of a
+/// query is that of its packed row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,
-    /// Numbers of heads, of the mask's heads (one or as many), of queries and of keys.
+    /// Numbers of heads, of the mask's heads (1 or the number of heads), of queries and of keys.
     pub(super) shape: [usize; 4],
 }
 
-/// Computes the weights.
+/// Computes the attention weights.
 ///
 /// # Shapes
 /// `scores (B, H, Tq, Tk)`, `mask (B, H or 1, Tq, Tk)` in f32, `starts (B + 1,)` in u32 → the shape
@@ -27,7 +28,7 @@ pub(super) fn forward(
     softmax.run("softmax", &[scores, mask, starts])
 }
 
-/// Computes the gradient of the scores from the gradient of the weights, which are recomputed.
+/// Computes the gradient by the scores from that by the weights, which it computes again.
 ///
 /// # Shapes
 /// The inputs of [`forward`], and `gradient` like `scores`.
@@ -57,7 +58,7 @@ impl Softmax {
         }
         arguments.extend(self.dropout.arguments());
         let name = format!("{kernel}_{}", suffix(scores.dtype())?);
-        // SAFETY: the calling attention has compared all shapes.
+        // SAFETY: the caller (attention) has compared all shapes.
         unsafe { launch(device, &name, blocks(rows * WARP), &arguments)? };
         Ok(out)
     }

@@ -1,4 +1,4 @@
-//! Measures kernels one by one: see [`crate::device::kernel_times`].
+//! Measures the time of each kernel; see [`crate::device::kernel_times`].
 
 use super::adam::adam_step;
 use super::attention::{Attention, Columns, Sequences};
@@ -15,13 +15,13 @@ use crate::tape::ParameterStore;
 use candle_core::{DType, Device, Result, Tensor};
 use std::time::Instant;
 
-/// Number of launches in a series, large enough to make the two synchronisations around it
-/// negligible.
+/// Number of launches in a series: so many that the two synchronisations around a series take
+/// negligible time.
 const LAUNCHES: u32 = 20;
-/// Bytes that a copy reads.
+/// Number of bytes that the measured copy reads.
 const COPIED: usize = 256 << 20;
 
-/// Measures kernels on one device.
+/// Measurements of kernels on one device.
 struct Times<'a> {
     device: &'a Device,
     dtype: DType,
@@ -29,7 +29,7 @@ struct Times<'a> {
     found: Vec<KernelTime>,
 }
 
-/// See [`crate::device::kernel_times`].
+/// Measures kernels; see [`crate::device::kernel_times`].
 ///
 /// # Errors
 /// Errors of [`crate::device::kernel_times`].
@@ -48,7 +48,8 @@ pub(super) fn kernel_times(
 }
 
 impl Times<'_> {
-    /// Measures a kernel that moves `bytes` bytes for each element of an input of this shape.
+    /// Measures a kernel that reads and writes `bytes` bytes in total for each element of an input
+    /// of this shape.
     fn measure(
         &mut self,
         kernel: &'static str,
@@ -72,7 +73,7 @@ impl Times<'_> {
         Ok(())
     }
 
-    /// Activations that are not zero.
+    /// Makes activations that are not all zero.
     fn activations(&self, rows: usize, columns: usize) -> Result<Tensor> {
         let row = Tensor::arange(0f32, columns as f32, self.device)?.affine(0.7, -3.0)?.sin()?;
         row.to_dtype(self.dtype)?.broadcast_as((rows, columns))?.contiguous()
@@ -109,7 +110,7 @@ impl Times<'_> {
             layer_norm(None, &x, &weight, Some(&bias), 1e-5).map(|_| ())
         })?;
         let norm = LayerNorm { x: x.clone(), weight, epsilon: 1e-5 };
-        // Two kernels, each of which reads both inputs.
+        // Two kernels; each of them reads both inputs.
         self.measure("layer norm: gradients", shape, 5 * element, || {
             let (_, statistics) = norm.back_to_x(&residual)?;
             norm.parameter_sums(&residual, &statistics).map(|_| ())
@@ -163,7 +164,8 @@ impl Times<'_> {
         let scores = scores.reshape((batch, heads, length, length))?;
         let shape = [batch * heads * length, length];
         let weights = attention.softmax()?;
-        // The mask is read once for each head, and only the first time from memory.
+        // The mask is read once for each head, but from memory only the first time, so it is not
+        // counted.
         self.measure("softmax", shape, 2 * element, || {
             softmax::forward(weights, &scores, &mask, &starts).map(|_| ())
         })?;

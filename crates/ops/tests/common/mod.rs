@@ -1,14 +1,15 @@
-//! Helpers of the tests of operations.
+//! Helpers for the tests of operations.
 
-// Each test program uses only a part of this module.
+// Each test program uses only some of them.
 #![allow(dead_code)]
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Kernel, Tape};
 
-/// Runs this test program again with each matrix kernel of this machine, as a process chooses its
-/// kernel once. `caller` is the name of the calling test, which is skipped.
+/// Runs the other tests of this program again with each matrix kernel of this machine, each in a
+/// new process, because a kernel is chosen once per process. `caller` is the name of the calling
+/// test.
 pub(crate) fn again_through_every_kernel(caller: &str) {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
@@ -29,15 +30,16 @@ pub(crate) fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Makes a scalar from a result: the sum of its elements with a different weight each, so that
-/// every gradient matters.
+/// Makes a scalar in which every element of a result has a different weight, so that an error in
+/// any gradient is noticed.
 pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
     let count = out.elem_count();
     let weights: Vec<f64> = (0..count).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
 }
 
-/// Weights of [`scalar`] in the shape of `out`: the adjoint with which the backward pass starts.
+/// Returns the weights of [`scalar`], in the shape of `out`: the adjoint with which the tape
+/// starts.
 pub(crate) fn adjoint(out: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     Tensor::from_vec(weights, out.shape(), out.device()).unwrap()
@@ -46,8 +48,8 @@ pub(crate) fn adjoint(out: &Tensor) -> Tensor {
 pub(crate) type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
 pub(crate) type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
 
-/// Compares the values and gradients of `fused` with those of `oracle`, the composed operation, and
-/// the gradients also with central differences.
+/// Compares results and gradients of the fused operation with those of the composed one, and
+/// gradients with central differences.
 pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
     let tape = Tape::new();
     let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());
@@ -97,11 +99,11 @@ pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle
     }
 }
 
-/// Rows of a result, and of its gradient.
+/// Rows of the result, and rows of the gradient.
 pub(crate) type Rows = [Vec<Vec<f32>>; 2];
 
-/// Checks that `run` gives the same bits for sequences of `lengths` on one thread and on three, and
-/// for each sequence alone.
+/// Checks that `run` gives the same bits for sequences of these lengths on one thread and on three,
+/// and for each sequence alone.
 pub(crate) fn check_threads_and_neighbours(
     name: &str,
     input: &Var,
@@ -135,7 +137,7 @@ pub(crate) fn has_fused_multiply_adds() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Euclidean distance of two tensors, divided by the norm of the second.
+/// Returns the distance of two tensors in f64, relative to the norm of the second.
 pub(crate) fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     let (ours, theirs) = (ours.to_dtype(DType::F64).unwrap(), theirs.to_dtype(DType::F64).unwrap());
     let square = |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap();

@@ -1,4 +1,4 @@
-//! Updates of parameters.
+//! Tests the kernel of Adam.
 
 use candle_core::{DType, Device, Result};
 use taper_ops::{AdamStep, ParameterStore, adam_step};
@@ -8,8 +8,8 @@ use super::host::Argument::{At, Long, Real, Word};
 use super::host::Array;
 
 impl Check<'_> {
-    /// Checks one launch over parameters of odd lengths, one of them frozen. The flat buffers end
-    /// in the middle of the part that one block updates.
+    /// Updates parameters of odd lengths, one of them frozen, in one launch, over flat buffers
+    /// whose length is not a multiple of what a thread or a block updates at a time.
     pub(super) fn adam(&self) -> Result<()> {
         let step = AdamStep {
             learning_rate: 0.01,
@@ -77,7 +77,7 @@ impl Check<'_> {
         for (parameter, weights) in store.parameters().iter().zip(&weights) {
             self.same("adam", weights, parameter.var())?;
         }
-        // Moments of frozen parameters stay, and are never read.
+        // The moments of frozen parameters are not updated and never read.
         let is_read = |at: usize| !(1004..1007).contains(&at);
         for (what, ours, exact) in
             [("first", &first, &moments[0]), ("second", &second, &moments[1])]

@@ -1,4 +1,4 @@
-//! CUDA kernels compiled for the host, and their arguments and arrays.
+//! CUDA kernels that are compiled for the host, and memory for them.
 
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::Path;
 use std::process::Command;
 
-/// Threads of a block, equal to `THREADS` in `cuda/launch.rs`.
+/// Number of threads in a block, as in `cuda/launch.rs`.
 pub(crate) const THREADS: usize = 256;
 
 type RunKernel = unsafe extern "C" fn(
@@ -17,13 +17,13 @@ type RunKernel = unsafe extern "C" fn(
     *const *const c_void,
 ) -> c_int;
 
-/// The kernels as a library of this process.
+/// The kernels, loaded into this process as a library.
 pub(crate) struct Library {
     run_kernel: RunKernel,
 }
 
 impl Library {
-    /// Compiles the same source as for a GPU, and loads it.
+    /// Compiles the same source that is compiled for a GPU.
     pub(crate) fn build() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_kernels.so");
@@ -32,8 +32,8 @@ impl Library {
         let output = Command::new(script).arg(&library).arg(source).output().expect("a shell");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let library = CString::new(library.to_str().expect("a name")).expect("a name");
-        // SAFETY: names end in zero. The library stays open, and its function has this type, see
-        // `threads.cpp`.
+        // SAFETY: the names end with a zero byte. The library stays open, and its function has this
+        // type, as `threads.cpp` shows.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
             assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
@@ -43,15 +43,15 @@ impl Library {
         }
     }
 
-    /// Runs a kernel over a grid of blocks.
+    /// Runs a kernel on a grid of blocks.
     pub(crate) fn launch(&self, name: &str, grid: (usize, usize), arguments: &[Argument<'_>]) {
         let words: Vec<u64> = arguments.iter().map(Argument::word).collect();
         let addresses: Vec<_> = words.iter().map(|word| std::ptr::from_ref(word).cast()).collect();
         let grid = [grid.0 as u32, grid.1 as u32, 1];
         let size = [THREADS as u32, 1, 1];
         let label = CString::new(name).expect("a name");
-        // SAFETY: the tests give each kernel arrays of the sizes that it requires; writes just
-        // outside an array go to its margins, and are detected there.
+        // SAFETY: the tests pass the arrays that each kernel requires; writes outside of them are
+        // found in their margins.
         let status =
             unsafe { (self.run_kernel)(label.as_ptr().cast(), &grid, &size, addresses.as_ptr()) };
         assert_eq!(status, 0, "there is no kernel {name}");
@@ -69,7 +69,7 @@ pub(crate) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// The argument as a little-endian word, whose lowest bytes a kernel reads.
+    /// Returns the bytes of the argument, the lowest first.
     fn word(&self) -> u64 {
         match *self {
             Self::At(array) => array.first() as u64,
@@ -81,11 +81,11 @@ impl Argument<'_> {
     }
 }
 
-/// Array for a kernel, between two margins that the kernel must not change.
+/// Memory for a kernel, between two margins that it must not write to.
 pub(crate) struct Array {
     memory: Vec<Cell<u128>>,
     dtype: DType,
-    /// Bytes before the first element.
+    /// Number of bytes before the first element.
     start: usize,
     count: usize,
 }
@@ -94,7 +94,8 @@ const MARGIN: usize = 8;
 const UNTOUCHED: u8 = 0xa5;
 
 impl Array {
-    /// Makes an array of NaN that begins `shift` elements after an address divisible by 16.
+    /// Makes an array of `count` NaN values, whose first element is `shift` elements after an
+    /// address that is a multiple of 16.
     pub(crate) fn empty(count: usize, dtype: DType, shift: usize) -> Self {
         let bytes = (count + shift) * dtype.size_in_bytes();
         let memory = vec![u128::from_le_bytes([UNTOUCHED; 16]); bytes.div_ceil(16) + 2 * MARGIN];
@@ -112,18 +113,19 @@ impl Array {
     }
 
     fn first(&self) -> *mut u8 {
-        // SAFETY: within the memory, whose cells may be written through.
+        // SAFETY: within the memory, whose cells allow writes through a shared reference.
         unsafe { self.memory.as_ptr().cast::<u8>().cast_mut().add(self.start) }
     }
 
-    /// Address of the first element, for kernels that read addresses from another array.
+    /// Returns the address of the first element, for a kernel that reads this address from another
+    /// array.
     pub(crate) fn address(&self) -> u64 {
         self.first() as u64
     }
 
     fn fill(&self, values: &[f64]) {
         for (index, &value) in values.iter().enumerate() {
-            // SAFETY: there are `count` elements of the type, at aligned addresses.
+            // SAFETY: there is memory for `count` elements, aligned to the size of the type.
             unsafe {
                 match self.dtype {
                     DType::F32 => self.first().cast::<f32>().add(index).write(value as f32),
@@ -137,7 +139,7 @@ impl Array {
         }
     }
 
-    /// Elements of the array. Panics if its margins were written.
+    /// Returns the elements; panics if the margins have been written to.
     pub(crate) fn values(&self) -> Vec<f64> {
         let size = self.count * self.dtype.size_in_bytes();
         for at in 0..self.memory.len() * 16 {
@@ -160,7 +162,7 @@ impl Array {
         (0..self.count).map(value).collect()
     }
 
-    /// Elements as a tensor in f64.
+    /// Returns the elements as a tensor in f64.
     pub(crate) fn tensor(&self, shape: &[usize]) -> Tensor {
         Tensor::from_vec(self.values(), shape, &Device::Cpu).expect("as many elements")
     }

@@ -1,8 +1,9 @@
-//! CUDA kernels on the host, without a GPU: the same source as for a GPU is compiled by the host's
-//! C++ compiler (`scripts/check/host_gpu`). Results are compared with the composed operations in
-//! f64, for each type, on rows of odd and of even lengths, aligned and not.
+//! Tests CUDA kernels on the host, without a GPU: the same source that is compiled for a GPU is
+//! compiled by the host's C++ compiler (`scripts/check/host_gpu`). Kernels run in each type, on
+//! rows of odd and of even lengths, aligned and not, and are compared with the composed operations
+//! in f64.
 //!
-//! Result arrays are filled with NaN before a kernel runs, and writes outside them fail the test.
+//! Destinations are filled with NaN before a kernel runs, and a write outside of them is an error.
 #![cfg(target_os = "linux")]
 
 mod adam;
@@ -16,26 +17,27 @@ use taper_ops::{
     ABSENT, Activation, CrossEntropySpec, Dropout, LinearSpec, NormSpec, Products, composed,
 };
 
-/// Runs kernels in one type.
+/// Checks kernels for one type of elements.
 struct Check<'a> {
     library: &'a Library,
     dtype: DType,
     name: &'static str,
     tolerance: f64,
-    /// Number of elements between an address divisible by 16 and the first element of an array.
+    /// Number of elements from an address that is a multiple of 16 to the first element of an
+    /// array.
     shift: usize,
 }
 
-/// Lengths of rows. Kernels read 16 bytes at a time where the length is divisible by 8.
+/// Widths of rows; those that are multiples of 8 consist of whole pieces of 16 bytes.
 const WIDTHS: [usize; 5] = [1, 19, 24, 136, 300];
 const ROWS: usize = 53;
 const KEY: u64 = 0x1234_5678_9abc_def0;
 
-/// Number of rows that a block sums.
+/// Number of rows in a block, for sums over blocks of rows.
 const AT_ONCE: usize = 20;
 
 impl Check<'_> {
-    /// Makes an array of random values in the tested type.
+    /// Makes random values of the tested type.
     fn values(&self, count: usize, key: u64) -> Array {
         let counter = Counter::new(mix(9, &[key]));
         let values: Vec<f64> = (0..count as u64).map(|i| counter.normal_at(i)).collect();
@@ -55,7 +57,7 @@ impl Check<'_> {
         self.library.launch(&format!("{kernel}_{}", self.name), grid, arguments);
     }
 
-    /// Adds the sums of blocks of rows: `parts (blocks, width)` → `(width)`.
+    /// Adds up the sums over blocks of rows.
     fn summed(&self, parts: &Array, blocks: usize, width: usize) -> Array {
         let out = Array::empty(width, DType::F32, 0);
         let arguments = [At(parts), At(&out), Word(blocks), Word(width), Word(width), Word(0)];
@@ -108,8 +110,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Adds one, two and three rows, times 1.5, to rows 0, 2 and 4; nothing is written to the
-    /// others.
+    /// Adds one, two and three rows times 1.5 to rows 0, 2 and 4; the other rows must stay
+    /// unchanged.
     fn row_sums(&self, width: usize) -> Result<()> {
         let (x, out) = (self.values(6 * width, 3), self.values(5 * width, 33));
         let before = out.tensor(&[5, width]);
@@ -122,8 +124,7 @@ impl Check<'_> {
         self.same("sums of rows", &out, &before.index_add(&index, &added, 0)?)
     }
 
-    /// Checks that `split_heads` gives the columns of each head times a scale, and that
-    /// `merge_heads` restores them.
+    /// Splits heads and merges them again, which must give the original rows times both scales.
     fn heads(&self) -> Result<()> {
         let (lengths, longest) = ([5, 1, 9], 9);
         let starts = Array::new(&[0.0, 5.0, 6.0, 15.0], DType::U32, 0);
@@ -255,7 +256,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks the attention weights of two sequences of queries, some of whose keys are masked.
+    /// Checks attention weights of two sequences of queries; some of their keys are masked.
     fn softmax(&self) -> Result<()> {
         let (batch, heads, queries, rate) = (2, 3, 4, 0.2);
         let starts = Array::new(&[0.0, 4.0, 7.0], DType::U32, 0);
@@ -294,7 +295,7 @@ impl Check<'_> {
                 vars[0].broadcast_add(&mask.tensor(&[batch, mask_heads, queries, keys]))?;
             let powers = masked.broadcast_sub(&masked.max_keepdim(D::Minus1)?.detach())?.exp()?;
             let weights = powers.broadcast_div(&powers.sum_keepdim(D::Minus1)?)?;
-            // The dropout mask has one row for each packed query: (N, H, Tk).
+            // The index of a query in the dropout mask is that of its packed row: (N, H, Tk).
             let all = Dropout::new(rate, KEY).mask(8 * heads * keys, DType::F64, &Device::Cpu)?;
             let all = all.reshape((8, heads, keys))?;
             let drawn = [all.narrow(0, 0, queries)?, all.narrow(0, 4, queries)?];
@@ -308,8 +309,8 @@ impl Check<'_> {
     }
 
     fn loss(&self) -> Result<()> {
-        // The composed operation multiplies by an output matrix, the kernel takes logits: the
-        // matrix is the identity here.
+        // The composed operation multiplies hidden states by weights; with the unit matrix as
+        // weights, hidden states are the logits.
         for classes in [2, 31, 264, 2051] {
             let (rows, scale) = (7, 0.25);
             let targets: Vec<u32> = (0..rows as u32).map(|row| row * 5 % classes as u32).collect();
@@ -346,7 +347,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that among equal largest logits the first counts as the prediction, as on the host.
+    /// If several logits are largest, only the first of them counts as correct, as on the host.
     fn ties(&self) -> Result<()> {
         let logits = Array::new(&[1.0, 2.0, 2.0, 1.0, 2.0, 2.0], self.dtype, self.shift);
         let targets = Array::new(&[1.0, 2.0], DType::U32, 0);
@@ -358,7 +359,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that sums over some columns of rows are added to the values already there.
+    /// Sums some columns over rows, and adds the sums to existing values.
     fn additions(&self) -> Result<()> {
         for width in [1, 19, 24, 300] {
             let (row, first) = (2 * width + 3, width);
@@ -385,12 +386,12 @@ fn kept(rate: f64) -> Argument<'static> {
     Real(1.0 / (1.0 - rate))
 }
 
-/// Variables in f64 with the values of `arrays`.
+/// Returns variables with the same values in f64, by which the reference is differentiated.
 fn variables(arrays: &[(&Array, &[usize])]) -> Result<Vec<Var>> {
     arrays.iter().map(|(array, shape)| Var::from_tensor(&array.tensor(shape))).collect()
 }
 
-/// Gradients of `Σ out ⊙ adjoint` by each variable in `by`.
+/// Returns the gradients of `Σ out ⊙ adjoint` by each of the variables.
 fn gradients(out: &Tensor, adjoint: &Array, by: &[Var]) -> Result<Vec<Tensor>> {
     let all = out.mul(&adjoint.tensor(out.dims()))?.sum_all()?.backward()?;
     Ok(by.iter().map(|var| all.get(var).expect("a gradient").clone()).collect())
@@ -399,7 +400,7 @@ fn gradients(out: &Tensor, adjoint: &Array, by: &[Var]) -> Result<Vec<Tensor>> {
 #[test]
 fn every_kernel_is_the_composed_operation() -> Result<()> {
     let library = Library::build();
-    // Bounds of a few roundings in each type.
+    // Each bound allows a few roundings in its type.
     for (dtype, name, tolerance) in
         [(DType::F32, "f32", 1e-5), (DType::BF16, "bf16", 1e-2), (DType::F16, "f16", 1e-3)]
     {

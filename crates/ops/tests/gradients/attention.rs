@@ -1,4 +1,4 @@
-//! Gradients of attention: full and sparse, self- and cross-attention, with biases.
+//! Tests attention: full and sparse, self-attention and cross-attention, with and without a bias.
 
 use candle_core::{Tensor, Var};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) fn attention(
     }
 }
 
-/// Checks self-attention without and with a bias, the second of `inputs`.
+/// Checks self-attention without a bias, and with the second of `inputs` as the bias.
 fn check_self_attention(name: &str, inputs: &[Var], spec: &AttentionSpec) {
     check(
         name,
@@ -114,8 +114,8 @@ fn cross_attention() {
     }
 }
 
-/// Checks heads in groups that share keys and values, with a given width of a head and factor of
-/// scores.
+/// Tests heads in groups that share keys and values. They are narrower than a share of the width,
+/// and the factor of scores is not the usual one.
 #[test]
 fn grouped_heads() {
     for (heads, key_value_heads, causal, rate) in
@@ -143,8 +143,8 @@ fn grouped_heads() {
     }
 }
 
-/// Heads that share keys and values give the same result as heads with copies; the gradient of
-/// shared ones is the sum over the copies.
+/// Checks that shared keys and values give the same as a copy for each head, and that their
+/// gradients are sums over these copies.
 #[test]
 fn grouped_heads_are_heads_with_copies() {
     let grouped = AttentionShape::with_heads(4, 2).grouped(2);

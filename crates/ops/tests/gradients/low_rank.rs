@@ -1,4 +1,4 @@
-//! Gradients of low-rank adapters, and through layers whose weights are constants.
+//! Tests low-rank adapters, and layers whose own weights are constants.
 
 use super::common::{check, random, values};
 use candle_core::{DType, Tensor, Var};
@@ -17,7 +17,7 @@ fn spec(input: f64, output: f64) -> LowRankSpec {
     }
 }
 
-/// Makes one pair of low-rank factors of each two variables: first `down`, then `up`.
+/// Factors of adapters for matrices with 4 and 3 rows, of ranks 2 and 3.
 fn factors(v: &[Var]) -> Vec<Factors> {
     let one = |down: &Var, up: &Var| Factors {
         down: down.as_tensor().clone(),
@@ -45,8 +45,7 @@ fn low_rank() {
             &|v| composed::low_rank(&v[0], &v[1], &factors(&v[2..]), &spec),
         );
     }
-    // A linear layer with changed weights equals the plain layer plus the low-rank product, if both
-    // have the same dropout.
+    // A linear layer with adapters, in which every part uses the same dropout mask.
     let layer = LinearSpec { dropout: Dropout::new(0.4, 77), ..Default::default() };
     let [x, residual, down, up] =
         [random(&[6, 5], 1), random(&[6, 7], 2), random(&[2, 5], 3), random(&[7, 2], 4)];
@@ -82,8 +81,8 @@ fn activations() {
     }
 }
 
-/// Layers with constant weights get no gradients for them, but pass on the gradient of their input;
-/// also in segments that are recomputed.
+/// Checks that constants get no gradient, and that layers of constants pass on the gradients of
+/// earlier layers, also within segments that are computed again.
 #[test]
 fn constants_get_no_gradient_and_pass_it_on() {
     let [table, weight, gain, classes] =
@@ -154,14 +153,13 @@ fn constants_get_no_gradient_and_pass_it_on() {
             assert!(ours.get(constant).unwrap().is_none());
         }
     }
-    // Without anything to train the tape stays empty.
+    // If nothing is trainable, nothing is recorded.
     let tape = Tape::new();
     let x = taper_ops::embedding(Some(&tape), &table, None, &lookup).unwrap();
     assert!(tape.is_empty() && !tape.knows(&x));
 }
 
-/// Weights stored in bf16 give the same results as their values converted to the type of the
-/// computation.
+/// Checks that matrices held in bf16 give the same as their values in the type of the computation.
 #[test]
 fn matrices_in_bf16_are_their_values() {
     let (x, residual) = (random(&[7, 6], 1), random(&[7, 9], 2));

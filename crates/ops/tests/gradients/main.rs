@@ -1,4 +1,5 @@
-//! Compares every fused operation with the composed one and with finite differences, in f64.
+//! Compares every fused operation with the same operation composed of Candle's, and with finite
+//! differences, in f64.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -48,7 +49,7 @@ fn without_biases(v: &[Var]) -> [NormedColumns<'_>; 2] {
     ]
 }
 
-/// Normalises groups of columns of two widths; other columns of the rows are not normalised.
+/// Tests groups of two widths, next to columns that are not normalised.
 #[test]
 fn norms_of_columns() {
     for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
@@ -178,8 +179,9 @@ fn loss() {
     }
 }
 
-/// Biases added to logits give the same loss and gradients as an additional column of the output
-/// matrix. With the AVX2 kernel, which adds the bias last, they are equal to the bit.
+/// Compares biases that are added to logits with biases that are an additional column of the
+/// matrix. With the kernel for AVX2, which continues the sums of logits from the biases, the bits
+/// are the same.
 #[test]
 fn biases_of_logits_are_a_column_of_the_matrix() {
     let (rows, width, classes) = (600, 40, 1100);
@@ -314,7 +316,8 @@ fn impossible_shapes_are_errors() {
     );
 }
 
-/// An input of several operations gets the sum of their adjoints, also if the input is recomputed.
+/// Checks that an input of several operations gets the sum of their adjoints, also if it is
+/// recomputed.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
@@ -335,8 +338,8 @@ fn adjoints_add_up() {
     );
 }
 
-/// The tape refuses what it could not differentiate, and without a tape Candle's graph stays
-/// complete.
+/// Checks that the tape refuses inputs through which it could not differentiate, and that without a
+/// tape Candle's graph is complete.
 #[test]
 fn no_gradient_is_lost_in_silence() {
     let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));
@@ -352,8 +355,9 @@ fn no_gradient_is_lost_in_silence() {
     assert!(gradients.get(&x).is_some() && gradients.get(&weight).is_some());
 }
 
-/// Dropout, attention and loss give the same bits on any number of threads, in f32 and with bf16
-/// products. There are enough rows that the threads share the products of weight gradients.
+/// Checks that dropout, attention and loss give the same bits on any number of threads, in f32 and
+/// with bf16 products. There are so many rows that the products for weight gradients are divided
+/// among threads.
 #[test]
 fn results_do_not_depend_on_threads() {
     for (products, r_drop) in
@@ -410,7 +414,7 @@ fn results_do_not_depend_on_threads() {
 }
 
 /// Compares the loss that recomputes its logits, if this machine supports it, with the composed
-/// one, in f32 and on sizes that are no multiples of blocks.
+/// one, in f32 and for sizes with edges.
 #[test]
 fn a_loss_of_many_blocks() {
     let shapes = [
@@ -454,7 +458,8 @@ fn a_loss_of_many_blocks() {
             let norm =
                 |x: &Tensor| x.sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap().sqrt();
             let error = norm(&(ours - theirs).unwrap()) / norm(theirs);
-            // Without fused multiply-adds every product is rounded before it is added.
+            // Without fused multiply-adds, every product of two numbers is rounded before it is
+            // added.
             let bound = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };
             assert!(error < bound, "{rows} × {classes}: {error}");
         }

@@ -1,4 +1,5 @@
-//! Epilogue of a matrix product: bias, activation, dropout, residual.
+//! Epilogue of a linear layer, which follows its matrix product: bias, activation, dropout and
+//! residual.
 
 use crate::cuda::launch::{Argument, address_of, empty, launch, suffix, walking_in_pieces, word};
 use crate::cuda::row_sums::RowBlocks;
@@ -12,18 +13,19 @@ pub(in crate::cuda) struct Epilogue {
 }
 
 impl Epilogue {
-    /// True if the epilogue adds at most a bias and a residual.
+    /// Whether the epilogue has no activation and no dropout: at most a bias and a residual.
     pub(in crate::cuda) fn is_identity(&self) -> bool {
         self.activation == Activation::Identity && !self.dropout.is_active()
     }
 
-    /// Numeric arguments of its kernels.
+    /// Returns the arguments of the kernels for activation and dropout.
     fn numbers(&self) -> [Argument; 4] {
         let [key, threshold, kept] = self.dropout.arguments();
         [(self.activation as u32).into(), key, threshold, kept]
     }
 
-    /// Computes `residual + dropout(activation(product + bias))`, for nonlinearities with a kernel.
+    /// Computes `residual + dropout(activation(product + bias))`; the activation must have a
+    /// kernel.
     ///
     /// # Shapes
     /// `product (N, D)`, `bias (D,)` in f32, `residual` like `product` → the shape of `product`.
@@ -65,9 +67,9 @@ impl Epilogue {
         Ok(out)
     }
 
-    /// Computes the gradient of the product, and sums over blocks of rows, which add up to the
-    /// gradient of the bias. Without an activation the product is not read: any tensor of its shape
-    /// and type will do.
+    /// Computes the gradient by the product, and sums of it over blocks of rows, which add up to
+    /// the gradient by the bias. Without an activation, `product` is not read, so it can be any
+    /// tensor of its shape and type.
     pub(in crate::cuda) fn back(
         &self,
         product: &Tensor,
@@ -98,7 +100,7 @@ impl Epilogue {
             arguments.extend(self.numbers());
             let name = format!("epilogue_back_{}", suffix(product.dtype())?);
             // SAFETY: product, gradient and result have `rows` rows of `width` elements, the bias
-            // has one, and there is a row of sums for each block of rows.
+            // has `width` elements, and there is a row of sums for each block of rows.
             unsafe { launch(device, &name, blocks.grid, &arguments)? };
         }
         Ok((of_product.unwrap_or_else(|| gradient.clone()), sums))

@@ -1,4 +1,4 @@
-//! Linear layer: its product, and the epilogue.
+//! Linear layers: the matrix product, and the epilogue (bias, activation, dropout and residual).
 
 mod epilogue;
 mod weight_gradient;
@@ -13,8 +13,8 @@ use crate::spec::{Activation, LinearSpec};
 use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{DType, Result, Tensor, bail};
 
-/// See [`crate::linear()`]; the weights may be of another type than `x`. `None` for types and
-/// nonlinearities without a kernel.
+/// Computes a linear layer; see [`crate::linear()`]. The weight can have another type than `x`.
+/// `None` if there is no kernel for the types or the activation.
 ///
 /// # Shapes
 /// The shapes of [`crate::linear()`].
@@ -57,14 +57,15 @@ fn forward(
     if let Some(tape) = tape {
         let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
         let back = Back {
-            // The gradient of a constant weight is not computed.
+            // Needed only for the gradient by the weight, which is not computed if the weight is
+            // constant.
             kept: tape.needs(weight).then(|| tape.keep(x)),
             x: x.into(),
             weight: weight.into(),
             multiplied,
             bias: bias.map(Slot::from).zip(wide),
             residual: residual.map(Slot::from),
-            // The product, if the activation is differentiated at it.
+            // The product, if the activation is to be differentiated there.
             before: (spec.activation != Activation::Identity).then_some(product),
             epilogue,
         };
@@ -75,12 +76,12 @@ fn forward(
     Ok(out)
 }
 
-/// Data of a layer that the tape keeps.
+/// Data of a layer that the tape keeps for the backward pass.
 struct Back {
     x: Slot,
     kept: Option<SavedTensor>,
     weight: Slot,
-    /// Weights in the type of the activations.
+    /// The weight in the type of the activations.
     multiplied: Tensor,
     bias: Option<(Slot, Tensor)>,
     residual: Option<Slot>,
@@ -92,7 +93,7 @@ impl Back {
     fn run(&self, gradient: &Tensor, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let of_product = {
             let bias = self.bias.as_ref().map(|(_, bias)| bias);
-            // Without an activation, the gradient does not depend on the product.
+            // Without an activation, any tensor of the product's shape will do.
             let before = self.before.as_ref().unwrap_or(gradient);
             let (of_product, sums) = self.epilogue.back(before, bias, gradient)?;
             if let (Some((slot, _)), Some(sums)) = (&self.bias, sums) {

@@ -1,7 +1,7 @@
-//! Gradient of a weight, summed in f32 for any type of the activations.
+//! Gradient by a weight, summed in f32 for any type of the activations.
 //!
-//! The library writes sums of bf16 or f16 products in f32, and adds to existing values: neither a
-//! conversion nor an addition follows.
+//! The CUDA library writes the sums of bf16 or f16 products in f32, and can add them to existing
+//! values, so that neither a conversion nor an addition is needed afterwards.
 
 use crate::cuda::launch::{address_of, empty};
 use candle_core::cuda_backend::WrapErr;
@@ -9,7 +9,7 @@ use candle_core::cuda_backend::cudarc::cublas::{result, sys};
 use candle_core::{DType, Result, Tensor, bail};
 use std::ffi::c_void;
 
-/// Computes `gradientᵀ · x`, added to `sum` in place if there is one.
+/// Computes `gradientᵀ · x`. If there is a `sum`, the product is added to it in place.
 ///
 /// # Shapes
 /// `gradient (N, O)`, `x (N, I)` of the same type, `sum (O, I)` in f32 → `(O, I)` in f32.
@@ -45,10 +45,11 @@ pub(in crate::cuda) fn weight_gradient(
     let (m, n, k) = (size(inputs)?, size(outputs)?, size(rows)?);
     let number = |value: &f32| std::ptr::from_ref(value).cast::<c_void>();
     let cublas = device.cublas_handle();
-    // The library's matrices have their columns side by side: it sees each of these transposed,
-    // and computes `outᵀ = xᵀ · gradient`.
-    // SAFETY: the addresses are of `rows` rows of `inputs` and of `outputs` elements, and of as
-    // many as `out` has; all work is queued on the device's one stream.
+    // The library's matrices are column-major: it sees the transpose of each matrix here, and
+    // computes `outᵀ = xᵀ · gradient`.
+    // SAFETY: the addresses are those of matrices with `rows` rows of `inputs` and of `outputs`
+    // elements, and of as many elements as `out` has; all work is queued on the device's single
+    // stream.
     unsafe {
         result::gemm_ex(
             *cublas.handle(),
@@ -76,7 +77,7 @@ pub(in crate::cuda) fn weight_gradient(
     Ok(out)
 }
 
-/// The library's name of a type.
+/// Returns the library's name of a type.
 fn library_type(dtype: DType) -> Result<sys::cudaDataType_t> {
     match dtype {
         DType::F32 => Ok(sys::cudaDataType_t::CUDA_R_32F),
