@@ -1,4 +1,5 @@
-//! Alignment of target tokens with source tokens, by the decoder's attention to the encoder.
+//! Alignment of target tokens with source tokens, derived from the decoder's attention to the
+//! encoder.
 
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
@@ -8,26 +9,27 @@ use crate::forced::check_counts;
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
-/// Largest number of attention weights of a head that are computed at once, padding included: 2^18
-/// weights take 1 MiB per head, and suffice for hundreds of sentences of usual length. A
-/// translation with more weights is aligned in a batch of its own.
+/// Largest number of attention weights of a head that are computed in one batch, including padding:
+/// 2^18 weights take 1 MiB per head, and suffice for hundreds of sentences of usual length. A
+/// single translation with more weights is aligned in its own batch.
 const AT_ONCE: usize = 1 << 18;
 
-/// Attention whose weights serve as an alignment.
+/// Selects the attention weights that serve as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// Index of the decoder layer, from 0. `None` stands for the layer that aligns best in the
+    /// Index of the decoder layer, from 0. `None` selects the layer that aligns best in the
     /// architecture: in a Transformer, the layer before the last, or the only layer.
     pub layer: Option<usize>,
-    /// Index of the head, from 0; `None` for the mean of all heads.
+    /// Index of the head, from 0; `None` selects the mean of all heads.
     pub head: Option<usize>,
 }
 
 impl AlignedAttention {
-    /// Checks that `model` attends to the source, and has this layer and head.
+    /// Checks that the decoder of `model` attends to the source, and has this layer and head.
     ///
     /// # Errors
-    /// If the model lacks one of these; the error says which layers and heads it has.
+    /// If the model has no such attention, layer or head; the error says which layers and heads it
+    /// has.
     pub fn check(self, model: &TranslationModel) -> Result<()> {
         let config = model.config();
         if self == Self::default() {
@@ -58,10 +60,11 @@ impl AlignedAttention {
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
-    /// For each target token, the source token that it attends to most, as a pair of positions
-    /// (source, target). Positions count from 0, and neither side includes `</s>`.
+    /// For each target token, the source token to which it attends most, as a pair of positions
+    /// (source, target). Positions count from 0, and `</s>` is on neither side.
     pub pairs: Vec<(usize, usize)>,
-    /// For each target token, the weights of the source tokens, with `</s>` last; they sum to 1.
+    /// For each target token, the attention weights of the source tokens, including the `</s>` at
+    /// the end; they sum to 1.
     pub weights: Vec<Vec<f32>>,
 }
 
@@ -84,8 +87,8 @@ pub fn align(
     Ok(aligned)
 }
 
-/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that they are
-/// not all in memory at once. `start` is the first input of the decoder.
+/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that only
+/// those of one batch are in memory. `start` is the first input of the decoder.
 ///
 /// # Errors
 /// The errors of [`align`].
@@ -114,8 +117,9 @@ pub fn align_with(
     Ok(())
 }
 
-/// Number of the first sentences, at least one, that may be aligned together. Because of padding,
-/// each of them takes as much memory as a sentence with the longest source and the longest target.
+/// Returns how many of the first sentences can be aligned in one batch: at least one. Because of
+/// padding, each of them takes as much memory as a sentence with the longest source and the longest
+/// target of the batch.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -157,8 +161,8 @@ fn align_batch(
         .collect())
 }
 
-/// Computes the attention weights of the selected layer only: those of the selected head, or the
-/// mean over heads: `(B, T, S)`.
+/// Computes the attention weights of the selected layer only, for the selected head or as the mean
+/// over heads: `(B, T, S)`.
 fn attention(
     (model, start): (&TranslationModel, u32),
     chosen: AlignedAttention,
@@ -197,7 +201,7 @@ fn failed(error: candle_core::Error) -> DecodingError {
     DecodingError::model("align", error)
 }
 
-/// Returns the index of the largest weight, the first among equals; `None` if there are no weights.
+/// Returns the index of the largest weight (of several, the first); `None` if there are no weights.
 fn heaviest(weights: &[f32]) -> Option<usize> {
     (0..weights.len())
         .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
@@ -212,8 +216,8 @@ mod tests {
         let (short, long): (&[u32], &[u32]) = (&[4; 20], &[4; 400]);
         let count = fitting(&[short; 1000], &[short; 1000]);
         assert!(count > 100 && count * 20 * 21 <= AT_ONCE, "{count}");
-        // Because of padding, a long sentence makes every other sentence in its batch as large as
-        // itself.
+        // Because of padding, every sentence takes as much memory as the longest sentence of its
+        // batch.
         let mut mixed = [short; 100];
         mixed[50] = long;
         assert_eq!(fitting(&mixed, &[short; 100]), 50);

@@ -1,4 +1,5 @@
-//! Batches of sentences: how they are cut, computed by several threads, and collected in order.
+//! Batches of sentences: how sentences are divided into them, how several threads compute them, and
+//! how results are collected in order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,24 +8,25 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::{DecodingConfig, DecodingError, Result};
 
-/// Number of batches after which freed memory is returned to the system.
+/// Number of batches from one return of freed memory to the system to the next.
 const BATCHES_BETWEEN: usize = 8;
 
 /// A finished batch, for progress reports and for showing translations early.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChunk<'a, T> {
-    /// Indices, in the input, of the sentences that were just finished.
+    /// Indices in the input of the batch's sentences.
     pub indices: &'a [usize],
-    /// Results of these sentences, in the order of `indices`.
+    /// Results of the batch's sentences, in the order of `indices`.
     pub results: &'a [T],
-    /// Total number of sentences finished so far.
+    /// Number of sentences that have been finished so far, including this batch.
     pub sentences_done: usize,
     /// Number of all sentences in the call.
     pub sentences_total: usize,
 }
 
-/// Returns the configuration of each of `workers` workers. Its budgets are shares of the budgets in
-/// `config`, and small enough that every worker gets part of the work.
+/// Returns the configuration for each of `workers` workers. Its budgets (`batch_tokens` and
+/// `batch_rows`) are shares of those in `config`, and small enough that every worker gets some of
+/// the sentences.
 pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -37,7 +39,8 @@ pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize)
     }
 }
 
-/// Makes one thread pool for each worker; together they have as many threads as this thread's pool.
+/// Makes one thread pool for each worker; all of them together have as many threads as the current
+/// pool.
 fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
     let threads = rayon::current_num_threads();
     (0..workers)
@@ -47,8 +50,8 @@ fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
         .map_err(|error| DecodingError::model("start threads", error))
 }
 
-/// Calls `work` for every batch, on `workers` threads, each of which has its own part of the thread
-/// pool. Calls `finish` on this thread with each batch and its results, in the order of the
+/// Calls `work` for every batch, on `workers` threads, each with its own share of the thread pool.
+/// Calls `finish` on the calling thread with each batch and its results, in the order of the
 /// batches.
 pub(crate) fn in_order<T: Send>(
     batches: &[Range<usize>],
@@ -56,8 +59,9 @@ pub(crate) fn in_order<T: Send>(
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // Returning memory after each batch would cost a small model a tenth of its time: pages of
-    // freed memory would go back to the system, and be faulted in again one by one.
+    // Freed memory is not returned after each batch, which would cost a small model a tenth of its
+    // time: pages of freed memory would go back to the system, and cause page faults when they are
+    // used again.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
             taper_ops::allocator::collect();
@@ -80,8 +84,9 @@ pub(crate) fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // No thread takes another batch. Batches that were taken before are still finished,
-                // so that the first of several errors is always the one reported.
+                // No thread takes another batch. Batches that have been taken are still finished,
+                // so that the error that is reported is always that of the first batch with an
+                // error.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);
@@ -109,7 +114,7 @@ pub(crate) fn in_order<T: Send>(
     })
 }
 
-/// Collects results in input order, and reports each batch to the caller.
+/// Collects results, puts them in input order, and reports each batch to the caller.
 pub(crate) struct Collector<T, F> {
     results: Vec<(usize, T)>,
     total: usize,
@@ -137,8 +142,8 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
     }
 }
 
-/// Cuts sentences of the given lengths, in their order, into batches within the budgets of
-/// `config`.
+/// Divides sentences of these lengths, in order, into batches within the budgets of `config`
+/// (`batch_tokens` and `batch_rows`).
 pub(crate) fn batches(
     lengths: &[usize],
     rows_per_sentence: usize,

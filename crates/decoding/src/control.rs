@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-/// Lets a search share time with other work, and ends it for sentences that are no longer wanted.
+/// Lets a search share time with other work, and ends it for sentences whose outputs are no longer
+/// wanted.
 ///
-/// The search calls it between two steps, when no computation is running and everything is in the
-/// search's own state. A call may take any time, and may run another search meanwhile. If a search
-/// has several threads, all of them call it. The control `()` lets every search run to its end.
+/// The search calls [`between_steps`](Self::between_steps) between two steps, when no computation
+/// is running and the search's state is complete. A call can take any time, and can run another
+/// search. If a search has several threads, all of them call it. The control `()` lets every search
+/// run to its end.
 pub trait Control: Sync + fmt::Debug {
-    /// Does other work, if there is any. The search calls this before each step.
+    /// Does other work, if there is any. A search calls this before each step.
     fn between_steps(&self) {}
 
     /// True if the outputs of the sentence with this index are no longer wanted. If so, the rows of
@@ -22,8 +24,8 @@ pub trait Control: Sync + fmt::Debug {
 
 impl Control for () {}
 
-/// Control for a search that numbers sentences differently than the wrapped control: sentence `i`
-/// of the search is sentence `numbers[i]` of that control.
+/// Control for a search whose sentences have other indices than those that another control knows:
+/// sentence `i` of the search is sentence `numbers[i]` of that control.
 #[derive(Debug, Clone, Copy)]
 pub struct Renumbered<'c> {
     control: &'c dyn Control,
@@ -31,7 +33,7 @@ pub struct Renumbered<'c> {
 }
 
 impl<'c> Renumbered<'c> {
-    /// Wraps `control`; `numbers[i]` is its number for sentence `i` of the search.
+    /// Wraps `control`; `numbers[i]` is the index under which it knows sentence `i` of the search.
     pub fn new(control: &'c dyn Control, numbers: &'c [usize]) -> Self {
         Self { control, numbers }
     }

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// A failure of decoding. `sentence` is an index, from 0, into the sources of the failed call,
-/// unless a caller has replaced it by a number of its own.
+/// A failure of decoding. The field `sentence` of a variant is an index, from 0, into the sources
+/// of the failed call, unless a caller has [replaced](Self::sentence_mut) it by its own number.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -17,7 +17,7 @@ pub enum DecodingError {
         expected: String,
     },
 
-    /// `shortfall_penalty` needs the expected lengths of translations, which have not been
+    /// The expected lengths of translations, which `shortfall_penalty` needs, have not been
     /// measured.
     #[error(
         "decoding.expected_length.ratio = 0.0 is not usable: expected the tokens of a translation \
@@ -26,17 +26,17 @@ pub enum DecodingError {
     )]
     UnknownLength,
 
-    /// The model's vocabulary is too small to have all special tokens.
+    /// The model's vocabulary is too small to contain all special tokens.
     #[error(
         "the model has a target vocabulary of {size} tokens, too few to hold \
          <pad> 0, <unk> 1, <s> 2 and </s> 3"
     )]
     Vocabulary {
-        /// Size that the model reported.
+        /// Number of tokens in the model's vocabulary.
         size: usize,
     },
 
-    /// A source has no end token of the vocabulary.
+    /// A source does not contain the end token of the vocabulary.
     #[error(
         "source {sentence} ends with token {last}, but the end token is {end}; append it to every \
          source before decoding"
@@ -44,20 +44,20 @@ pub enum DecodingError {
     SourceWithoutEnd {
         /// Index of the source.
         sentence: usize,
-        /// Last token.
+        /// Last token of the source.
         last: u32,
         /// End token of the vocabulary.
         end: u32,
     },
 
-    /// The prompt has no tokens to continue.
+    /// A prompt has no tokens that could be continued.
     #[error("prompt {sentence} has no token; begin with at least one")]
     EmptyPrompt {
         /// Index of the prompt.
         sentence: usize,
     },
 
-    /// The numbers of sources and targets differ.
+    /// The number of sources is not that of targets.
     #[error("{sources} sources but {targets} targets; give one target per source")]
     UnequalCounts {
         /// Number of sources.
@@ -66,7 +66,7 @@ pub enum DecodingError {
         targets: usize,
     },
 
-    /// The model does not attend to the source, so it cannot give alignments.
+    /// The model's decoder does not attend to the source, so there are no alignments.
     #[error(
         "the model has no attention to the source, by which tokens are aligned; ask for no \
          alignments"
@@ -81,7 +81,7 @@ pub enum DecodingError {
     Target {
         /// Index of the target.
         sentence: usize,
-        /// The 0-based position of the token.
+        /// Position of the token, from 0.
         position: usize,
         /// The rejected token.
         token: u32,
@@ -89,7 +89,7 @@ pub enum DecodingError {
         vocabulary: usize,
     },
 
-    /// A prefix is longer than the longest output of the model.
+    /// A prefix is longer than the longest output that the model can produce.
     #[error(
         "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for \
          outputs of {longest}; shorten it"
@@ -97,9 +97,9 @@ pub enum DecodingError {
     LongPrefix {
         /// Index of the sentence.
         sentence: usize,
-        /// Number of tokens of the prefix.
+        /// Number of tokens in the prefix.
         tokens: usize,
-        /// Largest number of tokens of an output.
+        /// Largest number of tokens in an output.
         longest: usize,
     },
 
@@ -111,15 +111,16 @@ pub enum DecodingError {
     WrongShape {
         /// Number of rows that the model was to step.
         rows: usize,
-        /// The vocabulary size.
+        /// Size of the vocabulary.
         vocabulary: usize,
-        /// `rows * vocabulary`.
+        /// Number of values expected: `rows * vocabulary`.
         expected: usize,
         /// Number of values returned.
         got: usize,
     },
 
-    /// The model's output is not a distribution: it contains a NaN or `+inf`, or only `-inf`.
+    /// The model's output is not a distribution: it contains NaN or `+inf`, or consists only of
+    /// `-inf`.
     #[error(
         "the model's output for sentence {sentence} at target position {position} is not a \
          distribution (NaN, +inf, or nothing possible); the weights may have diverged: try an \
@@ -128,24 +129,24 @@ pub enum DecodingError {
     NotADistribution {
         /// Index of the sentence.
         sentence: usize,
-        /// The 0-based target position being predicted.
+        /// Position of the predicted token in the target, from 0.
         position: usize,
     },
 
-    /// A computed number is NaN or infinite.
+    /// A number that was computed is NaN or infinite.
     #[error(
         "the computation gave a value that is not finite (NaN or infinite) in {quantity} of sentence \
          {sentence}; the weights may have diverged, or the text may differ too much from the \
          training data: check both, or try an earlier checkpoint"
     )]
     NotFinite {
-        /// Name of the computed number.
+        /// What the number is, for the message.
         quantity: &'static str,
         /// Index of the sentence.
         sentence: usize,
     },
 
-    /// Every continuation that the constraints of the search allow has probability zero.
+    /// The constraints of the search allow only continuations with probability zero.
     #[error(
         "no translation of sentence {sentence} has a probability above zero within its limits; \
          lower decoding.min_length, raise decoding.no_repeat_ngram or set it to 0, allow <unk>, or shorten the forced prefix"
@@ -155,7 +156,8 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// The models cannot be combined in an ensemble, because their vocabularies differ in size.
+    /// The models cannot be combined in an ensemble, because there are none or their vocabularies
+    /// differ in size.
     #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
     Ensemble {
         /// Size of each model's target vocabulary.
@@ -165,9 +167,9 @@ pub enum DecodingError {
     /// The model itself failed.
     #[error("the model failed to {action}")]
     Model {
-        /// Action that failed, as in "failed to step".
+        /// What failed, to complete "failed to …", such as "step".
         action: &'static str,
-        /// Cause.
+        /// Error of the model.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -182,8 +184,8 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Returns the index of the sentence that caused the error, if there is one. A caller can
-    /// replace it by the number that its own users know.
+    /// Returns the index of the sentence that caused the error, if there is one, so that a caller
+    /// can replace it by a number that its own users know.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }
@@ -197,8 +199,8 @@ impl DecodingError {
         }
     }
 
-    /// Replaces the index of the sentence within a batch by its index within the whole call;
-    /// `indices` has the latter for each sentence of the batch.
+    /// Replaces the index of the sentence within a batch by that within the whole call,
+    /// `indices[i]` for sentence `i` of the batch.
     pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
         if let Some(sentence) = self.sentence_mut() {
             *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);

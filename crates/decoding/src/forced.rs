@@ -1,4 +1,4 @@
-//! Scores of given translations: their probabilities under the model.
+//! Forced scoring: probabilities of given translations under the model.
 
 use serde::Serialize;
 
@@ -7,13 +7,14 @@ use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::SpecialIds;
 use crate::{Control, DecodingConfig, DecodingError, OutputLimits, Result, StepModel};
 
-/// Probability of one given translation under the model.
+/// Probability and score of a given translation under the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForcedScore {
     /// Natural logarithm of the probability of each token, given the tokens before it; the last
-    /// entry belongs to the closing `</s>`. Empty only for an empty translation of an empty source.
+    /// entry is that of the closing `</s>`. Empty only for the empty translation of an empty
+    /// source.
     pub token_log_probabilities: Vec<f64>,
-    /// Sum of `token_log_probabilities`, added from the first to the last, as in a search.
+    /// Sum of `token_log_probabilities`, added in order, as in a search.
     pub log_probability: f64,
     /// [Score](DecodingConfig::score) of `log_probability`.
     pub score: f64,
@@ -37,19 +38,20 @@ impl ForcedScore {
         }
     }
 
-    /// Score of an empty output for an empty source: this output is certain, so no model is needed.
+    /// Returns the score of the empty translation of an empty source, which is certain and takes no
+    /// model.
     pub(crate) fn empty() -> Self {
         Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
     }
 }
 
-/// Scores one batch: `targets[i]`, which has neither `<s>` nor `</s>`, as a translation of
-/// `sources[i]`, which ends with `</s>`. Targets may contain tokens that a search would not
-/// produce, such as `<unk>`.
+/// Scores one batch: `targets[i]` (without `<s>` and `</s>`) as a translation of `sources[i]`
+/// (which ends with `</s>`). Targets can contain tokens that a search would not produce, such as
+/// `<unk>`.
 ///
-/// Tokens pass through the same steps and the same normalisation as in a search, so that the output
+/// Tokens go through the same steps and the same normalisation as in a search, so that the output
 /// of a search gets the same score here (except for a repetition penalty, which only a search
-/// applies). The row of a target leaves the batch when the target ends.
+/// applies). When a target ends, its row leaves the model's batch.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
@@ -64,8 +66,8 @@ pub fn forced_scores<M: StepModel>(
     scores_of(model, sources, targets, config, &())
 }
 
-/// Scores like [`forced_scores`]; if `control` cancels a sentence, only the tokens scored so far
-/// count.
+/// Scores like [`forced_scores`]; for a sentence that `control` cancels, only the tokens that have
+/// been scored until then count.
 pub(crate) fn scores_of<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -79,7 +81,7 @@ pub(crate) fn scores_of<M: StepModel>(
     }
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
-    // Index of the sentence of each model row.
+    // For each row of the model's batch, the index of its sentence.
     let mut active = wanted(control, sources.len());
     let score = |(source, token_scores): (&&[u32], Vec<f64>)| {
         let limits = config.output_limits(source.len().saturating_sub(1));
@@ -121,10 +123,10 @@ pub(crate) fn scores_of<M: StepModel>(
     Ok(sources.iter().zip(scores).map(score).collect())
 }
 
-/// Log-probability of `token` at `position` of a sentence.
+/// Returns the log-probability of `token` at `position` of a sentence.
 ///
 /// # Errors
-/// When `logits` are no distribution, or give the token probability 0.
+/// If `logits` are not a distribution, or give the token probability 0.
 fn finite_log_probability(
     logits: Logits<'_>,
     token: u32,
@@ -150,12 +152,12 @@ fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     }
 }
 
-/// Refuses different numbers of targets and sources.
+/// Returns an error if the numbers of sources and targets differ.
 pub(crate) fn check_counts(sources: usize, targets: usize) -> Result<()> {
     if sources == targets { Ok(()) } else { Err(DecodingError::UnequalCounts { sources, targets }) }
 }
 
-/// Refuses a target with ids that no translation can contain.
+/// Returns an error if a target contains ids that no translation can contain.
 pub(crate) fn check_target(
     sentence: usize,
     target: &[u32],

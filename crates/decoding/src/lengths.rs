@@ -20,11 +20,11 @@ pub struct ExpectedLength {
 impl ExpectedLength {
     /// Fits the function to pairs of a source length and a target length, by least squares. If the
     /// fit would expect fewer tokens for longer sources, or a negative number for an empty source,
-    /// the result is the ratio of the mean lengths, with offset 0. Without pairs the result is
-    /// unknown.
+    /// returns the ratio of the mean lengths with offset 0 instead. If all sources or all targets
+    /// are empty, the expected length is unknown.
     #[must_use]
     pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
-        // Sums are integers, which are exact, so that the order of the pairs does not matter.
+        // Sums are integers, which are exact, so that they do not depend on the order of the pairs.
         let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
         for (source, target) in lengths {
             let (source, target) = (source as i128, target as i128);
@@ -53,14 +53,14 @@ impl ExpectedLength {
         self.ratio == 0.0
     }
 
-    /// Number of tokens, without `</s>`, expected for a source of `length` tokens.
+    /// Returns the expected number of tokens, without `</s>`, for a source of `length` tokens.
     #[must_use]
     pub fn predict(&self, length: usize) -> f64 {
         (self.ratio * length as f64 + self.offset).max(0.0)
     }
 }
 
-/// Rounds to four decimal places, which is finer than the precision of the fit.
+/// Rounds to four decimal places, which are more than the fit determines.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
@@ -76,16 +76,16 @@ pub struct LengthSettings {
     pub shortfall_penalty: f64,
 }
 
-/// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14. A hypothesis' log-probability is divided by it.
+/// Returns the length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine
+/// Translation System", equation 14, by which the log-probability of a hypothesis is divided.
 ///
-/// `length` (`n`) counts the closing `</s>`, because the log-probability includes that of `</s>`.
-/// If `alpha` (`α`) is 0, the penalty is 1; for any larger `α` it grows with `n`.
+/// `length` (`n`) includes the closing `</s>`, because the log-probability includes that of `</s>`.
+/// If `alpha` (`α`) is 0, the penalty is 1; for a larger `α` it grows with `n`.
 pub fn length_penalty(length: usize, alpha: f64) -> f64 {
     gnmt_penalty(length as f64, alpha)
 }
 
-/// Computes the same penalty as [`length_penalty`], for a length that need not be an integer.
+/// Computes [`length_penalty`] for a length that need not be an integer.
 pub(crate) fn gnmt_penalty(length: f64, alpha: f64) -> f64 {
     ((5.0 + length) / 6.0).powf(alpha)
 }

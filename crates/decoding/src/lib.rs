@@ -1,30 +1,31 @@
-//! Greedy search, beam search, sampling and forced scoring over any model that predicts one token
-//! at a time.
+//! Greedy search, beam search, sampling and forced scoring (the probability of a given translation)
+//! with any model that predicts one token at a time.
 //!
-//! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
-//! token, keep some rows. They run on the host, over plain rows of `f32`. The alternative,
-//! searching inside tensor operations on the device, was rejected: it ties the search to one tensor
-//! library, makes the choice among equal scores depend on the device's sort, and saves only the
-//! copy of one row of logits per hypothesis and step.
+//! A search uses a model only through [`StepModel`]: it starts rows from sources, steps all rows by
+//! one token, and keeps some rows. Searches run on the host, on plain rows of `f32` logits. The
+//! alternative, a search by tensor operations on the device, was rejected: it would depend on one
+//! tensor library, its choice among equal scores would depend on the device's sort, and it would
+//! save only the copy of one row of logits per hypothesis and step.
 //!
-//! Between two steps, a search asks a [`Control`] for each sentence whether to continue it, and
+//! Between two steps, a search asks a [`Control`] for each sentence whether it is still wanted, and
 //! lets the control do other work. So a server can share time among searches, and drop sentences
-//! that nobody waits for.
+//! for which nobody waits.
 //!
-//! Four promises hold throughout:
-//! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
-//!   the model's rows do not: every decision here is made for one sentence, in `f64`, and ties are
+//! All searches keep four promises:
+//! - The results of a sentence do not depend on the other sentences of its batch, provided that the
+//!   rows of the model do not: every decision is made for one sentence, in `f64`, and ties are
 //!   broken by the order of hypotheses and then by the lowest token id.
-//! - A hypothesis' log-probability is taken from the model's full distribution, even if the search
-//!   forbids tokens, so that [`Translator::score`] gives an output the same number as the search.
-//! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
-//!   maximum length.
-//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
-//!   and the position.
+//! - The log-probability of a hypothesis is that of the model's full distribution, even if the
+//!   search forbids tokens, so that [`Translator::score`] gives an output the same log-probability
+//!   as the search.
+//! - Stopping is exact, unless `patience` is set: the result is the same as if the search ran to
+//!   the maximum length.
+//! - Random draws have no state: a draw is a function of the seed, the sentence's number, the index
+//!   of the sample and the position.
 //!
-//! Reading order: [`StepModel`], then in `search/` the constraints (which tokens may come next),
-//! the candidates (from a row of logits to the best tokens), beam search, stepwise decoding (greedy
-//! search and sampling), and [`Translator`], which forms the batches.
+//! A good order to read the code: [`StepModel`], then in `search/` the constraints (which tokens
+//! are allowed next), the candidates (the best tokens of a row of logits), beam search, stepwise
+//! decoding (greedy search and sampling), and [`Translator`], which makes the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};
@@ -107,5 +108,5 @@ pub use sentence::Sentence;
 pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};
 pub use translator::Translator;
 
-/// A result whose error is a [`DecodingError`].
+/// Result whose error is a [`DecodingError`].
 pub type Result<T> = std::result::Result<T, DecodingError>;

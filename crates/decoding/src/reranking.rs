@@ -1,5 +1,5 @@
-//! Settings of the choice among several translations of a text. A search returns the candidates;
-//! the caller, who has their texts, makes the choice.
+//! Settings of reranking, the choice among several translations of a text. A search returns the
+//! candidates; its caller, who has their texts, makes the choice.
 
 use std::path::PathBuf;
 
@@ -81,23 +81,23 @@ impl Default for RerankingConfig {
     }
 }
 
-/// A number for each criterion of the choice: either the scores of a candidate or the weights of
-/// the scores.
+/// A number for each criterion of the choice among candidates: either a candidate's scores, or the
+/// weights of the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Criteria {
-    /// Mean similarity to all candidates.
+    /// Mean similarity of the candidate to all candidates.
     pub utility: f64,
-    /// Score by the translating model.
+    /// Score of the candidate by the model that translates.
     pub model: f64,
-    /// Mean log-probability of a token of the source given the candidate, by the model that
-    /// translates back.
+    /// Mean log-probability of the source's tokens given the candidate, by the model that
+    /// translates in the opposite direction.
     pub reverse: f64,
-    /// Mean log-probability of a token of the candidate, by the language model.
+    /// Mean log-probability of the candidate's tokens, by the language model.
     pub language_model: f64,
 }
 
 impl Criteria {
-    /// Sum of these scores, each multiplied by its weight.
+    /// Returns the sum of these scores, each multiplied by its weight.
     #[must_use]
     pub fn total(&self, weights: &Self) -> f64 {
         let of_candidate = weights.utility * self.utility + weights.model * self.model;
@@ -121,12 +121,12 @@ impl From<Criteria> for [f64; 4] {
 }
 
 impl RerankingConfig {
-    /// True if the result is chosen among several candidates.
+    /// Whether a result is chosen among several candidates.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
     }
 
-    /// Weights of the criteria. A criterion whose model is not configured has the weight 0.
+    /// Returns the weights of the criteria; 0 for criteria whose model is not configured.
     pub fn weights(&self) -> Criteria {
         let of_model = |is_named: bool, weight: f64| if is_named { weight } else { 0.0 };
         Criteria {
@@ -137,8 +137,7 @@ impl RerankingConfig {
         }
     }
 
-    /// Sets the weights of the criteria. The weight of a criterion whose model is not configured
-    /// does not change.
+    /// Sets the weights of the criteria, except those whose model is not configured.
     pub fn set_weights(&mut self, weights: &Criteria) {
         self.utility_weight = weights.utility;
         self.model_weight = weights.model;

@@ -1,27 +1,28 @@
-//! Input of a search.
+//! The input of a search: a sentence, with constraints on its translations.
 
 use crate::search::phrases::token_count;
 use crate::{DecodingConfig, OutputLimits};
 
-/// One sentence to translate.
+/// A sentence to translate, or a prompt to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
     /// Tokens of the source, ending with `</s>`; for an empty line, no tokens or only `</s>`.
     pub source: &'a [u32],
-    /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
+    /// Tokens with which every translation must begin, without `<s>`; empty if it can begin with
+    /// any.
     pub prefix: &'a [u32],
     /// Phrases that every translation must contain, anywhere and in any order; the tokens of a
     /// phrase must be adjacent. A sentence with phrases is always translated by beam search,
-    /// whatever the configuration says. A translation that reaches the maximum length may lack some
+    /// whatever the configuration says. A translation that reaches the maximum length can lack some
     /// phrases.
     pub phrases: &'a [Vec<u32>],
-    /// Number that determines the random draws of the sentence; sentences with different numbers
+    /// Number on which the random draws for the sentence depend; sentences with different numbers
     /// have different draws.
     pub number: u64,
 }
 
 impl<'a> Sentence<'a> {
-    /// Makes sentences without prefixes and phrases, numbered from 0.
+    /// Makes sentences without prefixes and phrases, with the numbers 0, 1, and so on.
     pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
         sources
             .iter()
@@ -35,9 +36,9 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
-    /// Limits on the length of the output, for a model whose outputs have at most `longest` tokens.
-    /// A prefix may be longer than the configuration allows. The maximum length is increased by the
-    /// number of phrase tokens.
+    /// Returns the limits on the length of the output, for a model whose outputs have at most
+    /// `longest` tokens. The maximum length is increased by the number of phrase tokens, and is at
+    /// least the length of the prefix.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
         let max_length = limits

@@ -1,36 +1,37 @@
-//! Ids with a special role in a search: the same ones in every vocabulary of this project, other
-//! ones in the vocabularies of imported models.
+//! Ids with a special role in a search. All vocabularies of this project have the same special ids;
+//! those of imported models have others.
 
 use std::borrow::Cow;
 
 /// `<pad>`: padding; not used in decoding, and never produced.
 pub const PAD: u32 = 0;
-/// `<unk>`: text that the vocabulary cannot spell; produced only if the configuration allows it.
+/// `<unk>`: stands for text that the vocabulary cannot represent; produced only if the
+/// configuration allows it.
 pub const UNKNOWN: u32 = 1;
 /// `<s>`: first input of the decoder; never produced.
 pub const START: u32 = 2;
 /// `</s>`: end of a sentence; every finished hypothesis ends with it.
 pub const END: u32 = 3;
 
-/// Ids of a vocabulary with a special role in the search.
+/// The ids of a vocabulary that have a special role in the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialIds {
-    /// First input of a decoder.
+    /// First input of the decoder.
     start: u32,
     /// End that is forced at the length limit.
     end: u32,
     /// Other ids that end an output.
     other_ends: Cow<'static, [u32]>,
-    /// Ends that stand for text: an output that such an id ends contains the id.
+    /// Ids among the ends that are also text: an output that ends with such an id contains it.
     text_ends: Cow<'static, [u32]>,
-    /// Placeholder for text that the vocabulary cannot spell; produced only if the configuration
-    /// allows it.
+    /// Id that stands for text that the vocabulary cannot represent; produced only if the
+    /// configuration allows it.
     unknown: Option<u32>,
     /// Ids that are never produced, ascending.
     never: Cow<'static, [u32]>,
 }
 
-/// Ids of the vocabularies of this project.
+/// Special ids of the vocabularies of this project.
 pub(crate) static OURS: SpecialIds = SpecialIds {
     start: START,
     end: END,
@@ -41,15 +42,16 @@ pub(crate) static OURS: SpecialIds = SpecialIds {
 };
 
 impl SpecialIds {
-    /// Ids of the vocabularies of this project; `never` is never produced either.
+    /// Returns the special ids of the vocabularies of this project; ids in `never` are never
+    /// produced either.
     #[must_use]
     pub fn ours(never: impl IntoIterator<Item = u32>) -> Self {
         let never = [PAD, START].into_iter().chain(never);
         Self { unknown: Some(UNKNOWN), ..Self::new(END, &[], never) }
     }
 
-    /// Returns the ids of a vocabulary in which `end` and each of `other_ends` end an output, and
-    /// the ids in `never` are never produced.
+    /// Returns the special ids of a vocabulary in which `end` and each of `other_ends` end an
+    /// output, and the ids in `never` are never produced.
     #[must_use]
     pub fn new(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
         let mut never: Vec<u32> = never.into_iter().collect();
@@ -67,32 +69,32 @@ impl SpecialIds {
         }
     }
 
-    /// Makes each id in `text_ends`, which must be an end, part of the outputs that it ends.
+    /// Makes each id in `text_ends`, which must be an end, a part of the outputs that end with it.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
     }
 
-    /// Makes `start` the first input of a decoder.
+    /// Makes `start` the first input of the decoder.
     #[must_use]
     pub fn with_start(self, start: u32) -> Self {
         Self { start, ..self }
     }
 
-    /// Sets the placeholder for text that the vocabulary cannot spell. It is produced only if the
-    /// configuration allows it.
+    /// Sets the id that stands for text that the vocabulary cannot represent. It is produced only
+    /// if the configuration allows it.
     #[must_use]
     pub fn with_unknown(self, unknown: Option<u32>) -> Self {
         Self { unknown, ..self }
     }
 
-    /// First input of a decoder.
+    /// Returns the first input of the decoder.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// End that is forced at the length limit.
+    /// Returns the end that is forced at the length limit.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.end
@@ -104,12 +106,12 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// True if an output that `token` ends contains the token.
+    /// Whether an output that ends with `token` contains it.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }
 
-    /// Number of ids that end an output.
+    /// Returns the number of ids that end an output.
     pub(crate) fn ends(&self) -> usize {
         1 + self.other_ends.len()
     }
@@ -128,8 +130,8 @@ impl SpecialIds {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
-    /// Upper bound of the number of refused special ids that may be likelier than an admitted
-    /// token.
+    /// Returns an upper bound of the number of refused special ids that can be likelier than an
+    /// admitted token.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

@@ -1,4 +1,5 @@
-//! Translation of many sentences: in batches of similar length, with results in input order.
+//! Translation of many sentences, in batches of similar length, with results in the order of the
+//! input.
 
 use std::ops::{ControlFlow, Range};
 
@@ -15,9 +16,9 @@ use crate::{
 
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
-/// Sentences are batched with others of similar length, longest first, within the configuration's
-/// `batch_tokens` and `batch_rows`. Results come in input order. An empty source (no tokens, or
-/// only `</s>`) gives an empty translation without running the model.
+/// Sentences are batched with others of similar length, longest first, within the limits
+/// `batch_tokens` and `batch_rows` of the configuration. Results are in the order of the input. An
+/// empty source (no tokens, or only `</s>`) gives an empty translation without a run of the model.
 #[derive(Debug)]
 pub struct Translator<'m, M> {
     model: &'m M,
@@ -29,8 +30,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Makes a translator with `model`.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for an unusable configuration, [`DecodingError::Vocabulary`] for
-    /// a model whose vocabulary cannot hold the special tokens.
+    /// [`DecodingError::Config`] or [`DecodingError::UnknownLength`] for an unusable configuration,
+    /// and [`DecodingError::Vocabulary`] for a model whose vocabulary cannot contain the special
+    /// tokens.
     pub fn new(model: &'m M, config: DecodingConfig) -> Result<Self> {
         config.validate_search()?;
         let size = model.vocabulary_size();
@@ -40,18 +42,18 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Sets the control, which numbers sentences by their indices in a call. For a sentence that it
-    /// cancels, the results have only the finished outputs, or none.
+    /// Sets the control, for which sentences are numbered by their indices in a call. For a
+    /// sentence that it cancels, only finished outputs are returned, or none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
     }
 
-    /// Translates `sources`, each ending with `</s>`. Returns, for each source in order, its
-    /// hypotheses, best first: at least one and at most `n_best`.
+    /// Translates `sources`, each ending with `</s>`. Returns the hypotheses of each source, in the
+    /// order of `sources`: at least one and at most `n_best`, best first.
     ///
     /// # Errors
-    /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and errors of
+    /// [`DecodingError::SourceWithoutEnd`], before anything is translated, and errors of
     /// [`beam_search`](crate::beam_search).
     pub fn translate(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>> {
         self.translate_with(sources, |_| {})
@@ -60,7 +62,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Translates like [`translate`](Self::translate), and calls `on_chunk` after each batch.
     ///
     /// # Errors
-    /// Errors of [`translate`](Self::translate).
+    /// The errors of [`translate`](Self::translate).
     pub fn translate_with(
         &self,
         sources: &[Vec<u32>],
@@ -69,13 +71,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_sentences(&Sentence::plain(sources), on_chunk)
     }
 
-    /// Translates like [`translate_with`](Self::translate_with), for sentences with prefixes,
-    /// phrases and numbers of their own. If an empty source has a prefix, the model reads the
-    /// source as only `</s>`.
+    /// Translates like [`translate_with`](Self::translate_with), for sentences with their own
+    /// prefixes, phrases and numbers. If an empty source has a prefix, the model reads only `</s>`
+    /// as the source.
     ///
     /// # Errors
-    /// Errors of [`translate`](Self::translate), and [`DecodingError::Target`] or
-    /// [`DecodingError::LongPrefix`] for a prefix that no translation can have.
+    /// The errors of [`translate`](Self::translate), and [`DecodingError::Target`] or
+    /// [`DecodingError::LongPrefix`] for a prefix with which no translation can begin.
     pub fn translate_sentences(
         &self,
         sentences: &[Sentence<'_>],
@@ -87,13 +89,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// Finds the best translation of each sentence under each of `lengths`, which replace the
-    /// configuration's length settings. Returns tokens, by sentence and then by setting. They are
-    /// the same as from [`translate_sentences`](Self::translate_sentences) with each setting, but
-    /// come from a single search.
+    /// Finds the best translation of each sentence for each of `lengths`, which replace the length
+    /// settings of the configuration. Returns the tokens, by sentence and then by setting. They are
+    /// the same as those of [`translate_sentences`](Self::translate_sentences) with each setting,
+    /// but are found in a single search.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for impossible settings, and errors of
+    /// [`DecodingError::Config`] for invalid settings, and the errors of
     /// [`translate_sentences`](Self::translate_sentences).
     pub fn translate_under(
         &self,
@@ -110,7 +112,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
-                // Neither greedy search nor sampling compares outputs of different lengths.
+                // Neither greedy search nor sampling compares outputs of different lengths, so all
+                // settings give the same.
                 let translations = self.translate_chunk(chunk, control)?.into_iter();
                 let best = translations.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
@@ -126,8 +129,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
-    /// Divides `sentences` into batches, calls `chunk_results` for each, and returns all results in
-    /// the order of `sentences`; the result of an empty sentence is `of_empty`.
+    /// Divides `sentences` into batches, calls `chunk_results` for each batch, and returns all
+    /// results in the order of `sentences`. The result of an empty sentence is `of_empty`.
     fn in_batches<T: Clone + Send>(
         &self,
         sentences: &[Sentence<'_>],
@@ -169,8 +172,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let control = Renumbered::new(self.control, indices);
             let run = || chunk_results(&chunk, &control);
-            // Everything in `run` is within the pool, so that single operations need not be handed
-            // over to it.
+            // `run` is executed inside the thread pool, so that its parallel operations need not be
+            // handed over to the pool one by one.
             let results =
                 if self.model.gains_from_workers() { rayon::scope(|_| run()) } else { run() };
             results.map_err(|error| error.in_batch(indices))
@@ -181,10 +184,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Number of threads that take separate batches, if there are `rows` rows in total.
+    /// Returns the number of threads that each take their own batches, if there are `rows` rows in
+    /// total.
     ///
-    /// A step of a small model is a hundred short operations. Dividing each operation among threads
-    /// would cost about as much as it saves, whereas sentences are independent.
+    /// A step of a small model consists of a hundred short operations. Dividing each operation
+    /// among threads would cost about as much time as it saves, whereas sentences are independent.
     fn workers(&self, rows: usize) -> usize {
         if !self.model.gains_from_workers() {
             return 1;
@@ -192,13 +196,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
         (rows.min(self.config.batch_rows) / LEAST_ROWS).clamp(1, rayon::current_num_threads())
     }
 
-    /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
+    /// Scores `targets[i]` (without `<s>` and `</s>`) as a translation of `sources[i]`.
     ///
-    /// An empty target of an empty source scores 0, as in [`translate`](Self::translate). For any
-    /// other target of an empty source, the model reads the source as only `</s>`.
+    /// An empty target of an empty source has the score 0, as in [`translate`](Self::translate).
+    /// For any other target of an empty source, the model reads only `</s>` as the source.
     ///
     /// # Errors
-    /// [`DecodingError::SourceWithoutEnd`], and errors of [`forced_scores`](crate::forced_scores).
+    /// [`DecodingError::SourceWithoutEnd`], and the errors of
+    /// [`forced_scores`](crate::forced_scores).
     pub fn score(&self, sources: &[Vec<u32>], targets: &[Vec<u32>]) -> Result<Vec<ForcedScore>> {
         self.score_with(sources, targets, |_| {})
     }
@@ -218,8 +223,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         ends.check(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())
             .partition(|&index| ends.is_empty(&sources[index]) && targets[index].is_empty());
-        // Targets of similar length end at about the same time, so that few rows of a batch remain
-        // alone.
+        // Targets of similar length end at about the same time, so that a batch seldom continues
+        // with only a few rows.
         order.sort_by_key(|&index| {
             std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
         });
@@ -266,7 +271,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows in a batch for which a separate thread is worthwhile: as many as kernels
+/// Smallest number of rows in a batch for which a separate thread pays: as many as matrix kernels
 /// multiply at a time.
 const LEAST_ROWS: usize = 32;
 
@@ -279,15 +284,15 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// Returns the source or, if it has no tokens, only the end: for an empty line whose
-    /// translation is scored or has a prefix.
+    /// Returns the source or, if it has no tokens, only the end: an empty line has no translation
+    /// without the model if it is scored or has a prefix.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
     }
 
     fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         for (sentence, source) in sources.enumerate() {
-            // The end need not be the last token: the token of a language may follow it.
+            // The end need not be the last token: a token that names a language can follow it.
             if let Some(&last) = source.last()
                 && !source.contains(&self.0)
             {
@@ -298,7 +303,7 @@ impl Ends {
     }
 }
 
-/// Refuses a prefix after which the model has no position for `</s>`.
+/// Returns an error if the model has no position left for `</s>` after the prefix.
 fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Result<()> {
     match longest {
         Some(longest) if prefix.len() > longest => {

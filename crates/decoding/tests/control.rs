@@ -1,5 +1,5 @@
-//! Control of running searches: they pause between steps for other work, and drop sentences that
-//! are cancelled.
+//! Tests searches that share time with other work, and that end for sentences that are no longer
+//! wanted.
 
 mod common;
 
@@ -10,7 +10,7 @@ use taper_decoding::{
     Control, DecodingConfig, Hypothesis, SamplingConfig, Sentence, Translator, generate,
 };
 
-/// Cancels every third sentence after more than `after` pauses.
+/// Control that cancels every third sentence after `after` calls of `between_steps` (pauses).
 #[derive(Debug)]
 struct Leaving {
     after: usize,
@@ -53,9 +53,8 @@ fn searches() -> [DecodingConfig; 3] {
     ]
 }
 
-/// Asserts that the sentences that are not cancelled have the outputs in `whole`, which were
-/// searched without a control, and that a cancelled sentence has only outputs from `whole` too. At
-/// least one cancelled sentence must have none.
+/// Checks that the results of all other sentences are the same as without a control, and that those
+/// of every third sentence are at most the outputs that had ended before it was cancelled.
 fn only_those_that_left_are_missing(found: &[Vec<Hypothesis>], whole: &[Vec<Hypothesis>]) {
     assert_eq!(found.len(), whole.len());
     let mut missing = 0;
@@ -78,7 +77,7 @@ fn cancelled_sentences_leave_between_steps_and_change_no_other() {
         let translator = Translator::new(&whole_model, config.clone()).expect("valid");
         let whole = translator.translate(&sources).expect("decodes");
         let rows = whole_model.rows_stepped.load(Ordering::Relaxed);
-        // Sentences are cancelled before the batch begins, after its first step, and later.
+        // Cancels before the batch begins, after its first step, and later.
         let mut stepped = Vec::new();
         for after in [0, 2, 4] {
             let (model, control) = (model(), Leaving::after(after));
@@ -90,12 +89,12 @@ fn cancelled_sentences_leave_between_steps_and_change_no_other() {
         }
         assert!(stepped[0] < stepped[1] && stepped[1] < stepped[2], "{stepped:?}");
         assert!(stepped[2] < rows, "{stepped:?} of {rows}");
-        // The ten sentences that are cancelled after the first step took part in it.
+        // The sentences cancelled after the first step took part in this step.
         assert_eq!(stepped[1] - stepped[0], 10 * first_rows(&config), "{config:?}");
     }
 }
 
-/// Number of rows of one sentence at the first step.
+/// Returns the number of rows of a sentence at the first step.
 fn first_rows(config: &DecodingConfig) -> usize {
     if config.sampling.is_active() { config.n_best } else { 1 }
 }
@@ -165,7 +164,7 @@ fn generation_and_forced_scoring_drop_as_a_search_does() {
     }
 }
 
-/// Runs another search in each pause.
+/// Control that runs another search in each pause.
 #[derive(Debug)]
 struct Interrupting<'m> {
     other: Translator<'m, HashModel>,

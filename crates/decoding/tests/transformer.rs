@@ -1,4 +1,4 @@
-//! Equivalences between searches, with Transformers as models.
+//! Checks that different ways to search give the same results with real Transformers.
 
 use candle_core::{DType, Device, Tensor};
 use taper_decoding::{
@@ -9,7 +9,7 @@ use taper_model::{Builder, Model, ModelConfig, NormPlacement, Positions, Transfo
 use taper_ops::composed::{self, Likeliest};
 use taper_ops::{Kernel, Products};
 
-/// A model with random weights: its outputs are varied, but searches must still agree.
+/// Makes a model with random weights, whose outputs are varied.
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
     let config = ModelConfig {
         d_model: 32,
@@ -63,7 +63,7 @@ fn translate(
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
-/// In int8, with any kernel, the result of a sentence is the same to the bit in a batch as alone.
+/// Checks that in int8 no bit depends on the other sentences of a batch, with any kernel.
 #[test]
 fn in_int8_a_batch_is_its_sentences_to_the_bit() {
     let mut model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -76,7 +76,7 @@ fn in_int8_a_batch_is_its_sentences_to_the_bit() {
             let alone = translate(&model, config(beam_size), std::slice::from_ref(source));
             assert_eq!(&alone[0], together);
         }
-        // Rounding is visible, at least in scores.
+        // Rounding to int8 has an effect, at least on scores.
         let exact = Translator::new(&before, config(beam_size)).expect("valid");
         assert_ne!(exact.translate(&sources).expect("decodes"), together);
     }
@@ -115,7 +115,7 @@ fn a_beam_of_one_is_greedy() {
     each(|model, name| {
         let sources = sources();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
-        // With a length penalty the beam may continue past the likeliest end.
+        // With a length penalty, the beam could continue after the likeliest end.
         let config = DecodingConfig { length_penalty: 0.0, ..config(1) };
         let beam = beam_search(&model.inference(), &slices, &config).expect("decodes");
         let greedy = greedy_search(&model.inference(), &slices, &config).expect("decodes");
@@ -143,8 +143,8 @@ fn outputs_end_where_learned_positions_do() {
     let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
     let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
-        // The minimum length exceeds the number of positions, so that all outputs reach the maximum
-        // length.
+        // A minimum length that cannot be reached within the positions, so that all outputs reach
+        // the maximum length.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
         let alone = Translator::new(&members[0], config.clone())
             .expect("valid")
@@ -222,14 +222,14 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
                 assert!(row.iter().all(|&weight| weight <= row[from]), "{name}");
             }
         }
-        // A sentence is aligned as it would be alone.
+        // The alignment of a sentence is the same without the others.
         let alone = align(model, AlignedAttention::default(), &slices[3..4], &outputs[3..4])
             .expect("aligns");
         assert_eq!(alone[0].pairs, aligned[3].pairs, "{name}");
     });
 }
 
-/// Aligns so many sentences, one of them long, that they make several batches.
+/// So many sentences, one of them so long, that they are aligned in several batches.
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -259,7 +259,7 @@ fn alignments_keep_their_order_over_batches() {
     }
 }
 
-/// Wraps a model so that it finds the likeliest tokens of a row on its own device, as on a GPU.
+/// A model that finds the likeliest tokens where its logits are, as on a GPU.
 struct Finding<M>(M);
 
 impl<M: StepModel> StepModel for Finding<M> {
@@ -313,8 +313,8 @@ impl<M: StepModel> StepModel for Finding<M> {
     }
 }
 
-/// Checks that every search gives the same result from the few likeliest tokens of each row as from
-/// all logits, both with our own kernels and without.
+/// Checks that every search gives the same result with only the likeliest tokens of each row as
+/// with all logits, with and without Taper's own kernels.
 #[test]
 fn a_few_tokens_of_each_row_are_enough() {
     let sources = sources();

@@ -1,4 +1,4 @@
-//! Tests of [`Translator`]: batches, order, empty lines, progress, configuration and errors.
+//! Tests batches, the order of results, empty lines, progress reports, configuration and errors.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
         assert_eq!(one_batch, by_rows);
         assert_eq!(one_batch, by_tokens);
 
-        // Sentence by sentence in separate calls: the order is that of the input.
+        // Each sentence in a separate call: results are in the order of the input.
         let config = DecodingConfig { beam_size, n_best: beam_size, ..DecodingConfig::default() };
         let translator = Translator::new(&model, config).expect("valid");
         for (source, expected) in sources.iter().zip(&one_batch) {
@@ -90,7 +90,7 @@ fn empty_sources_give_empty_output_without_the_model() {
     assert_eq!(found[1], alone[0]);
     assert!(found[0][0].tokens.is_empty() && found[2][0].tokens.is_empty());
 
-    // A non-empty target of an empty source is scored by the model, and finitely.
+    // A non-empty target of an empty source is scored by the model, and has a finite score.
     let scores = translator.score(&[Vec::new(), vec![END]], &[vec![5], vec![5]]);
     let scores = scores.expect("scores");
     assert_eq!(scores[0], scores[1]);
@@ -147,10 +147,9 @@ fn threads_with_batches_of_their_own_find_the_same() {
         for threads in [1, 2, 4, 16] {
             let (same, same_order, starts) = translate(true, threads);
             assert_eq!(found, same);
-            // Progress comes in the order of the batches, whichever finishes first.
+            // Progress is reported in the order of the batches, whichever finishes first.
             assert_eq!(order, same_order);
-            // All threads together hold no more rows than one thread would: each has smaller
-            // batches.
+            // All threads together have no more rows at a time than a single thread would have.
             let shares = threads.min(256 / 32);
             assert!(starts >= shares * (together - 1), "{starts} batches, {together} in one");
         }
@@ -170,7 +169,7 @@ fn finished_sentences_leave_the_batch() {
     assert_eq!(model.rows_stepped.load(Ordering::Relaxed), tokens);
 }
 
-/// A [`HashModel`] that returns NaN as a logit after one history (a hash of source and prefix).
+/// A [`HashModel`] that returns NaN for one source, at one position.
 struct Diverged {
     inner: HashModel,
     history: u64,
@@ -262,13 +261,13 @@ fn unusable_input_is_refused_with_its_place() {
     let error = Translator::new(&tiny, DecodingConfig::default()).map(|_| ());
     assert!(matches!(error, Err(DecodingError::Vocabulary { size: 3 })));
 
-    // A vocabulary of only special tokens cannot reach a minimum length.
+    // With a vocabulary of only special tokens, no output can reach a minimum length.
     tiny.vocabulary = 4;
     let config = DecodingConfig { min_length: 1, ..DecodingConfig::default() };
     let translator = Translator::new(&tiny, config).expect("valid");
     let error = translator.translate(&[vec![5, END]]).expect_err("dead end");
     assert!(matches!(error, DecodingError::DeadEnd { sentence: 0 }));
-    // The advice must permit more, not less.
+    // The message must advise to allow more, not less.
     assert!(error.to_string().contains("raise decoding.no_repeat_ngram or set it to 0"), "{error}");
 }
 

@@ -232,21 +232,21 @@ impl SamplingConfig {
     }
 }
 
-/// Limits on the length of the output for one source. Tokens are counted without `</s>`.
+/// Limits on the length of the output for one source; lengths are in tokens, without `</s>`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutputLimits {
     /// Smallest number of tokens before `</s>`.
     pub min_length: usize,
     /// Number of tokens after which `</s>` is forced.
     pub max_length: usize,
-    /// Expected number of tokens: a shorter output is penalised if `shortfall_penalty` is above 0.
-    /// 0 if no length is expected.
+    /// Expected number of tokens, or 0 if none is known. If `shortfall_penalty` is above 0, shorter
+    /// outputs are penalised.
     pub expected: f64,
 }
 
 impl DecodingConfig {
-    /// Widens the search so that it returns all the candidates that reranking needs. They are
-    /// samples, or come from a beam of at least as many hypotheses.
+    /// Returns a configuration whose search finds as many candidates as reranking needs: samples,
+    /// or the hypotheses of a beam that is at least as wide.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {
@@ -258,15 +258,16 @@ impl DecodingConfig {
         Self { n_best, beam_size, ..self }
     }
 
-    /// Score that compares hypotheses of different lengths. It is `log_probability`, which is that
-    /// of `length` tokens including `</s>`, divided by the length penalty; plus the length reward
-    /// for each token; minus the penalty for being shorter than `limits` expect. If
-    /// `log_probability` is at most 0 and fixed, the score grows with `length`.
+    /// Computes the score by which hypotheses of different lengths are compared: `log_probability`,
+    /// divided by the length penalty; plus the length reward for each token; minus the penalty for
+    /// being shorter than `limits` expect. `length` is the number of tokens, including `</s>`,
+    /// whose probability `log_probability` is. For a fixed `log_probability` of at most 0, the
+    /// score grows with `length`.
     pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
         let (length, expected) = (length as f64, limits.expected + 1.0);
         let expects = self.shortfall_penalty > 0.0;
-        // Tokens beyond the expected length gain nothing; otherwise flat probabilities would make
-        // translations endless.
+        // The length penalty does not grow beyond the expected length; otherwise models with flat
+        // probabilities would make endless translations.
         let counted = if expects { length.min(expected) } else { length };
         let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => gnmt_penalty(counted, self.length_penalty),
@@ -279,7 +280,7 @@ impl DecodingConfig {
         }
     }
 
-    /// Number of finished hypotheses that a search keeps for a sentence.
+    /// Returns the number of finished hypotheses that a search keeps for each sentence.
     pub(crate) fn kept(&self) -> usize {
         match self.rules {
             SearchRules::Exact => self.n_best,
@@ -287,21 +288,24 @@ impl DecodingConfig {
         }
     }
 
-    /// True if the logits of tokens that the output already contains are changed.
+    /// Whether logits are reduced for tokens that the output already contains.
     pub(crate) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0
     }
 
-    /// Largest number of hypotheses per sentence that are stepped together, each as one row.
+    /// Returns the largest number of hypotheses of a sentence that are stepped together, each as
+    /// one row of the model's batch.
     pub(crate) fn rows_per_sentence(&self) -> usize {
         if self.sampling.is_active() { self.n_best } else { self.beam_size }
     }
 
-    /// Limits for the output of a source of `source_length` tokens, not counting `</s>`.
+    /// Returns the limits on the output for a source of `source_length` tokens, not counting
+    /// `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
-        // A float-to-integer cast saturates, so a huge ratio means "no limit by ratio".
+        // A conversion from float to integer saturates, so a huge ratio means that there is no
+        // limit by it.
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
         let max_length = by_ratio.saturating_add(self.max_length_offset).min(self.max_length);
         OutputLimits {
@@ -313,14 +317,14 @@ impl DecodingConfig {
 }
 
 impl LengthSettings {
-    /// Takes the settings from `config`.
+    /// Returns the length settings of `config`.
     #[must_use]
     pub fn from_config(config: &DecodingConfig) -> Self {
         let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
         Self { length_penalty, length_reward, shortfall_penalty }
     }
 
-    /// Writes the settings to `config`.
+    /// Replaces the length settings of `config` by these.
     pub fn apply(self, config: &mut DecodingConfig) {
         let Self { length_penalty, length_reward, shortfall_penalty } = self;
         config.length_penalty = length_penalty;

@@ -8,14 +8,15 @@ use crate::{DecodingError, Result};
 /// Errors and Model Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// Upper bound of factors, far beyond any use; with larger ones, scores might overflow.
+/// Upper bound of the factors in scores, far beyond any use; larger ones could make scores
+/// overflow.
 const MOST: f64 = 1e6;
 
 impl DecodingConfig {
-    /// Checks every value.
+    /// Checks that every value is in its range.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for the first value out of range.
+    /// [`DecodingError::Config`] for the first value that is out of range.
     pub fn validate(&self) -> Result<()> {
         self.validate_sizes()?;
         self.validate_lengths()?;
@@ -33,8 +34,8 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// Checks every value, like [`validate`](Self::validate), and also that the lengths which
-    /// `shortfall_penalty` needs have been measured.
+    /// Checks every value, like [`validate`](Self::validate), and also that the expected lengths,
+    /// which `shortfall_penalty` needs, have been measured.
     ///
     /// # Errors
     /// [`DecodingError::Config`] for the first value that a search cannot use, or
@@ -60,7 +61,7 @@ impl DecodingConfig {
     }
 
     fn validate_lengths(&self) -> Result<()> {
-        // The length penalty is an exponent, so its bound is lower.
+        // The length penalty is an exponent, so it has a smaller bound.
         from_0("length_penalty", self.length_penalty, 100.0)?;
         from_0("length_reward", self.length_reward, MOST)?;
         from_0("shortfall_penalty", self.shortfall_penalty, MOST)?;
@@ -88,7 +89,7 @@ impl DecodingConfig {
     }
 
     fn validate_penalties(&self) -> Result<()> {
-        // Beyond these bounds, logits would overflow a float.
+        // Beyond these bounds, logits could overflow f32.
         if !(0.01..=100.0).contains(&self.repetition_penalty) {
             let expected = "from 0.01 to 100".to_owned();
             return Err(refused("repetition_penalty", self.repetition_penalty, expected));
@@ -119,7 +120,7 @@ impl DecodingConfig {
 }
 
 fn refused(key: &'static str, value: impl std::fmt::Debug, expected: String) -> DecodingError {
-    // The debug format writes huge numbers with an exponent instead of hundreds of digits.
+    // The debug format writes huge numbers with an exponent, not with hundreds of digits.
     let value = format!("{value:?}");
     DecodingError::Config { key, value, expected }
 }

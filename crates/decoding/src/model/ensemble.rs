@@ -3,11 +3,12 @@
 use crate::tokens::OURS;
 use crate::{DecodingError, Result, SpecialIds, StepModel};
 
-/// Models over one vocabulary, combined log-linearly: the probability of a token is proportional to
-/// the geometric mean of its probabilities under the models.
+/// Models with the same vocabulary, combined log-linearly: the probability of a token is
+/// proportional to the geometric mean of its probabilities under the models.
 ///
-/// The mean of the logits equals the mean of the log-probabilities, except for a constant in each
-/// row, which normalisation removes. So several equal models decide exactly like a single one.
+/// The search gets the mean of the logits. It equals the mean of the log-probabilities, except for
+/// a constant in each row, which normalisation removes. So several equal models give exactly the
+/// same results as a single one.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],
@@ -15,7 +16,7 @@ pub struct Ensemble<'m, M> {
 }
 
 impl<'m, M: StepModel> Ensemble<'m, M> {
-    /// Combines `models`; each id must have the same meaning in all of them.
+    /// Combines `models`, in all of which each id must stand for the same token.
     ///
     /// # Errors
     /// [`DecodingError::Ensemble`] if there are no models, or the sizes of their vocabularies
@@ -64,7 +65,7 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         tokens: &[u32],
         mut read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()> {
-        // Sums of `f32` numbers are exact in `f64`, so that the mean of equal logits is the same
+        // A sum of a few `f32` numbers is exact in `f64`, so the mean of equal logits is the same
         // logit.
         let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {

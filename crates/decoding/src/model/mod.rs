@@ -1,4 +1,5 @@
-//! Models as a search sees them: rows that advance by one token at a time.
+//! The interface between a search and a model, whose rows advance by one token at a time, and its
+//! implementations.
 
 mod ensemble;
 mod numbered;

@@ -1,15 +1,15 @@
-//! Sources that are too large to be passed around, such as images, and are therefore replaced by
+//! Sources that are too large to be passed to a search, such as images, and are replaced by their
 //! numbers.
 
 use std::fmt;
 
 use crate::{Result, SpecialIds, StepModel};
 
-/// A model whose sources are numbers. The first id of a source is the number; when a batch begins,
-/// `read` turns the numbers of the batch into the actual sources.
+/// A model whose sources are passed to the search as numbers. The first id of a source is its
+/// number; when a batch begins, `read` returns the actual sources for the numbers in the batch.
 ///
-/// A search sees a source as two ids, the number and `</s>`; these two determine lengths and
-/// batches.
+/// A search sees each source as two ids, the number and `</s>`. So the lengths and batches that it
+/// derives from sources are those of two ids.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,
@@ -26,7 +26,8 @@ where
     M: StepModel,
     F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
-    /// Wraps a model; `read` returns the sources for a list of numbers, in the order of the list.
+    /// Wraps a model; `read` returns the actual sources for a list of numbers, in the order of the
+    /// list.
     pub fn new(model: &'m M, read: F) -> Self {
         Self { model, read }
     }

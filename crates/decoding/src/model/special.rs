@@ -1,10 +1,10 @@
-//! Models whose vocabulary was imported, with special ids of its own.
+//! Models with an imported vocabulary, which has its own special ids.
 
 use taper_ops::composed::Likeliest;
 
 use crate::{Result, SpecialIds, StepModel};
 
-/// A model with the special ids of an imported vocabulary.
+/// Wraps a model, and replaces its special ids by those of an imported vocabulary.
 #[derive(Debug)]
 pub struct WithSpecialIds<M> {
     model: M,
@@ -12,7 +12,7 @@ pub struct WithSpecialIds<M> {
 }
 
 impl<M> WithSpecialIds<M> {
-    /// Wraps `model`; a search takes `special` as its special ids.
+    /// Wraps `model`, for which a search is to use the special ids `special`.
     pub fn new(model: M, special: SpecialIds) -> Self {
         Self { model, special }
     }

@@ -7,59 +7,58 @@ use crate::search::constraints::Constraints;
 use crate::tokens::OURS;
 use crate::{Control, DecodingError, Result, SpecialIds};
 
-/// An autoregressive model, as a search sees it: rows that advance by one token at a time.
+/// An autoregressive model, as a search uses it: rows that advance by one token at a time.
 ///
-/// A state holds `R` rows. Right after [`start`](StepModel::start), row `i` belongs to source `i`.
-/// Rows must be independent: the predictions of a row may depend only on its source and its own
-/// tokens.
+/// A state has `R` rows. After [`start`](StepModel::start), row `i` belongs to source `i`. Rows
+/// must be independent: the predictions of a row must depend only on its source and its own tokens.
 pub trait StepModel: Sync {
     /// State that the model keeps between steps: encoded sources, cached keys and values.
     type State;
 
-    /// Size `V` of the target vocabulary: the length of one row of logits in
+    /// Returns the size `V` of the target vocabulary, which is the length of a row of logits in
     /// [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
-    /// Ids with a special role in the search.
+    /// Returns the ids with a special role in the search.
     fn special(&self) -> &SpecialIds {
         &OURS
     }
 
-    /// Largest number of output tokens of a row, without `</s>`; `None` for no limit. A search
-    /// forces the end at this length.
+    /// Returns the largest number of output tokens, without `</s>`, at which a search forces the
+    /// end; `None` if there is no limit.
     fn longest_output(&self) -> Option<usize>;
 
-    /// Input of the first step for a row with this source: the token that precedes the row's
-    /// output.
+    /// Returns the input of the first step for a row with this source: the token that precedes the
+    /// row's output.
     fn first_input(&self, _source: &[u32]) -> u32 {
         self.special().start()
     }
 
-    /// True if several threads, each with a state of its own, are faster than a single state whose
-    /// every operation is divided among threads. This is usually true on a CPU, but not on a device
-    /// that runs one operation at a time.
+    /// Whether several threads, each with its own state, are faster than a single state whose
+    /// operations are each divided among the threads. This is usually so on a CPU, but not on a
+    /// device that runs one operation at a time.
     fn gains_from_workers(&self) -> bool {
         false
     }
 
-    /// Encodes `sources`, none of them empty, into a state with one row per source.
+    /// Encodes `sources`, none of which is empty, and returns a state with one row for each.
     ///
     /// # Errors
-    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model).
+    /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
-    /// `read`, in one or several blocks of whole rows, in order. `read` only borrows a block: all
-    /// predictions together are the largest data of decoding, and a model need not hold them all at
-    /// once.
+    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the next tokens to `read`,
+    /// in one or several blocks of whole rows, in order. A block is borrowed only during the call
+    /// of `read`, because all predictions together are the largest data of decoding, and a model
+    /// need not keep them in memory at the same time.
     ///
     /// # Shapes
-    /// `tokens`: `R`. `read` gets `R * V` values in total, row-major. They are log-probabilities up
-    /// to a constant per row, so that logits are allowed. `-inf` marks an impossible token.
+    /// `tokens (R,)`. `read` gets `R * V` values in total, row-major: log-probabilities up to a
+    /// constant per row, so logits will do. `-inf` marks an impossible token.
     ///
     /// # Errors
-    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model), and errors of
-    /// `read`.
+    /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model), and
+    /// errors of `read`.
     fn step(
         &self,
         state: &mut Self::State,
@@ -67,18 +66,18 @@ pub trait StepModel: Sync {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// True if [`step_likeliest`](StepModel::step_likeliest) avoids copying all logits, for example
-    /// from a GPU.
+    /// Whether the model has [`step_likeliest`](StepModel::step_likeliest), which avoids copying
+    /// all logits, for example from a GPU.
     fn finds_likeliest(&self) -> bool {
         false
     }
 
-    /// Steps like [`step`](StepModel::step), for a search that needs from each row `r` only the
-    /// `_count` likeliest tokens and the token `_also[r]`. A search calls this only if the model
-    /// [supports it](StepModel::finds_likeliest).
+    /// Steps like [`step`](StepModel::step), but returns for each row `r` only the `_count`
+    /// likeliest tokens and the token `_also[r]`. A search calls this only if the model [supports
+    /// it](StepModel::finds_likeliest).
     ///
     /// # Shapes
-    /// `_tokens`, `_also` and the result: `R`.
+    /// `_tokens (R,)`, `_also (R,)` → `R` results.
     ///
     /// # Errors
     /// The errors of [`step`](StepModel::step).
@@ -92,19 +91,20 @@ pub trait StepModel: Sync {
         Err(DecodingError::model("step", "it finds no likeliest tokens"))
     }
 
-    /// Reorders the state: row `i` becomes the former row `rows[i]`. Rows may be repeated (a
-    /// hypothesis that branches) and omitted (one that ended).
+    /// Selects and reorders rows of the state: row `i` becomes the former row `rows[i]`. A former
+    /// row can occur several times (a hypothesis that branches) or not at all (one that ended).
     ///
     /// # Errors
-    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model).
+    /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model).
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Largest k of top-k on a device. Each of the k tokens takes about as many GPU kernels as a layer,
-/// so for a larger k all logits are copied to the host instead.
+/// Largest number of likeliest tokens that are found on a device. Each of them takes about as many
+/// GPU kernels as a layer, so if more are needed, all logits are copied to the host instead.
 const LARGEST_K: usize = 32;
 
-/// Tokens that a search needs from each row `r`: the `count` likeliest ones, and `also[r]`.
+/// Request for the tokens that a search needs from each row `r`: the `count` likeliest tokens, and
+/// `also[r]`.
 pub(crate) struct TopK {
     count: usize,
     also: Vec<u32>,
@@ -112,8 +112,8 @@ pub(crate) struct TopK {
 
 impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
-    /// admit, and for the token that the constraints ask for. `None` if the model cannot find
-    /// likeliest tokens, or if there would be too many of them.
+    /// admit, and for the token that these constraints ask for. Returns `None` if the model cannot
+    /// find the likeliest tokens, if they would be too many, or if other tokens are needed as well.
     pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
@@ -127,30 +127,31 @@ impl TopK {
             refused = constraints.refused().max(refused);
             also.push(constraints.asked());
             if !constraints.repeated.is_empty() || !constraints.needed.is_empty() {
-                return None; // Penalised and needed tokens may be anywhere in the row.
+                return None; // Penalised and needed tokens can be anywhere in the row.
             }
         }
         let count = count.saturating_add(refused);
         (count <= LARGEST_K).then_some(Self { count, also })
     }
 
-    /// Makes the request for one token of each row.
+    /// Makes a request for the token `also[r]` of each row `r`; `None` if the model cannot return
+    /// single tokens.
     pub(crate) fn single<M: StepModel>(model: &M, also: Vec<u32>) -> Option<Self> {
         model.finds_likeliest().then_some(Self { count: 0, also })
     }
 }
 
-/// Logits of a row, in the form in which a search gets them.
+/// Logits of a row, as a search gets them.
 #[derive(Clone, Copy)]
 pub(crate) enum Logits<'a> {
     /// The logits of all `V` tokens.
     All(&'a [f32]),
-    /// Only the logits that a [`TopK`] requested.
+    /// Only the logits that were requested by a [`TopK`].
     Likeliest(&'a Likeliest),
 }
 
-/// Steps all rows, and calls `of_row` with the index and the logits of each row; returns its
-/// results.
+/// Steps all rows, calls `of_row` with the index and the logits of each row, and returns the
+/// results of these calls.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
@@ -186,16 +187,16 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Returns the indices of the sentences, out of `count`, that are still wanted when a search
+/// Returns the indices of the sentences, from 0 to `count - 1`, that are wanted when a search
 /// begins.
 pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     control.between_steps();
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
 }
 
-/// Lets the control do other work, and then removes cancelled entries from `active`, and their rows
-/// from the state. `place` returns the sentence of an entry and the number of its rows; the rows of
-/// an entry are consecutive.
+/// Lets the control do other work, and then removes entries of cancelled sentences from `active`,
+/// and their rows from the state. `place` returns the index of an entry's sentence, and the number
+/// of its rows; these are consecutive, in the order of the entries.
 pub(crate) fn drop_cancelled<M: StepModel, T>(
     model: &M,
     state: &mut M::State,
@@ -215,8 +216,8 @@ pub(crate) fn drop_cancelled<M: StepModel, T>(
     if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept_rows) }
 }
 
-/// Keeps the given `rows` of a state with `old_rows` rows; does nothing if these are all rows in
-/// their order.
+/// Keeps only the given `rows` of a state with `old_rows` rows, in this order; does nothing if they
+/// are all rows in their present order.
 pub(crate) fn select_if_changed<M: StepModel>(
     model: &M,
     state: &mut M::State,

@@ -1,4 +1,4 @@
-//! Implements [`StepModel`] for the models of this project.
+//! Implementations of [`StepModel`] for the models of this project.
 
 use candle_core::{Device, Storage, Tensor};
 use taper_model::{DecodeState, Inference, Model, ModelError, Sequences, TextInference, TextState};
@@ -7,14 +7,14 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// True if sentences may be divided into any number of batches, for example one per thread, without
-/// changing a bit of the results. This holds on a CPU with a kernel that packs its operands,
-/// because then the result of a row does not depend on the number of rows.
+/// Whether sentences can be divided into any number of batches, for example one for each thread,
+/// without changing a bit of the results. They can on a CPU with a matrix kernel that packs its
+/// operands, because then the result of a row does not depend on the number of rows.
 fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
-/// Methods that are the same for every prepared model of type `$inference`.
+/// Methods that all models of type `$inference`, prepared for inference, have in common.
 macro_rules! steps_of {
     ($inference:ty) => {
         fn step(
@@ -62,7 +62,7 @@ impl StepModel for Inference {
     }
 
     fn longest_output(&self) -> Option<usize> {
-        // `<s>` takes the first of the positions.
+        // `<s>` takes one of the positions.
         self.model().config().longest_sequence().map(|positions| positions.saturating_sub(1))
     }
 
@@ -74,8 +74,8 @@ impl StepModel for Inference {
     steps_of!(Inference);
 }
 
-/// A language model continues its sources. A source is a prompt: all of it except its last token is
-/// read in one pass at the start; the last token is the first input.
+/// A language model, which continues its sources: the prompts. When a batch starts, all tokens of a
+/// prompt but the last are read in one pass; the last token is the input of the first step.
 impl StepModel for TextInference {
     type State = TextState;
 
@@ -83,7 +83,7 @@ impl StepModel for TextInference {
         self.model().vocabulary()
     }
 
-    /// `None`, because tokens beyond the context are forgotten, so outputs have no limit.
+    /// Returns `None`: tokens beyond the context are forgotten, so outputs can have any length.
     fn longest_output(&self) -> Option<usize> {
         None
     }
@@ -128,8 +128,8 @@ fn lend(
     Ok(())
 }
 
-/// Finds, on the device, the `count` likeliest tokens of each row in blocks of logits `(rows, V)`,
-/// and the logit of `also[r]` in row `r`.
+/// Finds the `count` likeliest tokens of each row `r`, and the logit of the token `also[r]`, on the
+/// device, in blocks of logits `(rows, V)`.
 fn likeliest(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     count: usize,

@@ -1,28 +1,29 @@
 //! Beam search over a batch of sentences, with exact early stopping.
 //!
-//! At each position, the continuations of a sentence's live hypotheses are ordered by total
-//! log-probability. A continuation that ends with `</s>` is finished if it is among the best
-//! `beam_size` continuations, and dropped otherwise. The best `beam_size` of the continuations
-//! without `</s>` are the live hypotheses of the next position, so that finished hypotheses do not
-//! narrow the beam. Of the finished hypotheses, the `n_best` with the best normalised score are
-//! kept.
+//! At each position, the continuations of a sentence's live (unfinished) hypotheses are ordered by
+//! their total log-probability. A continuation that ends with `</s>` becomes a finished hypothesis
+//! if it is among the best `beam_size` continuations, and is dropped otherwise. The best
+//! `beam_size` continuations without `</s>` are the live hypotheses at the next position, so that
+//! finished hypotheses take no places in the beam. Of the finished hypotheses, the `n_best` with
+//! the best score are kept.
 //!
-//! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
-//! at most 0, so a live total `L ≤ 0` can only fall. Length penalty and reward are largest at the
-//! maximum length `m`, and the shortfall penalty is smallest there. So no descendant can score
-//! above `score(L, m + 1)`. If the list is full, and this bound for the best `L` does not exceed
-//! the worst score in the list, then running to the maximum length would give the same list. With
+//! A sentence stops once no live hypothesis can still enter its list of the `n_best`. The
+//! log-probability of a token is at most 0, so that of a live hypothesis, `L ≤ 0`, can only fall.
+//! Length penalty and reward are largest at the maximum length `m`, and the shortfall penalty is
+//! smallest there. So no continuation of a live hypothesis can have a score above
+//! `score(L, m + 1)`. If the list is full, and this bound for the largest `L` does not exceed the
+//! worst score in the list, then running to the maximum length would give the same list. With
 //! `patience`, a sentence stops earlier: once enough hypotheses have finished.
 //!
-//! A sentence with phrases has a beam that is [divided by the number of phrase
-//! tokens](super::phrases). Hypotheses that lack a phrase stay likelier than finished ones until
-//! the maximum length, so that no exact bound stops the search. It stops once the number of
-//! finished hypotheses reaches the width of the beam, and no live hypothesis that has all phrases
-//! would enter the list if it ended.
+//! If a sentence requires phrases, its beam is [divided by the number of phrase
+//! tokens](super::phrases) that hypotheses contain. Hypotheses that lack a phrase stay likelier
+//! than finished ones until the maximum length, so that no exact bound would stop the search. It
+//! stops once the number of finished hypotheses reaches the width of the beam, and no live
+//! hypothesis that contains all phrases would enter the list if it ended.
 //!
-//! The settings of lengths do not affect which hypotheses live. They affect only the order of
-//! finished hypotheses, and when this order is final. So one search can find the lists under
-//! several settings: it continues until all of these lists are final.
+//! The length settings do not affect which hypotheses are live. They affect only the order of
+//! finished hypotheses, and when it is final. So a single search can find the lists for several
+//! length settings: it continues until all of the lists are final.
 
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
@@ -31,13 +32,14 @@ use crate::{Control, DecodingConfig, DecodingError, Hypothesis, Result, Sentence
 
 /// Translates one batch by beam search.
 ///
-/// `sources` end with `</s>`. The result has, for each source in order, its `n_best` hypotheses,
-/// best score first (fewer if fewer have finished). All live hypotheses of all sentences are
-/// stepped together; a sentence leaves the batch as soon as its list is final.
+/// Each of `sources` ends with `</s>`. The result has, for each source in order, its `n_best`
+/// hypotheses, best score first (fewer if fewer have finished). All live hypotheses of all
+/// sentences are stepped together; a sentence leaves the model's batch as soon as its list is
+/// final.
 ///
 /// # Errors
-/// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
-/// and errors of the model.
+/// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`], with the index of the
+/// source, and errors of the model.
 pub fn beam_search<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -57,7 +59,7 @@ pub(crate) fn beam<M: StepModel>(
 }
 
 /// Translates one source, which ends with `</s>`, by beam search. Returns its hypotheses, and the
-/// continuations that the search considered.
+/// continuations that the search considered, as a tree.
 ///
 /// # Errors
 /// The errors of [`beam_search`].
@@ -74,9 +76,10 @@ pub fn beam_tree<M: StepModel>(
     Ok((hypotheses.into_iter().flatten().flatten().collect(), nodes))
 }
 
-/// Finds the n-best list of each sentence under each of `settings`, in a single search. The
-/// settings may differ only in [`LengthSettings`](crate::LengthSettings). The result is indexed by
-/// sentence and then by setting. The lists of a sentence that `control` cancels are empty.
+/// Finds the list of the `n_best` hypotheses of each sentence for each of `settings`, in a single
+/// search. The settings must differ only in [`LengthSettings`](crate::LengthSettings). The result
+/// is indexed by sentence and then by setting. If `control` cancels a sentence, its lists are
+/// empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -86,7 +89,8 @@ pub(crate) fn beam_under<M: StepModel>(
     beam_traced(model, sentences, settings, control, None)
 }
 
-/// Runs [`beam_under`]; `traced` receives the continuations of the sentence that ends last.
+/// Runs [`beam_under`]. If `traced` is given, it receives the continuations considered for the
+/// sentence that ends last.
 fn beam_traced<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -149,8 +153,8 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// Steps the model, and returns the best next tokens of each live hypothesis, all of which have
-/// `position` tokens.
+/// Steps the model, and returns the best next tokens of each live hypothesis. All live hypotheses
+/// have `position` tokens.
 fn best_continuations<M: StepModel>(
     model: &M,
     state: &mut M::State,
@@ -159,8 +163,8 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // More tokens than the width of the beam are needed: ends take no places from tokens that
-    // continue.
+    // Besides as many tokens as the beam is wide, all ends are needed, because ends take no places
+    // from tokens that continue a hypothesis.
     let enough = |search: &SentenceBeam<'_>| search.width + special.ends();
     let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&SentenceBeam<'_>, Live)> = active

@@ -8,20 +8,20 @@ use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
 use crate::model::step::Logits;
 use crate::search::constraints::Constraints;
 
-/// A possible next token.
+/// A possible next token of a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
     pub(crate) token: u32,
     /// Log-probability under the model.
     pub(crate) log_probability: f64,
-    /// Log-probability that ranks the token in the search. It equals `log_probability`, unless
+    /// Log-probability by which the search ranks the token. It equals `log_probability`, unless
     /// repetition is penalised or the token costs nothing.
     pub(crate) rank: f64,
 }
 
-/// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first; among
-/// equals, the lower id comes first. They are followed by tokens that a phrase needs. Tokens of
-/// probability zero are omitted. `None` if the row is not a distribution.
+/// Finds the `count` likeliest tokens that `constraints` admit, likeliest first; of equally likely
+/// tokens, that with the lower id comes first. They are followed by tokens that a phrase needs.
+/// Tokens with probability zero are omitted. Returns `None` if the row is not a distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
@@ -53,11 +53,11 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // At least `count` blocks have a logit of this size or more. This excludes nearly all other
-    // blocks at once.
+    // At least `count` blocks have a logit of at least this size. This bound excludes nearly all
+    // other blocks at once.
     let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Some of the tokens found are not admitted, so all blocks are searched.
+        // Too few of the tokens found are admitted, so all blocks are searched.
         best = best_from(row, f32::NEG_INFINITY, count, constraints);
     }
     let needed = constraints.needed.iter().copied();
@@ -71,8 +71,8 @@ fn likeliest_admitted(
     Some(all.map(|token| weighed.candidate(token)).collect())
 }
 
-/// Finds the largest logits among those that are admitted and at least `least`: at most `count` of
-/// them, largest first, with their tokens.
+/// Finds the `count` largest logits, or fewer, among those that are at least `least` and whose
+/// tokens are admitted. Returns them with their tokens, largest first.
 fn best_from(
     row: &Row<'_>,
     least: f32,
@@ -81,7 +81,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // If the largest logit of a block cannot be among the best, none in the block can.
+        // If the largest logit of a block is too small to be among the best, so are all others.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -95,7 +95,7 @@ fn best_from(
     best.sorted
 }
 
-/// Finds the `count`-th largest of the values; −∞ if there are fewer.
+/// Returns the `count`-th largest value; −∞ if there are fewer values.
 fn nth_largest(values: &[f32], count: usize) -> f32 {
     let mut largest = Best::new(count);
     for &value in values {
@@ -110,7 +110,7 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
 }
 
 /// Returns those of the requested tokens that `constraints` admit, with their logits, likeliest
-/// first. `None` if the row is not a distribution.
+/// first. Returns `None` if the row is not a distribution.
 pub(crate) fn admitted<'a>(
     likeliest_of_row: &'a Likeliest,
     constraints: &'a Constraints<'_>,
@@ -124,21 +124,21 @@ pub(crate) fn admitted<'a>(
     let before = move |&(token, logit): &(u32, f32)| {
         logit > likeliest_of_row.also || (logit == likeliest_of_row.also && token < requested)
     };
-    // The token `also` of the request is inserted at its rank.
+    // The token that was requested in addition, `also`, is inserted where its logit belongs.
     let first = likeliest.clone().take_while(before);
     let rest = likeliest.skip_while(before);
     let all = first.chain(std::iter::once((requested, likeliest_of_row.also))).chain(rest);
     Some(all.filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token)))
 }
 
-/// Makes the candidate for `token`, whose `logit` is known, in a row of which only the likeliest
-/// tokens are known.
+/// Makes the candidate for `token`, given its `logit`, in a row of which only the likeliest tokens
+/// are known.
 pub(crate) fn candidate_of(likeliest: &Likeliest, token: u32, logit: f32) -> Candidate {
     let log_probability = (f64::from(logit) - likeliest.normalizer).min(0.0);
     Candidate { token, log_probability, rank: log_probability }
 }
 
-/// The `count` largest logits so far with their tokens, largest first.
+/// The `count` largest logits so far, with their tokens, largest first.
 struct Best {
     count: usize,
     sorted: Vec<(f32, u32)>,
@@ -149,8 +149,9 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// True if `logit` would not be kept, because `count` logits are kept already and none of them
-    /// is smaller. Ids are inserted in ascending order, so that among equals the lower id is kept.
+    /// Whether `logit` would not be kept, because `count` logits are kept and none of them is
+    /// smaller. Ids must be inserted in ascending order, so that of equal logits that of the lower
+    /// id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -163,10 +164,10 @@ impl Best {
     }
 }
 
-/// One row of logits, with the largest logit of each block and the normaliser.
+/// A row of logits, with the largest logit of each block and the normaliser.
 pub(crate) struct Row<'a> {
     logits: Cow<'a, [f32]>,
-    /// Largest logit of each [`BLOCK`].
+    /// Largest logit of each block of [`BLOCK`] logits.
     maxima: Vec<f32>,
     normalizer: f64,
 }
@@ -181,15 +182,15 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// Log-probability of a token, at most 0 in spite of rounding: the searches rely on totals that
-    /// never rise.
+    /// Returns the log-probability of a token. It is limited to 0, which rounding could exceed,
+    /// because the searches rely on totals that never rise.
     pub(crate) fn log_probability(&self, token: u32) -> f64 {
         (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
     }
 }
 
-/// A row of the model's logits, and the row that ranks tokens in the search if repetition is
-/// penalised.
+/// A row of the model's logits and, if repetition is penalised, the row of reduced logits by which
+/// the search ranks tokens.
 pub(crate) struct Weighed<'a> {
     model: Row<'a>,
     penalised: Option<Row<'a>>,
@@ -205,12 +206,12 @@ impl<'a> Weighed<'a> {
         Some(Self { model: Row::new(logits)?, penalised })
     }
 
-    /// Returns the row that ranks tokens in the search.
+    /// Returns the row by which the search ranks tokens.
     fn ranked(&self) -> &Row<'a> {
         self.penalised.as_ref().unwrap_or(&self.model)
     }
 
-    /// Returns the logits that rank tokens in the search.
+    /// Returns the logits by which the search ranks tokens.
     pub(crate) fn logits(&self) -> &[f32] {
         &self.ranked().logits
     }
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_best_of_a_long_row_are_those_of_a_sort() {
-        // Few distinct logits give equal ones in different blocks.
+        // If there are few distinct logits, some in different blocks are equal.
         for levels in [7, 1000] {
             let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
             let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_special_token_takes_no_place_of_another() {
-        // Each of three blocks has a large logit: a special token's and those of two allowed
+        // Each of three blocks has a large logit: one of a special token, and two of allowed
         // tokens.
         let mut logits = [0.0_f32; 3 * BLOCK];
         (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);

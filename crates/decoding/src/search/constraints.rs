@@ -1,4 +1,4 @@
-//! Constraints on the next token, and the penalty on repeated tokens.
+//! Constraints on the next token, and penalties on repeated tokens.
 
 use crate::search::phrases::Progress;
 use crate::tokens::SpecialIds;
@@ -9,37 +9,37 @@ use crate::{DecodingConfig, OutputLimits, SearchRules, Sentence};
 pub(crate) struct Constraints<'a> {
     /// Ids with a special role.
     special: &'a SpecialIds,
-    /// True if an end is allowed.
+    /// Whether tokens that end the output are allowed.
     end: bool,
-    /// True if tokens other than ends are allowed.
+    /// Whether tokens that do not end the output are allowed.
     others: bool,
-    /// True if `<unk>` is allowed, provided that `others` is true.
+    /// Whether `<unk>` is allowed, if `others` is true.
     unknown: bool,
-    /// The only allowed token, regardless of the other constraints.
+    /// The only allowed token, if there is one; it overrides the other constraints.
     pub(crate) forced: Option<u32>,
-    /// True if the token costs nothing, because no other token is allowed.
+    /// Whether the token adds nothing to the score, because no other token is allowed.
     pub(crate) is_free: bool,
     /// Tokens that are candidates even if they are unlikely, because a phrase needs them.
     pub(crate) needed: Vec<u32>,
-    /// Tokens that would complete an n-gram which the text already has.
+    /// Tokens that would complete an n-gram that has occurred before.
     banned: Vec<u32>,
-    /// Tokens whose repetition is penalised, each once, with the number of times that it occurs in
-    /// the output.
+    /// Tokens whose repetition is penalised, each once, with the number of its occurrences in the
+    /// output.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// Factor of the repetition penalty.
+    /// Factor of the repetition penalty; below, the presence and the frequency penalty.
     penalty: f32,
     presence: f32,
     frequency: f32,
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints on the token after `length` output tokens. If the configuration [needs
-    /// the tokens so far](looks_back), `history` must end with them. Any tokens before them in
-    /// `history` (the source) count for the ban on repeated n-grams and, by the rules of
-    /// Transformers, for the repetition penalty.
+    /// Makes the constraints on the token that follows `length` output tokens. If the configuration
+    /// [needs earlier tokens](looks_back), `history` must end with the output tokens. Tokens before
+    /// them in `history` (those of the source) count for the ban on repeated n-grams and, by the
+    /// rules of Transformers, for the repetition penalty.
     ///
     /// At the maximum length the end is forced, and its log-probability counts, so that every
-    /// translation is a whole sentence with a true score.
+    /// translation is a complete sentence whose score includes its end.
     pub(crate) fn after(
         special: &'a SpecialIds,
         length: usize,
@@ -78,8 +78,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Adds the constraints of phrases: an end is not admitted before all phrases are present,
-    /// except at the maximum length.
+    /// Adds the constraints of phrases: an end is not admitted before the hypothesis contains all
+    /// phrases, except at the maximum length.
     pub(crate) fn containing(mut self, progress: Progress, phrases: &[Vec<u32>]) -> Self {
         if !progress.is_complete(phrases) {
             self.end &= !self.others;
@@ -93,8 +93,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // If the end is forced, only one of several ends is admitted, so that no search for the
-            // likeliest is needed.
+            // If the output must end, only one of several ends is admitted, so that the likeliest
+            // need not be found.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)
@@ -103,19 +103,19 @@ impl<'a> Constraints<'a> {
         self.others && !is_refused
     }
 
-    /// Upper bound of the number of refused tokens that may be likelier than an admitted token, if
-    /// tokens other than the end are admitted.
+    /// Returns an upper bound of the number of refused tokens that can be likelier than an admitted
+    /// token, if tokens other than ends are admitted.
     pub(crate) fn refused(&self) -> usize {
         self.special.count() + self.banned.len()
     }
 
-    /// Token whose logit is needed even if it is unlikely: the forced token if there is one, else
-    /// the end, which may be the only admitted token.
+    /// Returns the token whose logit is needed even if it is unlikely: the forced token if there is
+    /// one, otherwise the end, which may be the only admitted token.
     pub(crate) fn asked(&self) -> u32 {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// Returns the logits that rank tokens in the search; `None` if they are the model's.
+    /// Returns the logits by which the search ranks tokens; `None` if they are the model's own.
     pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;
@@ -133,13 +133,13 @@ impl<'a> Constraints<'a> {
     }
 }
 
-/// True if the `history` in [`Constraints::after`] is needed.
+/// Whether [`Constraints::after`] needs earlier tokens in `history`.
 pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
     config.penalises() || config.no_repeat_ngram > 0
 }
 
-/// Finds the tokens that would repeat an n-gram of `size` tokens: those that follow, earlier in
-/// `history`, the same `size - 1` tokens with which `history` ends.
+/// Finds the tokens that would repeat an n-gram of `size` tokens: `history` ends with `size - 1`
+/// tokens, and these tokens have followed the same ones before.
 fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
     if size == 0 || history.len() < size {
         return Vec::new();

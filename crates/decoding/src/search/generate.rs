@@ -13,17 +13,17 @@ use crate::{
 
 /// Continues each prompt, which is the source of a sentence. If tokens are sampled, a prompt gets
 /// `config.n_best` outputs, otherwise one output of the likeliest tokens. Calls `on_token` for each
-/// new token. An output ends with an end token, or when `on_token` stops it, or at the length
-/// limit; only in the first case does its probability include the end. The ban on repeated n-grams
-/// also covers those in the prompt, as in Transformers. The repetition penalty covers only tokens
-/// of the output, unless the rules are those of Transformers.
+/// new token. An output ends with an end token, when `on_token` stops it, or at the length limit;
+/// its probability includes the end only in the first case. The ban on repeated n-grams also
+/// applies to those in the prompt, as in Transformers. The repetition penalty applies only to
+/// tokens of the output, unless the rules are those of Transformers.
 ///
-/// Prompts are processed in order, as many at once as `config.batch_tokens` and `config.batch_rows`
-/// allow; how they are grouped changes no output. The outputs of a prompt are sorted, best score
-/// first. If `control` cancels a prompt, only its finished outputs are returned.
+/// Prompts are processed in order, as many at a time as `config.batch_tokens` and
+/// `config.batch_rows` allow; this grouping changes no output. The outputs of a prompt are sorted,
+/// best score first. If `control` cancels a prompt, only its finished outputs are returned.
 ///
 /// # Errors
-/// When the configuration is unusable, a prompt is empty, or the model fails.
+/// If the configuration is invalid, a prompt is empty, or the model fails.
 pub fn generate<M: StepModel>(
     model: &M,
     prompts: &[Sentence<'_>],

@@ -8,19 +8,19 @@ use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
-/// Translates one batch by taking the likeliest allowed token at each position; among equals, the
-/// one with the lowest id.
+/// Translates one batch by taking the likeliest allowed token at each position; of equally likely
+/// tokens, that with the lowest id.
 ///
-/// The result equals that of [`beam_search`](crate::beam_search) with a beam of 1 if neither a
-/// length penalty nor a length reward is set. Otherwise, such a beam continues past a `</s>` with
-/// the second likeliest token, and may end with a longer output whose score is better.
+/// If neither a length penalty nor a length reward is set, the result equals that of
+/// [`beam_search`](crate::beam_search) with a beam of 1. Otherwise, such a beam continues after a
+/// `</s>` with the second likeliest token, and can end with a longer output whose score is better.
 ///
-/// `sources` end with `</s>`. The result has one hypothesis for each source, in order. A sentence
-/// leaves the batch as soon as it ends.
+/// Each of `sources` ends with `</s>`. The result has one hypothesis for each source, in order. A
+/// sentence leaves the model's batch as soon as it ends.
 ///
 /// # Errors
 /// [`NotADistribution`](crate::DecodingError::NotADistribution) and
-/// [`DeadEnd`](crate::DecodingError::DeadEnd) with the index of the source, and errors of the
+/// [`DeadEnd`](crate::DecodingError::DeadEnd), with the index of the source, and errors of the
 /// model.
 pub fn greedy_search<M: StepModel>(
     model: &M,

@@ -1,4 +1,4 @@
-//! Searches: from a model's rows of logits to hypotheses.
+//! Searches: from the rows of logits that a model predicts to hypotheses.
 
 pub(crate) mod beam;
 pub(crate) mod candidates;

@@ -1,35 +1,36 @@
 //! Phrases that an output must contain: lexically constrained beam search (Hokamp and Liu 2017,
 //! "Lexically Constrained Decoding for Sequence Generation"). Hypotheses are grouped by the number
-//! of phrase tokens that they have, and the places in the beam are divided among these groups (Post
-//! and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation", section 3).
+//! of phrase tokens that they contain, and the places in the beam are divided among the groups
+//! (Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation",
+//! section 3).
 
-/// Largest number of phrases that a sentence may require; further phrases are ignored.
+/// Largest number of phrases for a sentence; further phrases are ignored.
 const MOST_PHRASES: usize = 64;
 
-/// Returns the phrases of a sentence that a search requires.
+/// Returns the phrases of a sentence that a search requires: the first [`MOST_PHRASES`].
 pub(crate) fn required(phrases: &[Vec<u32>]) -> &[Vec<u32>] {
     &phrases[..phrases.len().min(MOST_PHRASES)]
 }
 
-/// Number of tokens of all required phrases.
+/// Returns the number of tokens of all required phrases.
 pub(crate) fn token_count(phrases: &[Vec<u32>]) -> usize {
     required(phrases).iter().map(Vec::len).sum()
 }
 
-/// How much of the phrases a hypothesis has.
+/// Which phrases a hypothesis contains, completely or in part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// One bit for each phrase: whether it is complete.
+    /// One bit for each phrase: whether the hypothesis contains it.
     complete: u64,
-    /// Index of a phrase with whose beginning the hypothesis ends, and the number of tokens in this
-    /// beginning.
+    /// If the hypothesis ends with the beginning of a phrase: the index of the phrase, and the
+    /// number of tokens of this beginning.
     begun: Option<(usize, usize)>,
 }
 
 impl Progress {
     /// Returns the progress after one more token. If a suffix of the hypothesis is a missing
-    /// phrase, this phrase is complete; otherwise the longest suffix that begins a missing phrase
-    /// counts as begun.
+    /// phrase, this phrase becomes complete; otherwise the longest suffix that is the beginning of
+    /// a missing phrase counts as begun.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -50,12 +51,12 @@ impl Progress {
         Self { begun: None, ..self }
     }
 
-    /// Tokens at the end of the hypothesis that are the beginning of a phrase.
+    /// Returns the tokens at the end of the hypothesis that are the beginning of a phrase.
     fn beginning(self, phrases: &[Vec<u32>]) -> &[u32] {
         self.begun.map_or(&[], |(phrase, tokens)| &phrases[phrase][..tokens])
     }
 
-    /// Indices of the phrases that are not complete.
+    /// Returns the indices of the phrases that are not complete.
     fn missing(self, phrases: &[Vec<u32>]) -> impl Iterator<Item = usize> {
         (0..phrases.len())
             .filter(move |&phrase| self.complete & 1 << phrase == 0 && !phrases[phrase].is_empty())
@@ -66,8 +67,8 @@ impl Progress {
         self.missing(required(phrases)).next().is_none()
     }
 
-    /// Tokens that a phrase needs next: for each missing phrase that begins with the `begun`
-    /// tokens, the token after these.
+    /// Returns the tokens that phrases need next: for each missing phrase that begins with the
+    /// tokens begun, the next token.
     pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
         let phrases = required(phrases);
         let beginning = self.beginning(phrases);
@@ -78,8 +79,8 @@ impl Progress {
         tokens
     }
 
-    /// Number of phrase tokens that the hypothesis has: those of complete phrases and of the begun
-    /// one.
+    /// Returns the number of phrase tokens that the hypothesis contains: those of complete phrases,
+    /// and those begun.
     pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
         let phrases = required(phrases).iter().enumerate();
         let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
@@ -88,10 +89,10 @@ impl Progress {
     }
 }
 
-/// Orders continuations for a divided beam. Each has its number of phrase tokens, and they are
-/// sorted best first. The result begins with the best continuation of each number of tokens, from
-/// the largest number to the smallest; then comes the second best of each number, and so on. So
-/// each number of tokens has about the same share of a beam of any size.
+/// Orders continuations for a beam that is divided among groups. `continuations` have their numbers
+/// of phrase tokens, and are sorted best first. The result begins with the best continuation for
+/// each number of tokens, from the largest number to the smallest; then follows the second best for
+/// each number, and so on. So each group has about the same share of a beam of any size.
 pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {
     let most = continuations.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
     let mut places = vec![0; most + 1];
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
         assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
         assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
-        // The phrase was interrupted, and the same token begins it again.
+        // The phrase is interrupted, or the same token begins it again.
         assert_eq!(after(&[5, 9]), Progress::default());
         assert_eq!(after(&[5, 5]), after(&[5]));
         assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(after(&[5, 6, 8, 5]).tokens(&phrases), 4);
         assert!(Progress::default().is_complete(&[]));
         assert!(Progress::default().is_complete(&[vec![]]));
-        // The last tokens of the interrupted phrase are the beginning of the phrase again.
+        // The last tokens of the interrupted phrase are again its beginning.
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));

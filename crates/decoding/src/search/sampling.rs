@@ -1,7 +1,8 @@
-//! Sampling: each token is drawn from the model's distribution, which may be sharpened or cut.
+//! Sampling: each token is drawn from the model's distribution, which can be sharpened by a
+//! temperature, or limited to the likeliest tokens.
 //!
 //! A draw is a function of the seed, the sentence's number, the index of the sample and the
-//! position. So a translation depends neither on other sentences nor on batching, and drawing more
+//! position. So a translation depends neither on other sentences nor on batches, and drawing more
 //! samples does not change the first ones.
 
 use std::cmp::Ordering;
@@ -29,16 +30,16 @@ pub(crate) fn sample<M: StepModel>(
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
-    // Without `top_k`, any token may be drawn.
+    // Without `top_k`, any token can be drawn, so all are needed.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
     let growth = Growth { copies: config.n_best, enough, choose: drawn };
     decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
-/// Draws a token: the one at which the cumulative probability, over ascending ids, exceeds
-/// `uniform`, a number in `[0, 1)`.
+/// Draws a token: the first one, in ascending order of ids, at which the cumulative probability
+/// exceeds `uniform`, a number in `[0, 1)`.
 ///
-/// `None` if the row is not a distribution, `Some(None)` if no token is possible.
+/// Returns `None` if the row is not a distribution, and `Some(None)` if no token is possible.
 fn draw(
     logits: Logits<'_>,
     constraints: &Constraints<'_>,
@@ -48,7 +49,7 @@ fn draw(
     let logits = match logits {
         Logits::All(logits) => logits,
         Logits::Likeliest(found) => {
-            // `top_k` is set here; otherwise all logits would have been requested.
+            // `top_k` is set; otherwise all logits would have been requested.
             let tokens = admitted(found, constraints)?.take(sampling.top_k).map(Weight::new);
             let drawn = draw_of(tokens.collect(), true, sampling, uniform);
             return Some(drawn.map(|entry| candidate_of(found, entry.token, entry.logit)));
@@ -70,8 +71,8 @@ fn draw(
     Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
 }
 
-/// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut` is whether tokens
-/// may be missing or out of order.
+/// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut`: whether `tokens`
+/// are not all tokens, or not in the order of ids.
 fn draw_of(
     mut tokens: Vec<Weight>,
     is_cut: bool,
@@ -92,28 +93,28 @@ fn draw_of(
     if sampling.epsilon > 0.0 {
         let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
         let likeliest = tokens.iter().fold(0.0, |most: f64, entry| most.max(entry.weight));
-        // The likeliest token may always be drawn.
+        // The likeliest token can always be drawn.
         let least = (sampling.epsilon * total).min(likeliest);
         tokens.retain(|entry| entry.weight >= least);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // Draws are made in the order of ids, however the tokens were limited; so a limit that
+        // The order is always that of ids, however the tokens were limited; so a limit that
         // excludes no token changes no draw.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // A draw stands for an interval of numbers, of which this is the middle. The lower end may be
-    // 0, which would choose the first token even if that is very unlikely.
+    // `uniform` stands for an interval of numbers, and is replaced by its middle. Its lower end can
+    // be 0, for which the first token would be drawn even if it is very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)
 }
 
-/// A token that may be drawn.
+/// A token that can be drawn.
 struct Weight {
     token: u32,
     logit: f32,
-    /// Probability at the temperature, except for a factor that all tokens share.
+    /// Probability at the temperature, up to a factor that all tokens share.
     weight: f64,
 }
 
@@ -127,8 +128,8 @@ impl Weight {
     }
 }
 
-/// Returns the first index at which `enough` is true for the sum of the weights up to there; the
-/// last index if rounding keeps all sums below.
+/// Returns the index of the first token for which `enough` is true of the sum of weights up to and
+/// including it; the last index if, because of rounding, there is none.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(all(&epsilon(0.07)), [4, 5, 6, 7]);
         assert_eq!(all(&epsilon(0.1)), [4, 5, 7]);
         assert_eq!(all(&epsilon(0.9)), [4]);
-        // With fewer tokens, each has a larger share.
+        // If `top_k` leaves fewer tokens, each has a larger share.
         assert_eq!(all(&SamplingConfig { epsilon: 0.2, ..with(3, 1.0) }), [4, 5, 7]);
         // Each of two equally likely tokens has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {

@@ -1,5 +1,5 @@
-//! Beam of one sentence: its live and finished hypotheses, and the decision when the search is
-//! over.
+//! Beam of one sentence: its live (unfinished) and finished hypotheses, and the decision when its
+//! search is over.
 
 use crate::search::candidates::Candidate;
 use crate::search::constraints::{Constraints, looks_back};
@@ -10,39 +10,40 @@ use crate::{
     SpecialIds,
 };
 
-/// Value of `parent` in the first token of a hypothesis.
+/// Index that stands for "no node", before the first token of a hypothesis.
 const ROOT: usize = usize::MAX;
 
-/// One token of a hypothesis. Hypotheses of a sentence share the nodes of their common beginnings.
+/// A token of a hypothesis, with the index of the node of the token before it. Hypotheses with the
+/// same beginning share its nodes.
 struct Node {
     parent: usize,
     token: u32,
-    /// The log-probability of the token alone.
+    /// Log-probability of this token.
     log_probability: f64,
 }
 
-/// A hypothesis that is still growing.
+/// An unfinished hypothesis.
 #[derive(Clone, Copy)]
 pub(super) struct Live {
-    /// Node of the last token; [`ROOT`] before the first token.
+    /// Index of the node of the last token; [`ROOT`] before the first token.
     node: usize,
-    /// Last token, which is the model's next input.
+    /// Last token, which is the next input of the model.
     pub(super) token: u32,
     log_probability: f64,
-    /// Number that orders the beam: the log-probability, reduced by the repetition penalty if there
-    /// is one.
+    /// Number by which the beam is ordered: the log-probability, reduced by the repetition penalty
+    /// if there is one.
     rank: f64,
-    /// Progress through the phrases of the sentence.
+    /// Which of the sentence's phrases the hypothesis contains.
     progress: Progress,
 }
 
-/// One of a sentence's live hypotheses, continued by one token.
+/// A live hypothesis, continued by one token.
 #[derive(Clone, Copy)]
 struct Continuation {
     /// Index of the continued hypothesis among the live ones.
     live: usize,
     token: u32,
-    /// The log-probability of the token alone.
+    /// Log-probability of the token by which it is continued.
     of_token: f64,
     /// Log-probability of the hypothesis including this token.
     log_probability: f64,
@@ -50,32 +51,32 @@ struct Continuation {
     progress: Progress,
 }
 
-/// Fate of a continuation.
+/// What became of a continuation in a beam search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeamFate {
     /// The continuation became a live hypothesis at the next position.
     Kept,
-    /// The continuation ended with an end token, and counts as a finished hypothesis.
+    /// The continuation ended with an end token, and is a finished hypothesis.
     Finished,
-    /// The continuation was dropped: better ones took the places in the beam, or its end did not
-    /// count.
+    /// The continuation was dropped: better continuations took the places in the beam, or it ended
+    /// but was not among the best.
     Dropped,
 }
 
-/// A continuation that a beam search considered: one token after a hypothesis.
+/// A continuation that a beam search considered: a hypothesis and one more token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BeamNode {
-    /// Index of the continuation that this one extends; `None` for the first tokens.
+    /// Index of the continuation to which this one adds a token; `None` for first tokens.
     pub parent: Option<usize>,
-    /// The token.
+    /// The added token.
     pub token: u32,
-    /// Log-probability of all tokens up to this one.
+    /// Log-probability of all tokens up to and including the added one.
     pub log_probability: f64,
     /// Fate of the continuation.
     pub fate: BeamFate,
 }
 
-/// All continuations that a search considered, in the order of positions.
+/// All continuations that a search considered, by ascending position.
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) nodes: Vec<BeamNode>,
@@ -89,18 +90,18 @@ pub(super) struct SentenceBeam<'a> {
     pub(super) index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
-    /// Largest number of live hypotheses: the configured beam size or, if this is larger, the
-    /// number of phrase tokens plus one.
+    /// Width of the beam, the largest number of live hypotheses: the configured beam size or, if
+    /// this is larger, the number of phrase tokens plus one.
     pub(super) width: usize,
     nodes: Vec<Node>,
-    /// Live hypotheses, best first; all have the same length.
+    /// Live hypotheses, by descending rank; all have the same length.
     pub(super) live: Vec<Live>,
-    /// The best finished hypotheses by score, best first, for each of the settings; among equals,
-    /// the one that finished first comes first.
+    /// For each of the settings, the finished hypotheses with the best scores, best first; of equal
+    /// scores, that which finished first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
-    /// Number of hypotheses that have finished, whether they were kept or not.
+    /// Number of hypotheses that have finished, including those that were not kept.
     finished_count: usize,
-    /// Continuations that were considered, if they are recorded.
+    /// Continuations that were considered; `None` if they are not recorded.
     pub(super) trace: Option<Trace>,
 }
 
@@ -138,7 +139,8 @@ impl<'a> SentenceBeam<'a> {
     }
 
     /// Advances by one position. `candidates` are the best next tokens of each live hypothesis.
-    /// Returns, for each new live hypothesis, the index of the former one that it extends.
+    /// Returns, for each new live hypothesis, the index of the former live hypothesis that it
+    /// continues.
     pub(super) fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
@@ -154,15 +156,15 @@ impl<'a> SentenceBeam<'a> {
             let Continuation { token, of_token, log_probability, rank, progress, .. } =
                 continuation;
             let is_end = special.is_end(token);
-            // A hypothesis that lacks a phrase may end (which it can only at the maximum length)
-            // only if no hypothesis has finished.
+            // A hypothesis that lacks a phrase can end only at the maximum length; it becomes a
+            // finished hypothesis only if there is none so far.
             let may_end = self.finished_count == 0 || progress.is_complete(phrases);
             let fate = match is_end {
                 true if place < width && may_end => BeamFate::Finished,
                 false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Continuations far down in the order are not recorded.
+            // Only the best continuations are recorded.
             if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
@@ -187,7 +189,7 @@ impl<'a> SentenceBeam<'a> {
             }
         }
         if !phrases.is_empty() {
-            // Restores the order by rank, which a divided beam does not have.
+            // Sorts by rank again, because a divided beam is in another order.
             let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
             both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
             (self.live, origins) = both.into_iter().unzip();
@@ -195,8 +197,8 @@ impl<'a> SentenceBeam<'a> {
         origins
     }
 
-    /// True if the search for this sentence is over: no live hypothesis can still change an n-best
-    /// list, or enough hypotheses have finished.
+    /// Whether the search for this sentence is over: no live hypothesis can still change a list of
+    /// finished hypotheses, or enough hypotheses have finished.
     pub(super) fn is_over(&self, settings: &[DecodingConfig]) -> bool {
         let Some(best_live) = self.live.first() else {
             return true;
@@ -220,7 +222,7 @@ impl<'a> SentenceBeam<'a> {
         })
     }
 
-    /// True if the search for a sentence with phrases may stop: it has enough finished hypotheses,
+    /// Whether the search for a sentence with phrases can stop: enough hypotheses have finished,
     /// and no live hypothesis with all phrases would enter `list` if it ended.
     fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
         let phrases = self.sentence.phrases;
@@ -237,7 +239,7 @@ impl<'a> SentenceBeam<'a> {
         }
     }
 
-    /// Shortens each list to the best `n_best` hypotheses.
+    /// Shortens the list of each setting to its best `n_best` hypotheses.
     ///
     /// # Errors
     /// [`DecodingError::DeadEnd`] if no hypothesis has finished.
@@ -256,15 +258,15 @@ impl<'a> SentenceBeam<'a> {
         std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
     }
 
-    /// Tokens of the hypothesis that ends at `node`, in order.
+    /// Returns the tokens of the hypothesis that ends at `node`, in order.
     fn tokens(&self, node: usize) -> Vec<u32> {
         let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
         tokens.reverse();
         tokens
     }
 
-    /// Returns the hypothesis that ends at `node`, followed by `</s>`. `of_end` is the
-    /// log-probability of `</s>` alone; `log_probability` and `rank` are the totals.
+    /// Returns the path of the hypothesis that ends at `node`, followed by `</s>`. `of_end` is the
+    /// log-probability of `</s>`; `log_probability` and `rank` are totals that include it.
     fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
         let of_ancestors = self.back_from(node).map(|node| node.log_probability);
         let mut token_log_probabilities: Vec<f64> =
@@ -274,8 +276,8 @@ impl<'a> SentenceBeam<'a> {
     }
 }
 
-/// Returns the continuations of all live hypotheses by their candidates: best first or, if there
-/// are phrases, in the order of a divided beam.
+/// Returns the continuations of all live hypotheses by their candidates, best first; if there are
+/// phrases, in the order of a divided beam.
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],
@@ -296,8 +298,8 @@ fn continuations(
             })
         })
         .collect();
-    // The sort is stable, so ties keep the order from before: by hypothesis, then by probability,
-    // then by id.
+    // The sort is stable, so continuations of equal rank stay in order: by hypothesis, then by
+    // probability, then by id.
     continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     if phrases.is_empty() {
         return continuations;
@@ -306,8 +308,8 @@ fn continuations(
     shared_out(continuations.into_iter().map(tokens).collect())
 }
 
-/// Adds a finished hypothesis to `list`, which is sorted best first, if it is good enough to be
-/// kept.
+/// Inserts a finished hypothesis into `list`, which is sorted best first, if its score is good
+/// enough for it to be kept.
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
     let score = config.score(path.rank, path.token_log_probabilities.len(), limits);
     let position = list.partition_point(|other| other.score >= score);
@@ -317,7 +319,7 @@ fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &
     }
 }
 
-/// Makes the constraints on the next token of a live hypothesis with `position` tokens.
+/// Returns the constraints on the next token of a live hypothesis with `position` tokens.
 pub(super) fn constraints<'a>(
     search: &SentenceBeam<'_>,
     live: Live,

@@ -1,4 +1,4 @@
-//! Decoding one token after another, never revising one: shared by greedy search and sampling.
+//! Decoding token by token, without revising a choice: shared by greedy search and sampling.
 
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
@@ -12,18 +12,18 @@ use crate::{
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// Relation of an output to its source: a translation or a continuation.
+/// Whether an output is a translation of its source or continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// A complete sentence: `</s>` is forced at the length limit.
+    /// A translation, which is a complete sentence: `</s>` is forced at the length limit.
     Translation,
-    /// A continuation of the source: it is cut at the length limit. The ban on repeated n-grams
-    /// (`no_repeat_ngram`) covers those in the source, too; by the rules of Transformers, the
-    /// repetition penalty also covers its tokens.
+    /// A continuation of the source: it is cut off at the length limit. The ban on repeated n-grams
+    /// (`no_repeat_ngram`) also applies to those in the source, and by the rules of Transformers so
+    /// does the repetition penalty to the source's tokens.
     Continuation,
 }
 
-/// An output that is still growing. Its index among the growing outputs is its row in the model's
+/// An unfinished output. Its index among the unfinished outputs is that of its row in the model's
 /// state.
 pub(crate) struct Growing<'a> {
     /// Index of the sentence.
@@ -47,12 +47,12 @@ impl<'s> Growing<'s> {
         Self { index, copy, sentence, output, limits, path: Path::default() }
     }
 
-    /// Tokens so far.
+    /// Returns the tokens so far.
     pub(crate) fn tokens(&self) -> &[u32] {
         &self.path.tokens
     }
 
-    /// Constraints on the next token.
+    /// Returns the constraints on the next token.
     fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
         let tokens = self.tokens();
         let history = match self.output {
@@ -85,7 +85,7 @@ impl<'s> Growing<'s> {
     }
 }
 
-/// A token that has just been added to an output.
+/// A token that has been added to an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewToken {
     /// Index of the sentence.
@@ -94,25 +94,25 @@ pub struct NewToken {
     pub copy: usize,
     /// The token.
     pub token: u32,
-    /// True if the token ends the output: because it is an end token, or at the length limit.
+    /// Whether the output ends here: with an end token, or at the length limit.
     pub is_last: bool,
 }
 
-/// How the outputs of a sentence grow.
+/// How the outputs of sentences are extended.
 pub(crate) struct Growth<F> {
-    /// Number of outputs of each sentence.
+    /// Number of outputs for each sentence.
     pub(crate) copies: usize,
-    /// Number of the likeliest allowed tokens that `choose` needs.
+    /// How many of the likeliest allowed tokens `choose` needs.
     pub(crate) enough: usize,
-    /// Picks a token from a row of logits; `None` if the row is not a distribution, `Some(None)` if
-    /// no token is possible.
+    /// Function that chooses a token from a row of logits; it returns `None` if the row is not a
+    /// distribution, and `Some(None)` if no token is possible.
     pub(crate) choose: F,
 }
 
-/// Grows outputs for each sentence until all have ended. At each position, `growth.choose` picks a
-/// token from a row of logits; then `observe` is called with the token, and may stop the output.
-/// Outputs that are cut or stopped have no `</s>`. Returns the outputs of each sentence, best score
-/// first; of a sentence that `control` cancels, only the finished ones.
+/// Extends outputs of each sentence until all have ended. At each position, `growth.choose` chooses
+/// a token from a row of logits; then `observe` is called with the token, and can stop the output.
+/// Outputs that are cut off or stopped have no `</s>`. Returns the outputs of each sentence, best
+/// score first; if `control` cancels a sentence, only its finished outputs.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
@@ -174,8 +174,8 @@ where
     Ok(finished)
 }
 
-/// Steps the model, and picks a token for each row by `choose`, for which the `enough` likeliest
-/// allowed tokens suffice.
+/// Steps the model, and chooses a token for each row by `choose`, which needs only the `enough`
+/// likeliest allowed tokens.
 fn next_tokens<M: StepModel, F>(
     model: &M,
     state: &mut M::State,

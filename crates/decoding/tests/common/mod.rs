@@ -1,14 +1,14 @@
-//! A small step model that hashes the whole source and prefix into its logits, and random sources
-//! for tests.
+//! A small model whose distributions are a hash of the whole source and of all tokens so far, and
+//! random sources for tests.
 
-// Each test binary uses its own part of this module.
+// Each test program uses only some of this module.
 #![allow(dead_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use taper_decoding::{DecodingConfig, DecodingError, END, Result, StepModel};
 
-/// The finaliser of SplitMix64.
+/// Mixes two numbers by the final mixing function of SplitMix64.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut z = a ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15).rotate_left(17);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,20 +16,20 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Logits drawn by hash from the source, the prefix and the token.
+/// A model whose logits are a hash of the source, the tokens so far and the next token.
 #[derive(Debug)]
 pub(crate) struct HashModel {
     pub(crate) vocabulary: usize,
     pub(crate) seed: u64,
-    /// Spread of the logits.
+    /// Range of the logits.
     pub(crate) spread: f32,
     /// Number added to the logit of `</s>`.
     pub(crate) end_bias: f32,
-    /// Number of distinct values of a logit; a small number makes many ties.
+    /// Number of distinct values that a logit can have; few values make many ties.
     pub(crate) levels: u64,
-    /// Largest number of output tokens.
+    /// Largest number of output tokens, if there is a limit.
     pub(crate) longest: Option<usize>,
-    /// True if each thread translates separate batches ([`StepModel::gains_from_workers`]).
+    /// Whether threads take separate batches.
     pub(crate) apart: bool,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,
@@ -66,7 +66,7 @@ impl HashModel {
 }
 
 impl StepModel for HashModel {
-    /// Hash of source and prefix, per row.
+    /// Hash of the source and of the tokens so far, for each row.
     type State = Vec<u64>;
 
     fn vocabulary_size(&self) -> usize {
@@ -103,7 +103,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        // The logits come in blocks of five rows; the last block may be smaller.
+        // Passes blocks of five rows; the last one may be smaller.
         logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 
@@ -113,7 +113,7 @@ impl StepModel for HashModel {
     }
 }
 
-/// Makes `count` sources of 1 to 9 tokens and `</s>`.
+/// Makes `count` sources, each with 1 to 9 tokens and `</s>`.
 pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
     (0..count as u64)
         .map(|index| {
@@ -126,8 +126,8 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// Configuration of searches whose outputs have at most `max_length` tokens for any source, and
-/// that stop only when nothing can change their result.
+/// Makes a configuration whose outputs have at most `max_length` tokens for any source, and whose
+/// searches stop only when nothing can change their result.
 pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
     DecodingConfig {
         beam_size,

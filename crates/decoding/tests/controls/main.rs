@@ -1,4 +1,5 @@
-//! Control of outputs: prefixes, sampling, repetition, ensembles.
+//! Tests what controls outputs: prefixes, sampling, penalties on repetition, ensembles and special
+//! tokens.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +14,7 @@ use taper_decoding::{
     SpecialIds, StepModel, Translator, generate,
 };
 
-/// A model whose outputs are long enough to control.
+/// Makes a model whose outputs are long enough for these tests.
 fn model(seed: u64) -> HashModel {
     let mut model = HashModel::new(seed);
     model.vocabulary = 12;
@@ -58,7 +59,7 @@ fn sampling(temperature: f64, seed: u64) -> SamplingConfig {
     SamplingConfig { temperature, seed, ..SamplingConfig::default() }
 }
 
-/// Continues `prompts` as a language model does.
+/// Returns the outputs with which the model continues prompts, like a language model.
 fn continued(
     model: &HashModel,
     config: &DecodingConfig,
@@ -83,7 +84,7 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest `top_p` below 1: tokens are sorted as for a cut, but all of them stay.
+    // The largest share below 1: tokens are sorted to be limited, but none is excluded.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -101,7 +102,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
             together
         );
     }
-    // A sentence that is translated alone, but with its number in the file, has the same samples.
+    // Translates each sentence alone, with its number in the file.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
         let sentence = Sentence { source, prefix: &[], phrases: &[], number: number as u64 };
@@ -109,7 +110,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
         assert_eq!(&alone[0], expected);
     }
     assert_ne!(translate(&model, &sampled(sampling(1.0, 6), 3), &sources), together);
-    // Several copies of one sentence are sampled independently.
+    // Copies of the same sentence are drawn separately.
     let twice = [sources[4].clone(), sources[4].clone(), sources[4].clone(), sources[4].clone()];
     let drawn = translate(&model, &sampled(sampling(2.0, 5), 1), &twice);
     assert!(drawn.iter().any(|found| found != &drawn[0]));
@@ -194,8 +195,8 @@ fn what_is_cut_has_no_end_and_what_ends_has_one() {
         assert!((sum(long) - long.log_probability).abs() < 1e-12);
         let of_tokens = &long.token_log_probabilities[..short.tokens.len()];
         if short.truncated {
-            // A cut output has the first tokens of the longer output with their probabilities, and
-            // no end.
+            // The output has the first tokens of the longer output, with the same probabilities,
+            // and nothing after them.
             assert_eq!((short.tokens.len(), &short.tokens[..]), (2, &long.tokens[..2]));
             assert_eq!(short.token_log_probabilities, of_tokens);
             cut += 1;
@@ -206,7 +207,7 @@ fn what_is_cut_has_no_end_and_what_ends_has_one() {
         }
     }
     assert!(cut > 3 && ended > 3, "{cut} {ended}");
-    // A translation ends with `</s>` even at its maximum length.
+    // A translation has an end in either case.
     let config = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..greedy() };
     for output in translate(&model, &config, &prompts).iter().flatten() {
         assert_eq!(output.token_log_probabilities.len(), output.tokens.len() + 1);
@@ -225,7 +226,8 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
             .score(sources, targets)
             .expect("scores")
     };
-    // The probability of a token is its geometric mean, normalised by the sum over the vocabulary.
+    // The probability of a token is the geometric mean over the models, divided by the sum over the
+    // vocabulary.
     let single = |model: &HashModel, target: &[u32]| {
         let translator = Translator::new(model, greedy()).expect("valid");
         translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0]
@@ -252,7 +254,7 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     assert!(error.to_string().contains("[12, 9]"), "{error}");
 }
 
-/// A [`HashModel`] with its own special tokens.
+/// A model with other special tokens than those of this project.
 struct Special(HashModel, SpecialIds);
 
 impl StepModel for Special {
@@ -304,7 +306,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         .expect("decodes");
         for ((found, written), source) in found.iter().zip(&written).zip(&sources) {
             for hypothesis in found {
-                // `written` includes the end, which the output does not; a cut output has none.
+                // Tokens reported one by one, which include the end, unless the output is cut off.
                 let ends_here = usize::from(!hypothesis.truncated);
                 let is_whole = |tokens: &&Vec<u32>| {
                     tokens.len() == hypothesis.tokens.len() + ends_here
@@ -321,7 +323,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
                     }
                     total
                 };
-                // Two outputs may differ only in their ends: the probability tells which is meant.
+                // Two outputs can differ only in their ends.
                 let whole = written
                     .iter()
                     .filter(is_whole)
@@ -337,7 +339,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         }
     }
     assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
-    // Sources may also end with one of this vocabulary's ends, instead of `</s>`.
+    // Sources end with the end token of this vocabulary.
     let sources: Vec<Vec<u32>> =
         sources.iter().map(|source| [&source[..source.len() - 1], &[5]].concat()).collect();
     for list in translate_with(&special, &DecodingConfig::default(), &sources) {

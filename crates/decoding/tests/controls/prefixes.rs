@@ -1,4 +1,4 @@
-//! Outputs that begin with given tokens.
+//! Tests outputs that must begin with given tokens.
 
 use super::*;
 
@@ -8,8 +8,8 @@ fn an_output_as_prefix_gives_that_output() {
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
-        // With half the output as prefix, a beam may find a better output that the search without a
-        // prefix pruned; only the empty prefix is tested.
+        // With a part of the output as prefix, a beam can find a longer output that is better than
+        // the whole output, and that the search without a prefix had dropped.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {
@@ -47,7 +47,7 @@ fn every_output_begins_with_its_prefix() {
             assert!(list.iter().all(|hypothesis| hypothesis.tokens.starts_with(prefix)));
         }
     }
-    // A prefix may be longer than the usual limit on outputs.
+    // A prefix can be longer than the configured limit on outputs.
     let short = DecodingConfig { max_length: 2, ..greedy() };
     let long = vec![vec![4, 5, 6, 7, 4, 5]];
     let translations = Translator::new(&model, short)

@@ -1,9 +1,8 @@
-//! Tests `no_repeat_ngram`, which forbids that a run of tokens comes twice, and the repetition
-//! penalty.
+//! Tests the ban on repeated n-grams, and the repetition penalty.
 
 use super::*;
 
-/// Length of the longest run of tokens that occurs twice.
+/// Returns the length of the longest run of tokens that occurs twice.
 fn longest_repeated_run(tokens: &[u32]) -> usize {
     let twice = |size: usize| {
         let runs: Vec<&[u32]> = tokens.windows(size).collect();
@@ -34,8 +33,8 @@ fn no_run_comes_twice() {
     }
 }
 
-/// The rule of Hugging Face's `NoRepeatNGramLogitsProcessor`: the tokens before the output also
-/// count. These are the prompt of a language model, or the target prefix of a translation.
+/// The ban applies to the tokens of a prompt, as in `NoRepeatNGramLogitsProcessor` of Transformers;
+/// in translation, it applies to the prefix.
 #[test]
 fn no_run_of_a_prompt_or_prefix_comes_again() {
     let mut model = model(53);
@@ -44,8 +43,7 @@ fn no_run_of_a_prompt_or_prefix_comes_again() {
         .into_iter()
         .map(|source| source.iter().map(|&token| 4 + token % 8).collect())
         .collect();
-    // True if `output` completes a run of `size` tokens that occurs earlier in `before` or in
-    // itself.
+    // Whether `output` completes a run of `size` tokens that has occurred before.
     let repeats = |before: &[u32], output: &[u32], size: usize| {
         let all = [before, output].concat();
         (before.len()..all.len()).any(|end| {
@@ -68,7 +66,7 @@ fn no_run_of_a_prompt_or_prefix_comes_again() {
                 }
             }
         }
-        // The prefix of a translation counts; its source does not.
+        // The prefix of a translation is part of it; its source is not.
         let sources = random_sources(20, 54);
         let sentences = prefixed(&sources, &prompts);
         for config in [base.clone(), DecodingConfig { beam_size: 3, ..base.clone() }] {
@@ -105,8 +103,7 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     for base in [greedy(), DecodingConfig::default()] {
         let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
-        // The reported log-probabilities are the model's, although the search ranks by penalised
-        // ones.
+        // Log-probabilities are those of the model, although the search ranks by penalised ones.
         let translator = Translator::new(&model, penalised).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
         let targets: Vec<Vec<u32>> =

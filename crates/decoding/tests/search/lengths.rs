@@ -1,4 +1,4 @@
-//! Lengths of outputs: penalties, rewards, limits and expected lengths.
+//! Tests lengths of outputs: penalties, rewards, limits and expected lengths.
 
 use taper_decoding::{
     DecodingConfig, END, ExpectedLength, LengthPenaltyForm, LengthSettings, SearchRules, Sentence,
@@ -30,7 +30,7 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
         expected_length: ExpectedLength { ratio: 1.5, offset: 4.0 },
         ..DecodingConfig::default()
     };
-    // For 10 source tokens, 19 tokens and `</s>` are expected.
+    // For a source of 10 tokens, 19 tokens and `</s>` are expected.
     let limits = expecting.output_limits(10);
     assert_eq!(expecting.score(-8.0, 16, limits), -8.0 - 2.0 * (20.0 / 16.0 - 1.0));
     for longer in [20, 21, 200] {
@@ -123,7 +123,7 @@ fn without_a_forced_end_a_translation_stops_at_the_maximum_length() {
 #[test]
 fn a_shortfall_makes_translations_as_long_as_expected_and_no_longer() {
     let mut model = HashModel::new(14);
-    // Short translations are the likeliest.
+    // Without a penalty, short translations are the likeliest.
     model.end_bias = 2.0;
     let sources = random_sources(60, 14);
     let tokens = |config: &DecodingConfig| -> Vec<usize> {
@@ -138,7 +138,8 @@ fn a_shortfall_makes_translations_as_long_as_expected_and_no_longer() {
     let rewarded = tokens(&DecodingConfig { length_reward: 1e3, ..config });
     for (index, source) in sources.iter().enumerate() {
         let expected = source.len() - 1;
-        // No translation is shorter than expected, and none is longer that was not so before.
+        // No translation is shorter than expected, and only those that were longer before are
+        // longer.
         assert!(after[index] >= expected, "{index}: {} of {expected}", after[index]);
         assert!(after[index] <= before[index].max(expected + 1), "{index}: {}", after[index]);
         assert_eq!(rewarded[index], 30);
@@ -179,10 +180,9 @@ fn expected_lengths_are_fitted_by_least_squares() {
         (ratio, offset)
     };
     assert_eq!(fit(&[(2, 5), (4, 9), (10, 21)]), (2.0, 1.0));
-    // By numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1).
+    // Expected values by numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1).
     assert_eq!(fit(&[(3, 4), (5, 6), (8, 9), (13, 15), (20, 22)]), (1.0717, 0.697));
-    // If all sources have the same length, or the fitted offset is below 0, the offset is 0 and the
-    // ratio that of the mean lengths.
+    // Lengths that do not vary, and an offset below 0: the ratio of the mean lengths.
     assert_eq!(fit(&[(4, 6), (4, 8)]), (1.75, 0.0));
     assert_eq!(fit(&[(5, 1), (10, 11)]), (0.8, 0.0));
     assert!(ExpectedLength::fit(std::iter::empty()).is_unknown());

@@ -1,5 +1,6 @@
-//! Compares the searches with slow references (exhaustive enumeration, and a beam that never stops
-//! early), and with each other.
+//! Compares the searches with slow references: exhaustive enumeration, a beam that never stops
+//! early, and each other.
+//! each other.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,7 +18,8 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
     sources.iter().map(Vec::as_slice).collect()
 }
 
-/// Textbook natural log-softmax of the row after `prefix`, in f64.
+/// Computes the natural logarithm of the softmax in the row after `prefix` by its definition, in
+/// f64.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
     let mut logits = Vec::new();
@@ -33,10 +35,10 @@ fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     logits.iter().map(|&x| f64::from(x) - sum.ln()).collect()
 }
 
-/// A whole sentence with its total log-probability.
+/// Tokens of a complete output, and their total log-probability.
 type Scored = (Vec<u32>, f64);
 
-/// All translations within the limits, in no particular order.
+/// Returns all outputs within the limits on length, in no particular order.
 fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<Scored> {
     let mut open: Vec<Scored> = vec![(Vec::new(), 0.0)];
     let mut whole = Vec::new();
@@ -55,8 +57,8 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
     whole
 }
 
-/// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
-/// n-best list and the number of rows that were stepped.
+/// A simple beam search for one sentence, which keeps whole prefixes and does not stop early.
+/// Returns the list of the `n_best`, and the number of rows that it stepped.
 fn patient_beam(
     model: &HashModel,
     source: &[u32],
@@ -93,7 +95,7 @@ fn patient_beam(
         live = going_on
             .map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total))
             .collect();
-        // With patience the search stops here; otherwise it runs to the maximum length.
+        // With patience, the search stops here; otherwise it runs to the maximum length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
             break;
         }
@@ -128,7 +130,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                 shortfall_penalty: shortfall,
                 expected_length: ExpectedLength { ratio: 0.4, offset: 0.3 },
                 min_length,
-                // 4 ordinary tokens: at most 4^4 live hypotheses with 5 continuations each.
+                // There are 4 ordinary tokens: at most 4^4 live hypotheses, each with 5
+                // continuations.
                 ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
             };
             let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
@@ -237,7 +240,7 @@ fn patience_stops_when_enough_have_finished() {
 fn a_beam_of_one_is_greedy_search() {
     for seed in 0..20 {
         let mut model = HashModel::new(seed);
-        // Few levels make ties at nearly every position.
+        // With few distinct logits, there are ties at nearly every position.
         model.levels = if seed % 2 == 0 { 3 } else { 1 << 20 };
         let sources = random_sources(16, seed);
         let config = DecodingConfig {
@@ -318,8 +321,8 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         max_length: 12,
         ..DecodingConfig::default()
     };
-    // `</s>` is very unlikely here: outputs reach their maximum length and end there with their
-    // score.
+    // `</s>` is very unlikely here: outputs reach their maximum length, where the end is forced and
+    // its log-probability counts.
     let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
     for (source, list) in sources.iter().zip(ours) {
         let most = (source.len() - 1) * 3 / 2 + 2;
@@ -328,7 +331,7 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         assert!(list[0].tokens.iter().all(|&token| token > END));
     }
 
-    // Now `</s>` is very likely, and the minimum length holds it back.
+    // Here `</s>` is very likely, and only the minimum length prevents it.
     model.end_bias = 20.0;
     config.min_length = 5;
     let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
@@ -352,13 +355,13 @@ fn unknown_comes_only_where_it_is_allowed() {
     assert!(count(true) > 0);
 }
 
-/// True if `output` contains every phrase as consecutive tokens.
+/// Whether an output contains all phrases, each in adjacent tokens.
 fn has_all(output: &[u32], phrases: &[Vec<u32>]) -> bool {
     phrases.iter().all(|phrase| output.windows(phrase.len()).any(|part| part == phrase))
 }
 
-/// A beam of any size gives translations that contain the required phrases. A beam so wide that it
-/// drops nothing gives the best of all outputs that contain them.
+/// Checks that translations contain their phrases, with a beam of any size, and that with a beam
+/// that drops nothing they are the best of all outputs that contain them.
 #[test]
 fn phrases_are_in_every_translation() {
     let phrases = [vec![vec![5, 6]], vec![vec![4], vec![7, 7]], vec![vec![6, 5, 4], vec![7]]];
@@ -387,12 +390,13 @@ fn phrases_are_in_every_translation() {
                 assert!(has_all(&list[0].tokens, phrases), "{:?}", list[0].tokens);
             }
         }
-        // In a batch with sentences without phrases: those are translated as they are alone.
+        // In a batch with sentences without phrases, whose results must be the same as without the
+        // others.
         let mixed = [with[0], plain[1], with[2], plain[3]];
         let (all, alone) = (translate(3, &mixed), translate(3, &plain));
         assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
         assert!(all[1] == alone[1] && all[3] == alone[3]);
-        // The tokens of the phrases are allowed in addition to the three of the configuration.
+        // The maximum length is three tokens, by the configuration, plus the tokens of the phrases.
         let longest = 3 + phrases.iter().map(Vec::len).sum::<usize>();
         let wide = DecodingConfig { beam_size: 5000, ..config.clone() };
         for sentence in with.iter().take(usize::from(seed < 6)) {
