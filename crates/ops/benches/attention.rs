@@ -1,10 +1,10 @@
 //! Time of forward and backward pass of attention for each length of a sequence, printed as lines
 //! of JSON. `scripts/bench/attention.py` runs it alternately with PyTorch.
 //!
-//! `cargo bench -p taper-ops --bench attention -- --lengths 512,2048
-//! --causal`. Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch of short sequences), `--dtype
-//! bf16`, `--dropout` and `--seconds` (to measure each length). `RAYON_NUM_THREADS` sets the number
-//! of threads.
+//! Example: `cargo bench -p taper-ops --bench attention -- --lengths 512,2048 --causal`.
+//! Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch of short
+//! sequences), `--dtype bf16`, `--dropout` and `--seconds` (to measure each length).
+//! `RAYON_NUM_THREADS` sets the number of threads.
 
 use candle_core::{Device, Result, Tensor, Var};
 use std::time::Instant;

@@ -172,7 +172,7 @@ fn gradients_by_states_are_noted() {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
         assert!((norms[last] - square.sqrt()).abs() < 1e-12);
     }
-    // The gradient by the initial states exists, and all norms are positive.
+    // The sequence with only one row gets the gradient by its initial state.
     assert!(adjoints.get(&inputs[3]).unwrap().is_some());
     assert!(norms.iter().all(|norm| *norm > 0.0));
 }

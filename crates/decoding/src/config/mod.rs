@@ -288,7 +288,7 @@ impl DecodingConfig {
         }
     }
 
-    /// Whether logits are reduced for tokens that the output already contains.
+    /// Whether the search changes the logits of tokens that the output already contains.
     pub(crate) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0

@@ -115,8 +115,8 @@ fn go_back(
     Ok(())
 }
 
-/// Operation that turns the result of `operation` into a scalar and has the given gradient by it,
-/// because Candle's backward pass begins with a scalar.
+/// Operation that maps the result of `operation` to a scalar whose gradient by the result is the
+/// given tensor, because Candle's backward pass begins with a scalar.
 struct Root(Tensor);
 
 impl Root {

@@ -31,8 +31,9 @@ pub(super) fn adam_step(
     for (parameter, within) in store.within(range) {
         let start = parameter.offset() + within.start - range.start;
         let weights = address_of(&parameter.var().as_detached_tensor())?;
-        // Address that element 0 of the flat buffers would have if the flat buffers continued this
-        // parameter to the front; it may be lower than any address in memory.
+        // `weights` becomes the address to which the kernel adds the offset of an element in the
+        // flat buffers to reach the same element of this parameter. It may lie outside of all
+        // memory.
         let element = |number: usize| (number * size_of::<f32>()) as u64;
         let weights = (weights + element(within.start)).wrapping_sub(element(start));
         let rate = step.learning_rate * parameter.rate();
