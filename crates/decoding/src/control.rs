@@ -5,8 +5,8 @@ use std::fmt;
 /// Lets a search share time with other work, and ends it for sentences whose outputs are no longer
 /// wanted.
 ///
-/// The search calls [`between_steps`](Control::between_steps) between two steps, when no computation
-/// is running and the search's state is complete. A call can take any time, and can run another
+/// Between two steps, when no computation is running and the search's state is complete, the search
+/// calls [`between_steps`](Control::between_steps). A call can take any time, and can run another
 /// search. If a search has several threads, all of them call it. The control `()` lets every search
 /// run to its end.
 pub trait Control: Sync + fmt::Debug {

@@ -28,7 +28,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Type of the elements.
+    /// Returns the type of the elements.
     pub(crate) fn dtype(&self) -> DType {
         self.storage.dtype()
     }

@@ -57,7 +57,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Self-attention without a bias on the scores.
+    /// Computes self-attention without a bias on the scores.
     fn self_attention(
         &self,
         _tape: Option<&Tape>,
@@ -67,7 +67,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Cross-attention without a bias on the scores.
+    /// Computes cross-attention without a bias on the scores.
     fn cross_attention(
         &self,
         _tape: Option<&Tape>,

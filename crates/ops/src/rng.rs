@@ -19,8 +19,8 @@
 /// Odd constant by which the input of SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Final mixing function of SplitMix64: a bijection in which each output bit depends on every input
-/// bit.
+/// Mixes the bits of `z` by the last step of SplitMix64: a bijection in which each output bit
+/// depends on every input bit.
 #[inline(always)]
 pub(crate) const fn finalise(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -86,8 +86,8 @@ pub(crate) fn cross_entropy_on_tape(
             &[hidden, weight],
             &loss,
             move |adjoint, adjoints| {
-                // If the loss is the root of the graph, as usual, its adjoint is 1, and the
-                // gradients stay as they are.
+                // If the loss is the root of the graph, as usual, the gradient by it (its adjoint)
+                // is 1, and the other gradients stay as they are.
                 let factor = match adjoint {
                     Adjoint::One => None,
                     other => Some(other.tensor(&().into(), DType::F32, &device)?),

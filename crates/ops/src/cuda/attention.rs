@@ -1,5 +1,5 @@
-//! Attention of packed sequences: the CUDA library computes the matrix products, and Taper's own
-//! kernels compute the rest.
+//! Attention of packed sequences (one row for each real token, without padding): the CUDA library
+//! computes the matrix products, and Taper's own kernels compute the rest.
 
 use super::launch::{Argument, address_of, empty, launch, suffix, walking_in_pieces, word};
 use super::softmax::{self, Softmax};

@@ -66,7 +66,7 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Adds the gradient by the table to the table's adjoint.
+    /// Adds the gradient by the table to the one collected on the tape.
     fn give(
         &self,
         table: Slot,

@@ -121,7 +121,8 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient by `x`, and adds the gradients by weight and bias to their adjoints.
+    /// Computes the gradient by `x`, and adds those by weight and bias to the ones collected on the
+    /// tape.
     fn back(
         &self,
         gradient: &Tensor,

@@ -5,7 +5,7 @@ use candle_core::DType;
 /// Sizes of a model and of its batch, for which kernels are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelSizes {
-    /// Number of packed tokens in the batch.
+    /// Number of tokens in the batch, without padding.
     pub rows: usize,
     /// Number of tokens of each sequence.
     pub length: usize,

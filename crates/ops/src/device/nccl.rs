@@ -60,7 +60,7 @@ impl Communicator {
     /// received.
     ///
     /// # Shapes
-    /// `parts` are flat and f32 → a tensor `(counts[r],)` for each process `r`.
+    /// `parts` are one-dimensional and f32 → a tensor `(counts[r],)` for each process `r`.
     ///
     /// # Errors
     /// If a part is not on this GPU, the numbers of parts or counts are wrong, or NCCL refuses a

@@ -54,8 +54,8 @@ pub(super) fn cross_entropy<T: Float>(
         let inputs: Vec<&Tensor> = [hidden, weight].into_iter().chain(bias).collect();
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // If the loss is the root of the graph, as usual, its adjoint is 1, and the gradients
-            // stay as they are.
+            // If the loss is the root of the graph, as usual, the gradient by it (its adjoint) is
+            // 1, and the other gradients stay as they are.
             if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }

@@ -83,8 +83,8 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Adds to the adjoint of each slot the columns of `adjoint` that belong to it. `slots`: each with
-/// its number of columns.
+/// Adds to the gradient by each of the concatenated parts the columns of `adjoint` (the gradient by
+/// the result) that belong to it. `slots`: the parts, each with its number of columns.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

@@ -1,4 +1,5 @@
-//! Normalisation of groups of columns, such as the heads of queries and keys in packed projections.
+//! Normalisation of groups of columns, such as the heads of queries and keys in projections that
+//! have query, key and value side by side.
 
 use super::norm::{backward_rows, forward_rows};
 use crate::composed;

@@ -16,8 +16,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`. If these are
-/// packed queries, keys and values, the first columns are queries and keys.
+/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`. If `x` has
+/// query, key and value side by side, its first columns are queries and keys.
 ///
 /// # Shapes
 /// `x (N, W)` → `(N, W)`.

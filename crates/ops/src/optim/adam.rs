@@ -1,4 +1,5 @@
-//! Adam (Kingma and Ba 2015) in one pass over the flat buffers.
+//! Adam (Kingma and Ba 2015) in one pass over flat buffers, which have all parameters one after the
+//! other.
 //!
 //! Candle's `AdamW` makes about fourteen passes over memory. It also keeps its moments and its step
 //! count private, so that a run could not be resumed exactly.

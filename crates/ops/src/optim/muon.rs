@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Takes one step of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
-/// networks") for the parameters in `range` of the flat layout, and updates them in place.
+/// networks") for the parameters in `range` of the store's flat layout (all parameters one after
+/// the other), and updates them in place.
 ///
 /// The weights `W` of each projection, with `m` rows and `n` columns, follow the momentum `M` of
 /// their gradient `G`:

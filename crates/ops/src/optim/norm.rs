@@ -13,7 +13,7 @@ use std::ops::Range;
 /// buffer.
 pub const NORM_CHUNK: usize = CHUNK;
 
-/// Computes the Euclidean norm of a flat buffer, with sums in f64.
+/// Computes the Euclidean norm of a one-dimensional buffer, with sums in f64.
 ///
 /// # Shapes
 /// `flat (total,)` → a number.

@@ -102,7 +102,7 @@ pub fn update_pieces(
     })
 }
 
-/// Borrows the elements of all tensors at once.
+/// Calls `work` with the elements of all tensors, after those that `lent` already contains.
 fn lend(
     tensors: &[Tensor],
     lent: &mut Vec<Shared<f32>>,

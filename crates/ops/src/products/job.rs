@@ -1,5 +1,6 @@
-//! What a task computes of a matrix product: some panels of 32 rows of the left operand, times some
-//! panels of 32 columns of the right operand.
+//! What a task computes of a matrix product whose operands are packed (copied to the order in which
+//! a kernel reads them): some panels of 32 rows of the left operand, times some panels of 32
+//! columns of the right operand.
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};

@@ -41,9 +41,9 @@ pub fn cross_attention(
     attend(query, &key_value.narrow(1, 0, width)?, &key_value.narrow(1, width, width)?, bias, spec)
 }
 
-/// Computes the attention weights of packed projections, in f32 or wider, before dropout. They are
-/// zero for keys beyond the end of their sequence; the weights of queries beyond the end of their
-/// sequence are meaningless.
+/// Computes the attention weights of packed rows of queries and keys (without padding), in f32 or
+/// wider, before dropout. They are zero for keys beyond the end of their sequence; the weights of
+/// queries beyond the end of their sequence are meaningless.
 ///
 /// # Shapes
 /// `query (N, Q)`, with all rotations, `key (M, K)`, `bias (H, T, T)`, where `T` is at least the

@@ -286,7 +286,7 @@ mod tests {
         Ok(())
     }
 
-    /// Uses a type for which there are no kernels of our own, as is the case on a GPU.
+    /// Checks the kind of storage for a type without kernels of our own, as on a GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();

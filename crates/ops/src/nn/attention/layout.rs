@@ -1,4 +1,5 @@
-//! Positions of sequences and heads in packed matrices, and which sequences are long.
+//! Positions of sequences and heads in packed matrices (which have one row for each real token),
+//! and which sequences are long.
 
 use crate::float::Float;
 use crate::products::Matrix;
@@ -7,9 +8,9 @@ use crate::spec::{AttentionShape, AttentionSpec};
 
 /// Number of pairs of a query and a key from which on a sequence is computed in tiles (small blocks
 /// of scores), if some pairs are masked. Attention that keeps its weights needs six matrix products
-/// instead of seven, and no rounding up to whole panels, so that for sequences as short as
-/// sentences it is five times as fast. But tiles skip masked pairs, and are faster from this number
-/// on.
+/// instead of seven, and no rounding up to whole panels (the 32 rows that a kernel processes
+/// together), so that for sequences as short as sentences it is five times as fast. But tiles skip
+/// masked pairs, and are faster from this number on.
 const LONG_MASKED: usize = 256 * 256;
 /// Number of pairs from which on a sequence is computed in tiles, if each query sees every key.
 /// Tiles then take a fifth more work, but without them a training step would take several times the

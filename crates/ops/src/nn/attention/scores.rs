@@ -55,7 +55,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces the adjoint of the weights by that of the scores before scaling:
+    /// Replaces `grad`, the gradient by the weights, by that by the scores before scaling:
     /// `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
     fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
         for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {

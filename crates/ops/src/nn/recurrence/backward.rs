@@ -242,7 +242,7 @@ impl Back {
             let (old, new) = ((before + place) * width, (count + row) * width);
             let of_gates = row * across..(row + 1) * across;
             let gates = &saved.gates[of_gates.clone()];
-            // SAFETY: each place has its own row of every array.
+            // SAFETY: each sequence has its own row of every array.
             unsafe {
                 let carried = carried.range(of_place.clone());
                 add(carried, state_adjoint);

@@ -1,5 +1,5 @@
-//! Recurrent layers over packed sequences: GRUs and LSTMs, with or without additive attention in
-//! each step.
+//! Recurrent layers over packed sequences (one row for each token, without padding): GRUs and
+//! LSTMs, with or without additive attention in each step.
 //!
 //! The contribution of the layer's input to the gates is a single product for all rows, which a
 //! separate linear layer computes. The rest is computed step by step: a step multiplies the states

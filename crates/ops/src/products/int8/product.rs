@@ -1,4 +1,4 @@
-//! Products of f32 rows and packed int8 weights.
+//! Products of f32 rows and int8 weights, which are packed in panels of columns.
 
 use super::parts::{Block, Parts};
 use super::{PackedInt8, QUAD};

@@ -81,9 +81,9 @@ impl Tiles {
         Self(std::marker::PhantomData)
     }
 
-    /// Computes `a · b` for two panels over `steps` depth steps, whose values are split into
-    /// `parts` bf16 parts (1 or 3). The product replaces the 32 × 32 results or is added to them,
-    /// as `results` says.
+    /// Computes `a · b` for two panels (32 rows and 32 columns) over `steps` depth steps, whose
+    /// values are split into `parts` bf16 parts (1 or 3). The product replaces the 32 × 32 results
+    /// or is added to them, as `results` says.
     ///
     /// # Safety
     /// `a` and `b` have `steps · parts · STEP_LINES` lines, and `results` has 32 rows of 32 values.

@@ -1,4 +1,5 @@
-//! Access to the heads in rows of packed query, key and value, and their division among tasks.
+//! Access to the heads in rows that have query, key and value side by side, and their division
+//! among tasks.
 
 use crate::nn::attention::layout::Columns;
 use crate::nn::attention::tiled::products::{Rows, TileProducts};

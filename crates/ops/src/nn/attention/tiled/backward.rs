@@ -16,7 +16,7 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Adjoint of the result, with what the forward pass computed.
+/// Adjoint of the result (gradient of the loss by it), with what the forward pass computed.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Adjoint<'a, T> {
     pub(in super::super) values: &'a [T],

@@ -1,7 +1,8 @@
 //! Backward pass of hierarchical attention, which recomputes the weights. The adjoints of summaries
-//! are passed on to their tokens once all chunks that see the summaries have been processed. Under
-//! a causal mask, chunks are processed from the last to the first, so the adjoints of a chunk's
-//! summaries are passed on together with those of its tokens; otherwise, at the end.
+//! (gradients of the loss by them) are passed on to their tokens once all chunks that see the
+//! summaries have been processed. Under a causal mask, chunks are processed from the last to the
+//! first, so the adjoints of a chunk's summaries are passed on together with those of its tokens;
+//! otherwise, at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};

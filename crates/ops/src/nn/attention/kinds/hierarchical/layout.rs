@@ -9,7 +9,8 @@ use std::ops::Range;
 /// Number of queries that are processed at a time.
 pub(super) const QUERIES: usize = 64;
 
-/// Position of a sequence in the packed rows, and of its summaries among all summaries.
+/// Position of a sequence in the packed rows (one for each real token), and of its summaries among
+/// all summaries.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) number: usize,

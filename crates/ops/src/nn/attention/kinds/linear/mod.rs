@@ -35,7 +35,7 @@ use std::marker::PhantomData;
 use crate::nn::attention::layout::{KEY, QUERY, VALUE};
 use crate::nn::attention::tiled::products::{PackedTiles, Plain};
 
-/// Computes linear attention on packed projections:
+/// Computes linear attention, in one tensor of queries, keys and values:
 ///
 /// ```text
 /// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)

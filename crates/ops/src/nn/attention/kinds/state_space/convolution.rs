@@ -198,7 +198,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces the elements of `sums`, which are inputs of the nonlinearity, by their adjoints.
+    /// Replaces the elements of `sums`, which are inputs of the nonlinearity, by the gradients of
+    /// the loss by them; `adjoint` has those by its outputs.
     fn deactivate<T>(sums: &mut [T], adjoint: &[T]) {
         for (sum, adjoint) in sums.iter_mut().zip(adjoint) {
             *sum = *adjoint * Activation::Swish.derivative(*sum);
