@@ -13,8 +13,9 @@ use std::sync::OnceLock;
 
 /// True if no value is NaN or infinite.
 ///
-/// Among f32 values without their signs, only NaN and infinity have bits as large as those of
-/// infinity. So it suffices to find the largest bits, in a loop that vectorises.
+/// Without the sign bit, the bits of infinity and NaN, read as an integer, are at least those of
+/// infinity, and the bits of all other values are smaller. So it suffices to find the largest bits,
+/// in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));

@@ -2,7 +2,8 @@
 //!
 //! If standard output is closed, Rust's runtime opens `/dev/null` in its place before `main`, so
 //! that no file opened later gets its number; printed text then vanishes without an error. Only
-//! code that runs before the runtime can notice this; the dynamic linker runs it here.
+//! code that runs before Rust's runtime can notice this; the dynamic linker runs the code here that
+//! early.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {

@@ -1,5 +1,5 @@
 //! Cross entropy of a block of logits in one kernel, which reads the logits twice and replaces them
-//! by the gradient by them.
+//! with the gradient of the loss by the logits.
 
 use super::launch::{address_of, empty, launch, suffix, word};
 use super::row_sums::sum_rows;

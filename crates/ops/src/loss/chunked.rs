@@ -70,10 +70,10 @@ pub(super) fn cross_entropy<T: Float>(
     Ok((loss, sums))
 }
 
-/// Returns the number of rows of logits in a chunk. If operands are packed, each chunk packs all
-/// weights again and adds to the gradient by all of them: with more rows there are fewer chunks,
-/// but they take more memory. The faster a kernel multiplies, the more time it loses with a chunk
-/// that does not fit in the cache.
+/// Returns the number of rows of logits in a chunk. If operands are packed (copied to the order in
+/// which a kernel reads them), each chunk packs all weights again and adds to the gradient by all
+/// of them: with more rows there are fewer chunks, but they take more memory. The faster a kernel
+/// multiplies, the more time it loses with a chunk that does not fit in the cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -178,7 +178,7 @@ pub(super) fn compute<T: Float>(
 }
 
 /// Adds biases to the logits of some rows, and computes their sums; if `differentiate` is set, also
-/// replaces the logits by the gradient by them.
+/// replaces the logits with the gradient of the loss by the logits.
 fn sums_of_rows<T: Float>(
     logits: &mut [T],
     bias: Option<&[T]>,
@@ -207,7 +207,7 @@ fn sums_of_rows<T: Float>(
 }
 
 /// Computes the sums of the pairs of rows in a block; if `differentiate` is set, replaces the
-/// logits by the gradient by them.
+/// logits with the gradient of the loss by the logits.
 fn pairs<T: Float>(
     logits: &mut [T],
     targets: &[u32],
@@ -235,8 +235,8 @@ fn add_rows_in_order<T: Float>(rows: &[T], sums: &mut [T]) {
 }
 
 vectorised! {
-    /// Computes the sums of one token. If there is a `scale`, also replaces the logits by the
-    /// gradient by them.
+    /// Computes the sums of one token. If there is a `scale`, also replaces the logits with the
+    /// gradient of the loss by the logits.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);

@@ -40,8 +40,8 @@ pub(super) fn partner(row: usize, rows: usize) -> usize {
     (row + rows / 2) % rows
 }
 
-/// Computes the sums of a pair of rows; if `differentiate` is set, replaces their logits by the
-/// gradient by them.
+/// Computes the sums of a pair of rows; if `differentiate` is set, replaces their logits with the
+/// gradient of the loss by the logits.
 pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],
@@ -76,9 +76,10 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// Replaces the logits of a pair of rows by the gradient by them, except for the part of the
-    /// true classes: `scale` times the gradients of the cross entropies (whose label smoothing
-    /// subtracts `share` for each class), plus `weight` times the gradients of the divergences.
+    /// Replaces the logits of a pair of rows with the gradient of the loss by the logits, except
+    /// for the part of the true classes: `scale` times the gradients of the cross entropies (whose
+    /// label smoothing subtracts `share` for each class), plus `weight` times the gradients of the
+    /// divergences.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

@@ -147,7 +147,8 @@ impl Tiled {
         (sums, softmaxes)
     }
 
-    /// Computes the logits of a block, and replaces them by the gradient by them.
+    /// Computes the logits of a block, and replaces them with the gradient of the loss by the
+    /// logits.
     fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
         let CrossEntropySpec { smoothing, r_drop, .. } = self.spec;

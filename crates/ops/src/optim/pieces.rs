@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Some elements of one parameter, with their gradient and optimizer state.
 #[derive(Debug)]
 pub struct Piece<'a> {
-    /// Weights of these elements, which the pass updates.
+    /// The weights themselves, which the pass updates.
     pub weights: &'a mut [f32],
     /// Gradient of the loss by these weights.
     pub gradient: &'a [f32],

@@ -17,7 +17,7 @@ const LONG_MASKED: usize = 256 * 256;
 /// memory.
 const LONG: usize = 512 * 512;
 /// Smallest number of queries in a sequence that is computed in tiles. Fewer queries would leave a
-/// panel (the rows that a kernel processes together) partly empty.
+/// panel partly empty.
 const LONG_QUERIES: usize = 32;
 
 /// Position of a sequence in the packed rows, and of its saved attention weights.
