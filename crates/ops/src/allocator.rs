@@ -112,7 +112,7 @@ pub struct InUse {
 ///
 /// Unlike the resident memory of the process, the count does not depend on which thread computed
 /// what, except for the little that threads allocate for themselves. (Each thread keeps the memory
-/// that it freed, which makes resident memory vary.) Only one count may run at a time.
+/// that it freed, which makes resident memory vary.) Two counts must not run at the same time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);
@@ -231,7 +231,7 @@ fn out_of_memory(size: usize) -> ! {
     );
     let length = room - left.len();
     let _ = std::io::stderr().write_all(&text[..length]);
-    // Exits at once, since Rust's normal exit may allocate.
+    // Exits at once, since Rust's normal exit can allocate.
     #[cfg(unix)]
     // SAFETY: ends the process without running any other code.
     unsafe {

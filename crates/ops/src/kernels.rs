@@ -101,7 +101,7 @@ pub(crate) trait Kernels {
 
     /// Computes four sums over a block of rows of logits: the smoothed loss, the negative
     /// log-likelihood, the number of correct predictions, and the divergence. If requested, also
-    /// computes the gradient of the loss by the logits, which may overwrite the logits' memory.
+    /// computes the gradient of the loss by the logits, which can overwrite the logits' memory.
     ///
     /// # Shapes
     /// `logits (R, V)`, `targets (R, 1)` in u32 and below `V` → `(4,)` in f32, and `(R, V)`.

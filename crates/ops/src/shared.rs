@@ -5,7 +5,7 @@ use crate::claims::{claim, disclaim};
 /// How results are written to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Replaces the values in the memory, which may be uninitialised.
+    /// Replaces the values in the memory, which can be uninitialised.
     Replace,
     /// Adds to the values in the memory.
     Add,
@@ -49,7 +49,7 @@ impl<T> Shared<T> {
         Self(spare.as_mut_ptr().cast(), count)
     }
 
-    /// Writes `values` to the elements from index `start` on, which may be uninitialised.
+    /// Writes `values` to the elements from index `start` on, which can be uninitialised.
     ///
     /// # Safety
     /// As for [`Shared::range`], for the elements that are written.
@@ -86,7 +86,7 @@ impl<T> Shared<T> {
     /// Returns the elements of `range`.
     ///
     /// # Safety
-    /// No two live results may overlap, the memory behind `self` must outlive them, and the
+    /// No two live results overlap, the memory behind `self` outlives them, and the
     /// elements must be initialised.
     #[allow(
         clippy::mut_from_ref,

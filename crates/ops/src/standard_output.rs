@@ -12,7 +12,7 @@ mod at_start {
     static CLOSED: AtomicBool = AtomicBool::new(false);
 
     extern "C" fn look() {
-        // SAFETY: the call reads the flags of a file descriptor, which may be closed.
+        // SAFETY: the call reads the flags of a file descriptor, which can be closed.
         let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
         CLOSED.store(flags == -1, Ordering::Relaxed);
     }

@@ -48,7 +48,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time without work after which a thread stops looking for work and may sleep.
+/// Time without work after which a thread stops looking for work and can sleep.
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Number of times that a thread looks for work before it offers its core to other threads.

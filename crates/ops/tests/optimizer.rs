@@ -67,7 +67,7 @@ fn adam_is_the_composed_adam() {
     }
 }
 
-/// Checks that steps on parts of the layout, which may be cut within a parameter, give the same
+/// Checks that steps on parts of the layout, which can be cut within a parameter, give the same
 /// bits as one step on the whole.
 #[test]
 fn steps_on_parts_are_one_step() {

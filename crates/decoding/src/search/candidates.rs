@@ -81,7 +81,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // If the largest logit of a block is too small to be among the best, so are all others.
+        // If the largest logit of a block is too small to be among the best, so are its others.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -189,7 +189,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row of the model's logits and, if repetition is penalised, the row of reduced logits by which
+/// A row of the model's logits and, if repetition is penalised, the row of changed logits by which
 /// the search ranks tokens.
 pub(crate) struct Weighed<'a> {
     model: Row<'a>,

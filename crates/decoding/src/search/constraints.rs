@@ -110,7 +110,7 @@ impl<'a> Constraints<'a> {
     }
 
     /// Returns the token whose logit is needed even if it is unlikely: the forced token if there is
-    /// one, otherwise the end, which may be the only admitted token.
+    /// one, otherwise the end, which can be the only admitted token.
     pub(crate) fn asked(&self) -> u32 {
         self.forced.unwrap_or(self.special.end())
     }
@@ -138,8 +138,8 @@ pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
     config.penalises() || config.no_repeat_ngram > 0
 }
 
-/// Finds the tokens that would repeat an n-gram of `size` tokens: `history` ends with `size - 1`
-/// tokens, and these tokens have followed the same ones before.
+/// Finds the tokens that would repeat an n-gram of `size` tokens: those that followed an earlier
+/// occurrence of the `size - 1` tokens with which `history` ends.
 fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
     if size == 0 || history.len() < size {
         return Vec::new();

@@ -103,7 +103,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        // Passes blocks of five rows; the last one may be smaller.
+        // Passes blocks of five rows; the last one can be smaller.
         logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 

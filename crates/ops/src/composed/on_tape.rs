@@ -44,7 +44,7 @@ use std::collections::HashMap;
 /// `name`.
 ///
 /// `operation` gets copies of `inputs`, in the same order. `inputs` must include every tensor that
-/// gets a gradient, including parameters; the closure may capture constants.
+/// gets a gradient, including parameters; the closure can capture constants.
 ///
 /// # Shapes
 /// The shapes of `operation`.

@@ -28,7 +28,7 @@ pub(super) fn forward(
     softmax.run("softmax", &[scores, mask, starts])
 }
 
-/// Computes the gradient by the scores from that by the weights, which it computes again.
+/// Computes the gradient by the scores from that by the weights. The weights are computed again.
 ///
 /// # Shapes
 /// The inputs of [`forward`], and `gradient` like `scores`.

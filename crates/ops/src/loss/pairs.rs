@@ -15,7 +15,7 @@ use crate::spec::{CrossEntropySpec, LossSums};
 pub(super) const BLOCK_ROWS: usize = 128;
 
 /// Arranges rows of `width` elements in blocks. Row `i + N/2` is the partner of row `i`; a block
-/// has [`BLOCK_ROWS`] `/ 2` rows of the first half, followed by their partners. The last block may
+/// has [`BLOCK_ROWS`] `/ 2` rows of the first half, followed by their partners. The last block can
 /// be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let (first, second) = rows.split_at(rows.len() / 2);

@@ -1,7 +1,7 @@
 //! Normalisation over the last dimension: layer norm (Ba et al. 2016), or RMS norm (Zhang and
-//! Sennrich 2019), which subtracts no mean. Both may have a bias.
+//! Sennrich 2019), which subtracts no mean. Both can have a bias.
 //!
-//! Candle's own fused norms do not pass on gradients, without an error; these operations do.
+//! Candle's own fused norms silently drop the gradient; these operations have a backward pass.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -184,8 +184,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradient by some rows. Adds the gradient by the weight to `sums`, followed by
-    /// that by the bias if there is one.
+    /// Computes the gradient by some rows. Adds the gradients by the weight and, if there is one,
+    /// by the bias to `sums`, one after the other.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],

@@ -10,7 +10,7 @@ pub const BLOCK: usize = 64;
 /// Number of exponentials that are summed in f32, before their sum is added to the total in f64.
 const SUMMED: usize = 256;
 
-/// Returns the largest logit of each block of [`BLOCK`] logits; the last block may be shorter. NaN
+/// Returns the largest logit of each block of [`BLOCK`] logits; the last block can be shorter. NaN
 /// is skipped; if all logits of a block are NaN, its maximum is −∞.
 ///
 /// # Shapes

@@ -26,7 +26,7 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
         return Ok(());
     }
     update_elements(average, |average| {
-        // Frozen weights are skipped, because an average of equal numbers may differ from these
+        // Frozen weights are skipped, because an average of equal numbers can differ from these
         // numbers in the last bit.
         for parameter in store.parameters().iter().filter(|parameter| !parameter.is_frozen()) {
             let weights = parameter.var().as_detached_tensor();

@@ -18,7 +18,7 @@ use crate::shared::Write;
 pub(crate) enum Adjoint {
     /// The number 1: the adjoint of the root itself, a scalar.
     One,
-    /// Elements on the host; the operation that receives them may reuse their memory.
+    /// Elements on the host; the operation that receives them can reuse their memory.
     Elements(CpuStorage),
     /// A tensor on any device and of any type, whose memory nobody writes to.
     Tensor(Tensor),
@@ -126,7 +126,7 @@ impl Adjoints<'_> {
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to the adjoint of `tensor`; if the latter is empty, moves it there.
+    /// Adds `adjoint` to the adjoint of `tensor`, or moves it there if there is none yet.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,

@@ -263,7 +263,7 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        // The segment may depend on variables even if no input does; so the test is whether its
+        // The segment can depend on variables even if no input does; so the test is whether its
         // tape is empty.
         if first.is_empty() {
             return Ok(());

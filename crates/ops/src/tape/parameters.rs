@@ -454,7 +454,7 @@ impl ParameterStore {
     }
 }
 /// Returns the number of scalars of a tensor of this shape; [`usize::MAX`] if a `usize` cannot hold
-/// it, as may happen with a damaged configuration.
+/// it, as can happen with a damaged configuration.
 #[must_use]
 pub fn scalars(shape: &[usize]) -> usize {
     shape.iter().fold(1, |count, &size| count.saturating_mul(size))

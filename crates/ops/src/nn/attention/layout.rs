@@ -78,7 +78,7 @@ impl Columns {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
 
-    /// Writes zeros to the `width` columns in `count` rows, from `row` on. No other thread may use
+    /// Writes zeros to the `width` columns in `count` rows, from `row` on. No other thread must use
     /// these elements at the same time.
     pub(super) fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
         let zeros = vec![T::default(); width];

@@ -179,7 +179,7 @@ pub enum CachedRows<'a> {
         /// Rows of each step `j`, `(R_j, W)`.
         steps: &'a [Tensor],
     },
-    /// Rows in a single tensor, in which some may be unused.
+    /// Rows in a single tensor, in which some can be unused.
     Joined {
         /// All rows, `(M, W)`.
         rows: &'a Tensor,

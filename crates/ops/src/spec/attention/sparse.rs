@@ -5,7 +5,7 @@ use super::AttentionSpec;
 use crate::rng::{Counter, mix};
 use std::ops::Range;
 
-/// Sparse pattern of the keys that a query sees in its own sequence. A causal mask may restrict
+/// Sparse pattern of the keys that a query sees in its own sequence. A causal mask can restrict
 /// them further.
 ///
 /// The pattern is defined in blocks of tokens: position `p` is in block `I = ⌊p / block⌋`. Of `n`
@@ -143,7 +143,7 @@ impl Sight {
     }
 
     /// Writes to `ranges` the keys in `within` that at least one of `queries` sees, as ascending
-    /// ranges that do not touch. For a single query they are exact; for several queries they may
+    /// ranges that do not touch. For a single query they are exact; for several queries they can
     /// include more keys, which none of them sees.
     pub(crate) fn keys_of(
         &self,
@@ -201,7 +201,7 @@ impl Sight {
             add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
         } else {
             // The blocks of `from`, shifted by multiples of the dilation, do not touch: adds those
-            // that may lie in `within`.
+            // that can lie in `within`.
             let (low, high) = (within.start / block, (within.end - 1) / block);
             let before = (window - 1).min(most.saturating_sub(low) / dilation);
             let least_before = least.saturating_sub(high).div_ceil(dilation);
@@ -327,7 +327,7 @@ mod tests {
                     let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
                     all.queries_of(i..i + 1, 0..keys, &mut visible);
                     let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
-                    // Checks only that the ranges have all of these queries; they may have more.
+                    // Checks only that the ranges have all of these queries; they can have more.
                     assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
                 }
                 for from in (0..keys).step_by(5) {

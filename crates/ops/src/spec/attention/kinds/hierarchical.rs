@@ -69,7 +69,7 @@ impl HierarchicalSpec {
 
 /// Sizes of the levels, for the sequences of a batch.
 ///
-/// The scores of a query are an array with a place for each key that it may see: first the tokens
+/// The scores of a query are an array with a place for each key that it can see: first the tokens
 /// of its own level-1 chunk; then, for each level but the highest, the chunks that lie in the same
 /// chunk of the next level; then all chunks of the highest level.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +107,7 @@ impl Hierarchy {
     }
 
     /// Returns for each level, from level 1 on: the level, the range of chunks that a token in this
-    /// level-1 chunk may see, including its own, and the index of the chunk that contains the
+    /// level-1 chunk can see, including its own, and the index of the chunk that contains the
     /// token. `counts`: number of chunks at each level.
     fn siblings(
         &self,

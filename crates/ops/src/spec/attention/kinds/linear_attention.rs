@@ -55,7 +55,7 @@ impl LinearAttentionSpec {
         Ok(LinearAttentionShape { tokens, head, features })
     }
 
-    /// Returns the number that is added to denominators, because features may underflow to 0.
+    /// Returns the number that is added to denominators, because features can underflow to 0.
     /// Without random features, it is the number that the authors of linear attention use. With
     /// random features, it can be smaller, because the largest feature is 1; and its square does
     /// not underflow in f32.

@@ -69,7 +69,7 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Divides the sums by `exp(exponent)` instead of the earlier factor.
+    /// Scales the sums so that they are divided by `exp(exponent)` instead of the earlier factor.
     pub(super) fn leave_out(&mut self, exponent: T) {
         if exponent != self.left_out {
             self.scale((self.left_out - exponent).exp());
