@@ -1,6 +1,5 @@
 //! Compares the searches with slow references: exhaustive enumeration, a beam that never stops
 //! early, and each other.
-//! each other.
 
 #[path = "../common/mod.rs"]
 mod common;

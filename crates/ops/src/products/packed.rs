@@ -163,7 +163,6 @@ impl PackedProducts {
                 assert!(left.len() >= right.len());
                 // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
                 // values from there on, by the assertions.
-                // values from there, by the assertions.
                 unsafe {
                     let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);
                     let to = Results { first, stride, rows: PANEL, add: write == Write::Add };

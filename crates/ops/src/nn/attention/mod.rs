@@ -38,7 +38,8 @@ pub use layout::keeps_scores;
 use layout::{Columns, Layout, Span};
 use operands::{Gradients, Operands};
 
-/// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
+/// Computes self-attention, `softmax(scale · Q Kᵀ + biases) V` for each head, in one tensor of
+/// queries, keys and values.
 ///
 /// # Shapes
 /// `qkv (N, Q + 2·K)`: query (with all its rotations), key and value side by side, with the widths

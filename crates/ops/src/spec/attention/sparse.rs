@@ -39,8 +39,8 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// Makes a window of `tokens` tokens, including the query's own token. Without a causal mask,
-    /// it extends as far to the other side.
+    /// Makes a window of `tokens` tokens: the query's own token and those before it. Without a
+    /// causal mask, it also has as many tokens after the query's own.
     #[must_use]
     pub const fn window(tokens: usize) -> Self {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
