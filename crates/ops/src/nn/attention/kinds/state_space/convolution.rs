@@ -255,8 +255,8 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Sums over the tokens of this piece: gradients by the weights, followed by the one by
-                // the bias.
+                // Sums over the tokens of this piece: gradients by the weights, followed by the one
+                // by the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {
