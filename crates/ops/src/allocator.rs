@@ -22,11 +22,13 @@ pub fn keep_freed_pages() {
 }
 
 /// From now on, returns the pages of freed memory to the system, a tenth of a second after they are
-/// freed or when [`collect`] is called, and uses no huge pages; meant for decoding.
+/// freed or when [`collect`] is called; meant for decoding with `weights` bytes of weights.
 ///
-/// With huge pages, which Linux uses as soon as half of one is requested, a small model's process
-/// uses a quarter more memory, and neither a small nor a base model is faster.
-pub fn return_freed_pages() {
+/// Huge pages are used only for large weights. With huge pages, which Linux uses as soon as half of
+/// one is requested, a small model's process uses a quarter more memory, and neither a small nor a
+/// base model is faster. But loading the weights of GPT-2 means half a GB of new pages, and Linux
+/// takes longer to provide them in small pages than the weights take to read.
+pub fn return_freed_pages(weights: u64) {
     set_purge_delay(100);
     // If the kernel lacks this call, the process only uses more memory.
     #[cfg(target_os = "linux")]
