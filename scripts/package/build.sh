@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds crates for others' machines in the profile `dist`, and prints the folder that they are in.
+# Builds crates for others' machines in the profile `dist` with the feature `full`, and prints the
+# folder that they are in.
 #
 #   scripts/package/build.sh [--glibc 2.28 | --target TRIPLE] [OPTIONS OF CARGO'S]
 #
@@ -8,12 +9,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-build=(cargo build --profile dist --locked)
+build=(cargo build --profile dist --locked --features full)
 built=target/dist
 case ${1:-} in
   --glibc)
     triple=$(rustc -vV | sed -n 's/^host: //p')
-    build=(cargo zigbuild --profile dist --locked --target "$triple.$2")
+    build=(cargo zigbuild --profile dist --locked --features full --target "$triple.$2")
     built=target/$triple/dist
     shift 2 ;;
   --target)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes what the program is built from: THIRD-PARTY.md, licences and their texts, and sbom.cdx.json.
 
-    scripts/package/third_parties.py --to FOLDER [--features FEATURES]
+    scripts/package/third_parties.py --to FOLDER [--features full]
 
 The crates are those that Cargo resolves for the program on this platform, without tests and build
 scripts' own; the second file is a CycloneDX 1.5 bill of materials. Needs Python 3.11 and Cargo.
@@ -20,9 +20,9 @@ LICENCE = re.compile(r"(?i)^(licen[sc]e|copying|notice|unlicense|copyright)")
 def crates(features):
     """The crates that are compiled into the program, by name and version."""
     host = re.search(r"^host: (.*)$", output("rustc", "-vV"), re.M)[1]
-    chosen = ["--features", features] if features else []
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
-    found = json.loads(output(*command, "--manifest-path", "crates/cli/Cargo.toml", *chosen))
+    found = json.loads(output(*command, "--manifest-path", "crates/cli/Cargo.toml",
+                              "--features", features))
     packages = {package["id"]: package for package in found["packages"]}
     nodes = {node["id"]: node for node in found["resolve"]["nodes"]}
     # From the program along the arrows that are no tests' and no build scripts'.
@@ -84,7 +84,7 @@ def bill(packages, version):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--to", type=Path, required=True)
-    arguments.add_argument("--features")
+    arguments.add_argument("--features", default="full")
     given = arguments.parse_args()
     packages = crates(given.features)
     version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]

@@ -15,6 +15,7 @@ mod bars;
 mod commands;
 mod error;
 mod estimate;
+mod features;
 mod items;
 mod processes;
 mod program;

@@ -5,7 +5,7 @@ mod common;
 use std::io::Write;
 use std::path::Path;
 
-use common::{mentions, write_parquet};
+use common::mentions;
 use taper_data::{DataConfig, Format, PairReader, RawPair, Result, read_pairs, split_files};
 
 fn config(directory: &Path, format: Format) -> DataConfig {
@@ -110,22 +110,6 @@ fn json_lines_take_plain_and_nested_fields() {
     write(directory.path(), "bad.jsonl", "{\"en\": \"a\", \"de\": \"x\"}\n{\"en\": 3}\n");
     config.fields.source.clear();
     mentions(message(read_pairs(&config, "bad")), &["line 2: field \"en\" is 3, not a string"]);
-}
-
-#[test]
-fn parquet_rows_are_read_across_row_groups() {
-    let directory = tempfile::tempdir().unwrap();
-    write_parquet(&directory.path().join("train.parquet"));
-    let mut config = config(directory.path(), Format::Parquet);
-    let expected = [("a", "x"), ("b", "y"), ("c", "z"), ("d", "")];
-    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), expected);
-    config.fields.source = "id".to_owned();
-    config.fields.target = "translation.en".to_owned();
-    assert_eq!(sides(&read_pairs(&config, "train").unwrap())[3], ("4", "d"));
-    config.fields.source = "nothing".to_owned();
-    mentions(message(read_pairs(&config, "train")), &["row 1: no field nothing"]);
-    write(directory.path(), "bad.parquet", "not parquet at all");
-    mentions(message(read_pairs(&config, "bad")), &["bad.parquet: not a readable Parquet file"]);
 }
 
 #[test]

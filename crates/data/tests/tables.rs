@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{mentions, write_parquet};
+use common::mentions;
 use taper_data::{
     DataConfig, Documents, Format, LabelOf, Pairs, Result, Task, TokenizerKind, prepare_labelled,
     prepare_text, read_pairs, tagged_words,
@@ -72,10 +72,6 @@ fn running_text_of_a_table_is_the_text_of_its_records() {
     assert!(error.contains("no column \"text\" in the header (1, one); set data.fields.text"));
     tsv.fields.text = "2".to_owned();
     assert_eq!(running_text(&tsv).unwrap(), "one|two");
-    let mut parquet = file(&config, "train.parquet", "");
-    write_parquet(&folder.path().join("train.parquet"));
-    parquet.fields.text = "translation.en".to_owned();
-    assert_eq!(running_text(&parquet).unwrap(), "a|b|c|d");
     let error = said(running_text(&file(&config, "train.json", "[{\"text\": \"one\"}]")));
     mentions(&error, &["train.json: is JSON", ".jsonl"]);
 }
@@ -202,4 +198,14 @@ fn a_byte_order_mark_is_dropped_in_every_format_and_another_encoding_is_refused(
     assert!(Task::QuestionAnswering.files(&config, &config.train).is_ok());
     let config = file(&plain, "train.json", utf_16(questions));
     mentions(said(taper_data::read_questions(&config, &config.train, |_| Ok(()))), &["is UTF-16"]);
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_which_feature_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = file(&config(folder.path()), "train.parquet", "PAR1");
+    config.text.block_length = 2;
+    let error = said(running_text(&config));
+    mentions(&error, &["train.parquet: ", "cargo feature `parquet`", "JSON lines"]);
 }

@@ -3,14 +3,9 @@
 //! A few thousand cases of each kind run with the other tests; a million of each with
 //! `cargo test --release -p taper-hostile --test corpora -- --ignored`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
-
-use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 
 use taper_data::{
     DataConfig, Format, ImageFormat, PairReader, Tokenizer, TokenizerConfig, prepare_pairs,
@@ -50,37 +45,6 @@ fn readers(cases: u32) {
     let questions = Split::questions();
     questions.read_questions(QUESTIONS);
     assault(cases, &[QUESTIONS], |bytes| questions.read_questions(bytes));
-}
-
-/// Writes a Parquet file with a nested column, as translations have it on the Hugging Face hub, and
-/// one row without a target.
-fn write_parquet(path: &Path) {
-    let schema = "message schema {
-        REQUIRED BYTE_ARRAY id (UTF8);
-        REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
-    }";
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut writer =
-        SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
-    let mut group = writer.next_row_group().unwrap();
-    let columns: [(&[&str], Option<&[i16]>); 3] =
-        [(&["1", "2"], None), (&["x"], Some(&[1, 0])), (&["a", "b"], Some(&[1, 1]))];
-    for (values, levels) in columns {
-        let values: Vec<ByteArray> = values.iter().map(|value| ByteArray::from(*value)).collect();
-        let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<ByteArrayType>().write_batch(&values, levels, None).unwrap();
-        column.close().unwrap();
-    }
-    group.close().unwrap();
-    writer.close().unwrap();
-}
-
-fn parquet(cases: u32) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("seed.parquet");
-    write_parquet(&path);
-    let split = Split::parquet();
-    assault(cases, &[&fs::read(&path).unwrap()], |bytes| split.read(bytes));
 }
 
 fn compressed(cases: u32) {
@@ -245,7 +209,6 @@ fn replace(path: &Path, bytes: &[u8]) {
 fn damaged_text_is_read_or_refused() {
     readers(FEW);
     compressed(FEW);
-    parquet(FEW);
 }
 
 #[test]
@@ -275,7 +238,6 @@ fn damaged_caches_are_rebuilt() {
 fn a_million_of_each_kind() {
     readers(MANY);
     compressed(MANY);
-    parquet(MANY);
     images(MANY);
     captions(MANY / 30);
     lines_come_back(MANY);

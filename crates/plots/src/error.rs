@@ -41,4 +41,10 @@ pub enum PlotError {
          fonts-dejavu-core), or write SVG"
     )]
     NoFonts,
+    /// This build draws no PNG.
+    #[error(
+        "this program was built without PNG figures; build it with the cargo feature `png`, or \
+         write SVG"
+    )]
+    WithoutPng,
 }

@@ -27,7 +27,7 @@ mod figure;
 mod html;
 mod page;
 pub mod parts;
-#[cfg(feature = "png")]
+#[cfg_attr(not(feature = "png"), path = "without_png.rs")]
 mod png;
 mod scale;
 mod svg;

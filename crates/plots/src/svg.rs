@@ -90,14 +90,12 @@ impl Svg {
     /// `zoom` pixels.
     ///
     /// # Errors
-    /// When the system has no fonts, or the picture is too large.
-    #[cfg(feature = "png")]
+    /// When the build has no PNG, the system has no fonts, or the picture is too large.
     pub fn png(&self, theme: Theme, zoom: f32) -> Result<Vec<u8>, crate::PlotError> {
         crate::png::picture(&self.with_ground(theme), self.size, zoom)
     }
 
-    /// Returns an SVG file in the colours of `theme`, with its background.
-    #[cfg(feature = "png")]
+    /// The drawing in the colours of a theme, with its background.
     fn with_ground(&self, theme: Theme) -> String {
         let (width, height) = (self.size.0 * SCALE as u32, self.size.1 * SCALE as u32);
         let mut elements = self.elements.clone();

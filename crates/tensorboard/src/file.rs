@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::checksum::crc32c;
 use crate::value::Value;
 use crate::wire::{Field, Message, fields};
 
@@ -171,7 +172,7 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
 /// Returns the CRC-32C of bytes in TensorFlow's masked form. The mask is needed because a checksum
 /// over data that contains its own checksum would be weak.
 fn masked(bytes: &[u8]) -> [u8; 4] {
-    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
+    crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }
 
 /// Seconds since 1970.

@@ -21,6 +21,7 @@
 //! code that it makes.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod file;
 mod histogram;
 mod value;

@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
-use crate::program;
+use crate::{features, program};
 
 pub(crate) use attention::{
     Align, AlignCommand, AlignEvaluate, Attention, Explain, PositionsArguments, PruneHeads,
@@ -46,9 +46,9 @@ pub(crate) use options::{
     Strict, Weights,
 };
 pub(crate) use pipeline::Pipeline;
-#[cfg(feature = "serve")]
-pub(crate) use reports::Serve;
-pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
+pub(crate) use reports::{
+    Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Serve, Top,
+};
 pub(crate) use setup::{Completions, Docs, Doctor, Manual, Quickstart};
 pub(crate) use student::Student;
 pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
@@ -85,25 +85,12 @@ pub(crate) fn about_build() -> &'static str {
 }
 
 fn about() -> String {
-    let features: Vec<&str> = [
-        ("serve", cfg!(feature = "serve")),
-        ("cuda", cfg!(feature = "cuda")),
-        ("metal", cfg!(feature = "metal")),
-        ("accelerate", cfg!(feature = "accelerate")),
-        ("mkl", cfg!(feature = "mkl")),
-        ("mpi", cfg!(feature = "mpi")),
-        ("nccl", cfg!(feature = "nccl")),
-        ("hub", cfg!(feature = "hub")),
-    ]
-    .into_iter()
-    .filter_map(|(name, is_built)| is_built.then_some(name))
-    .collect();
     let kernel = taper_ops::Kernel::best(taper_ops::Products::F32).name();
     format!(
         "{} (commit {}; features {}; kernel {kernel})",
         env!("CARGO_PKG_VERSION"),
         option_env!("TAPER_COMMIT").unwrap_or("unknown"),
-        features.join(", "),
+        features::built().join(", "),
     )
 }
 
@@ -185,7 +172,6 @@ pub(crate) enum Command {
     /// Watch runs on the whole terminal: curves, samples, checkpoints
     Top(Top),
     /// Serve runs to browsers and programs: a page to try them, and an API
-    #[cfg(feature = "serve")]
     Serve(Box<Serve>),
     /// Fit the scaling laws of how losses of language models fall with size and data
     Scaling(Scaling),

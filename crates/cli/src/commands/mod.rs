@@ -30,6 +30,7 @@ mod weights;
 use anyhow::Result;
 
 use crate::arguments::{Arguments, Command};
+use crate::features::with_feature;
 
 pub(crate) use setup::completions::complete;
 
@@ -69,8 +70,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Predict(arguments) => predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),
         Command::Export(arguments) => weights::exchange::export(arguments),
-        Command::Push(arguments) => weights::hub::push(arguments),
-        Command::Pull(arguments) => weights::hub::pull(arguments),
+        Command::Push(arguments) => with_feature!("hub", weights::hub::push, arguments),
+        Command::Pull(arguments) => with_feature!("hub", weights::hub::pull, arguments),
         Command::Align(arguments) => attention::align::run(arguments),
         Command::Attention(arguments) => attention::view::run(arguments),
         Command::PruneHeads(arguments) => attention::prune::run(arguments),
@@ -81,9 +82,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Runs(arguments) => runs::run(arguments),
         Command::Report(arguments) => reports::report::run(arguments),
         Command::Compare(arguments) => reports::compare::run(arguments),
-        Command::Top(arguments) => reports::top::run(arguments),
-        #[cfg(feature = "serve")]
-        Command::Serve(arguments) => reports::serve::run(arguments),
+        Command::Top(arguments) => with_feature!("top", reports::top::run, arguments),
+        Command::Serve(arguments) => with_feature!("serve", reports::serve::run, arguments),
         Command::Scaling(arguments) => reports::scaling::run(arguments),
         Command::Extrapolate(arguments) => reports::extrapolate::run(arguments),
         Command::Average(arguments) => weights::average::run(arguments),

@@ -123,12 +123,10 @@ impl Processes {
 
     #[cfg(not(feature = "nccl"))]
     fn over(self, transport: Transport) -> Result<Self> {
-        anyhow::ensure!(
-            transport != Transport::Nccl,
-            "--exchange nccl: this program was built without NCCL; build it with \
-                 `cargo build --release --features nccl`, or leave the option out"
-        );
-        Ok(self)
+        match transport {
+            Transport::Nccl => Err(crate::features::lacking("nccl").context("--exchange nccl")),
+            Transport::Sockets | Transport::Mpi => Ok(self),
+        }
     }
 
     /// Joins as one of the processes that MPI connects.
@@ -142,10 +140,7 @@ impl Processes {
 
     #[cfg(not(feature = "mpi"))]
     fn by_mpi(_: &Place) -> Result<Self> {
-        bail!(
-            "--exchange mpi: this program was built without MPI; build it with \
-             `cargo build --release --features mpi`, or leave the option out"
-        )
+        Err(crate::features::lacking("mpi").context("--exchange mpi"))
     }
 
     fn meet(

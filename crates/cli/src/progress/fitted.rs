@@ -12,7 +12,7 @@ const USUAL_WIDTH: usize = 80;
 
 /// Returns the number of columns of this process's terminal.
 pub(crate) fn terminal_width() -> usize {
-    ratatui::crossterm::terminal::size().map_or(USUAL_WIDTH, |(columns, _)| columns.into())
+    terminal_size::terminal_size().map_or(USUAL_WIDTH, |(columns, _)| columns.0.into())
 }
 
 /// Joins the parts of a line in their order. While the line is wider than `width` columns, the

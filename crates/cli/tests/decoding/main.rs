@@ -8,6 +8,7 @@ mod attention;
 mod lengths;
 mod long_lines;
 mod options;
+#[cfg(feature = "serve")]
 mod serving;
 mod streams;
 mod terms;

@@ -1,10 +1,7 @@
 //! Examines a JPEG or PNG file before it is decoded: finds out if a JPEG is complete, and the
 //! orientation of the picture.
 
-use image::metadata::Orientation;
-
-/// First bytes of a PNG file. The next constants are the first bytes of EXIF data and of an XMP
-/// packet in a JPEG.
+/// First bytes of PNG and TIFF files, and of EXIF data and XMP packets in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const EXIF: &[u8] = b"Exif\0\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
@@ -29,9 +26,9 @@ pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// Orientation of a picture according to its EXIF data or, if they have no orientation, to its XMP
-/// packet, as in Pillow's `exif_transpose`.
-pub(super) fn orientation(bytes: &[u8]) -> Orientation {
+/// Orientation of a picture, 1 to 8, by its EXIF data or, if these have none, by its XMP packet, as
+/// in Pillow's `exif_transpose`; 1 for an upright picture.
+pub(super) fn orientation(bytes: &[u8]) -> u32 {
     let mut exif = None;
     let mut xmp = None;
     if bytes.starts_with(PNG) {
@@ -52,8 +49,7 @@ pub(super) fn orientation(bytes: &[u8]) -> Orientation {
         }
     }
     let number = exif.and_then(in_exif).or_else(|| xmp.and_then(in_xmp));
-    let number = number.and_then(|number| u8::try_from(number).ok());
-    number.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms)
+    number.filter(|number| (1..=8).contains(number)).unwrap_or(1)
 }
 
 /// Markers of a JPEG in order, each with the content of its segment. Markers between entropy-coded

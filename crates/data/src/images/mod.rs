@@ -12,6 +12,7 @@ mod idx;
 mod jpeg;
 mod metadata;
 mod picture;
+mod png;
 mod preparation;
 mod raster;
 mod records;
@@ -24,7 +25,8 @@ mod tests;
 use std::fmt::Debug;
 use std::path::PathBuf;
 
-pub use picture::{Pixels, write_png};
+pub use self::png::write_png;
+pub use picture::Pixels;
 pub use resampling::Resampling;
 pub use resize::Resize;
 

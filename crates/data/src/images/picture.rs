@@ -1,21 +1,17 @@
 //! Decodes PNG and JPEG files to pixels with the size and the channels that a model reads.
 
-use std::io::Cursor;
 use std::path::Path;
 
-use image::{DynamicImage, ImageReader, Limits};
-
-use super::jpeg;
 use super::metadata::{is_jpeg, is_whole, orientation};
 use super::preparation::prepared;
 use super::raster::Raster;
-use crate::files::{not_a_file, read_regular, write_atomically};
+use super::{jpeg, png};
+use crate::files::{not_a_file, read_regular};
 use crate::{Error, ImagesConfig, Result};
 
-/// Largest width and height of a picture in pixels. The next constant is the largest number of
-/// bytes of a file, and of the decoded picture.
-const MOST_PIXELS: u32 = 16_384;
-const MOST_BYTES: u64 = 256 << 20;
+/// Largest width and height of a picture.
+const MOST_PIXELS: usize = 16_384;
+const MOST_BYTES: usize = 256 << 20;
 
 /// The pixels of one image: channel by channel, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +29,8 @@ impl Pixels {
         if let Some(kind) = not_a_file(path) {
             return Err(malformed(path, format!("is {kind}, where an image is expected")));
         }
-        let bytes = read_regular(path, MOST_BYTES).map_err(|error| Error::io(path, error))?;
+        let bytes =
+            read_regular(path, MOST_BYTES as u64).map_err(|error| Error::io(path, error))?;
         Self::read(&bytes, path, settings)
     }
 
@@ -47,7 +44,7 @@ impl Pixels {
     }
 
     fn read(bytes: &[u8], path: &Path, settings: &ImagesConfig) -> Result<Self> {
-        let raster = Raster::from_picture(turned(bytes, path)?, settings.channels);
+        let raster = turned(bytes, path)?.in_channels(settings.channels);
         let prepared = prepared(raster, settings).map_err(|message| malformed(path, message))?;
         Ok(Self(prepared.planes()))
     }
@@ -62,48 +59,17 @@ fn malformed(path: &Path, message: String) -> Error {
 /// # Errors
 ///
 /// If the file is not a PNG or JPEG, or is cut off, damaged or too large.
-pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
+pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<Raster> {
     if is_jpeg(bytes) && !is_whole(bytes) {
         let message = "is a JPEG that is cut off: its end is missing; fetch or copy it again, or \
                        leave it out";
         return Err(malformed(path, message.to_owned()));
     }
     let decoded = match is_jpeg(bytes) {
-        true => jpeg::decoded(bytes, MOST_PIXELS as usize, MOST_BYTES as usize),
-        false => decoded(bytes).map_err(|error| error.to_string()),
+        true => jpeg::decoded(bytes, MOST_PIXELS, MOST_BYTES),
+        false => png::decoded(bytes, MOST_PIXELS, MOST_BYTES),
     };
-    let mut picture = decoded
+    let picture = decoded
         .map_err(|error| malformed(path, format!("is no PNG or JPEG that can be read: {error}")))?;
-    picture.apply_orientation(orientation(bytes));
-    Ok(picture)
-}
-
-/// Decodes a PNG file, without turning the picture.
-fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(MOST_PIXELS);
-    limits.max_image_height = Some(MOST_PIXELS);
-    limits.max_alloc = Some(MOST_BYTES);
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    reader.limits(limits);
-    reader.decode()
-}
-
-/// Writes a PNG file. `values` are the red, green and blue of each pixel, row by row.
-///
-/// # Errors
-///
-/// If the number of values does not match the picture, or the file cannot be written.
-pub fn write_png(path: &Path, width: u32, height: u32, values: &[u8]) -> Result<()> {
-    let mut bytes = Cursor::new(Vec::new());
-    image::write_buffer_with_format(
-        &mut bytes,
-        values,
-        width,
-        height,
-        image::ExtendedColorType::Rgb8,
-        image::ImageFormat::Png,
-    )
-    .map_err(|error| Error::io(path, std::io::Error::other(error)))?;
-    write_atomically(path, bytes.get_ref())
+    Ok(picture.turned(orientation(bytes)))
 }

@@ -1,42 +1,52 @@
 //! A decoded picture of any shape, in grey or colour, before it is converted for a model.
 
-use image::DynamicImage;
-
 /// The pixels of a picture, row by row. The channels of a pixel are next to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Raster {
     pub(super) height: usize,
     pub(super) width: usize,
-    /// Number of channels, 1 or 3.
+    /// Number of channels: 1 for grey, 3 for red, green and blue.
     pub(super) channels: usize,
     pub(super) values: Vec<u8>,
 }
 
 impl Raster {
-    /// Converts a picture as Pillow does: to grey if `channels` is 1, to red, green and blue if it
-    /// is 3.
-    ///
-    /// Transparency is dropped, not blended. The upper 8 bits of 16-bit values are kept, as in
-    /// Pillow for colours. Pillow clips 16-bit grey at 255 instead, which makes most pictures
-    /// white.
-    pub(super) fn from_picture(picture: DynamicImage, channels: usize) -> Self {
-        let (width, height, color) = (picture.width(), picture.height(), picture.color());
-        let stored = usize::from(color.channel_count());
-        let is_wide = color.bits_per_pixel() / u16::from(color.channel_count()) == 16;
-        let mut values = picture.into_bytes();
-        if is_wide {
-            let upper = |pair: &[u8; 2]| (u16::from_ne_bytes(*pair) >> 8) as u8;
-            values = values.as_chunks().0.iter().map(upper).collect();
+    /// Turns the picture upright. `orientation` is EXIF's number, which says where the first row
+    /// and the first column of the stored picture are in the upright one.
+    pub(super) fn turned(self, orientation: u32) -> Self {
+        let swaps = orientation > 4;
+        let mirrors_rows = matches!(orientation, 3 | 4 | 6 | 7);
+        let mirrors_columns = matches!(orientation, 2 | 3 | 7 | 8);
+        if orientation == 1 {
+            return self;
         }
-        let pixels = values.chunks_exact(stored);
-        // Both grey and colours may be followed by an alpha channel.
-        let values = match (channels, stored < 3) {
-            (1, true) => pixels.map(|pixel| pixel[0]).collect(),
-            (1, false) => pixels.map(|pixel| grey([pixel[0], pixel[1], pixel[2]])).collect(),
-            (_, true) => pixels.flat_map(|pixel| [pixel[0]; 3]).collect(),
-            (_, false) => pixels.flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+        let Self { height, width, channels, values } = self;
+        let stored_at = |row: usize, column: usize| {
+            let (row, column) = if swaps { (column, row) } else { (row, column) };
+            let row = if mirrors_rows { height - 1 - row } else { row };
+            let column = if mirrors_columns { width - 1 - column } else { column };
+            (row * width + column) * channels
         };
-        Self { height: height as usize, width: width as usize, channels, values }
+        let (new_height, new_width) = if swaps { (width, height) } else { (height, width) };
+        let mut turned = Vec::with_capacity(values.len());
+        for row in 0..new_height {
+            for column in 0..new_width {
+                let at = stored_at(row, column);
+                turned.extend_from_slice(&values[at..at + channels]);
+            }
+        }
+        Self { height: new_height, width: new_width, channels, values: turned }
+    }
+
+    /// Converts the picture as Pillow does: to grey if `channels` is 1, to red, green and blue if
+    /// it is 3.
+    pub(super) fn in_channels(self, channels: usize) -> Self {
+        let values = match (channels, self.channels) {
+            (1, 3) => self.values.as_chunks().0.iter().copied().map(grey).collect(),
+            (3, 1) => self.values.iter().flat_map(|&value| [value; 3]).collect(),
+            _ => self.values,
+        };
+        Self { values, channels, ..self }
     }
 
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.

@@ -9,7 +9,6 @@ use serde::Deserialize;
 
 use super::Pixels;
 use super::picture::turned;
-use super::raster::Raster;
 use crate::{ImageFormat, ImagesConfig, Resampling, Resize};
 
 /// Bytes written as hexadecimal digits.
@@ -75,10 +74,8 @@ fn golden() -> Golden {
 #[test]
 fn pictures_are_turned_and_converted_as_pillow_does_it() {
     for Decoded { name, file, height, width, rgb, grey } in golden().decoded {
-        let turned = |channels| {
-            let picture = turned(&file.0, Path::new(&name)).expect("a picture");
-            Raster::from_picture(picture, channels)
-        };
+        let turned =
+            |channels| turned(&file.0, Path::new(&name)).expect("a picture").in_channels(channels);
         for (channels, expected) in [(3, rgb), (1, grey)] {
             let raster = turned(channels);
             assert_eq!((raster.height, raster.width), (height, width), "{name}");

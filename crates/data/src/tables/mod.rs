@@ -3,7 +3,7 @@
 mod csv;
 mod lines;
 mod named;
-#[cfg_attr(target_family = "wasm", path = "without_parquet.rs")]
+#[cfg_attr(not(feature = "parquet"), path = "without_parquet.rs")]
 mod parquet;
 
 use std::path::{Path, PathBuf};

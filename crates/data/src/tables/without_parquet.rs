@@ -1,4 +1,4 @@
-//! Replaces the reader of Parquet files in WebAssembly, where Parquet is not read.
+//! Stands for [`ParquetRecords`] in a build without the cargo feature `parquet`.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,9 @@ impl ParquetRecords {
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         Err(Error::Malformed {
             path: self.files.first().cloned().unwrap_or_default(),
-            message: "Parquet is not read in WebAssembly; convert it to JSON lines".to_owned(),
+            message: "this program was built without Parquet; build it with the cargo feature \
+                      `parquet`, or convert the file to JSON lines"
+                .to_owned(),
         })
     }
 }

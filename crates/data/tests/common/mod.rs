@@ -3,12 +3,7 @@
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
 
-use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use taper_data::DataConfig;
 
 /// Asserts that a text, or the message of an error, contains all of `fragments`.
@@ -60,36 +55,4 @@ pub(crate) fn corpus(directory: &Path) -> DataConfig {
     config.tokenizer.vocabulary_size = 400;
     config.batching.max_tokens = 120;
     config
-}
-
-/// Writes a Parquet file with a nested column, which is the form of translations on the hub. One
-/// row has no target.
-pub(crate) fn write_parquet(path: &Path) {
-    let schema = "message schema {
-        REQUIRED BYTE_ARRAY id (UTF8);
-        REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
-    }";
-    let file = std::fs::File::create(path).unwrap();
-    let mut writer = SerializedFileWriter::new(
-        file,
-        Arc::new(parse_message_type(schema).unwrap()),
-        Arc::new(WriterProperties::builder().build()),
-    )
-    .unwrap();
-    for (ids, german, english, present) in [
-        (["1", "2"], vec!["x", "y"], ["a", "b"], [1, 1]),
-        (["3", "4"], vec!["z"], ["c", "d"], [1, 0]),
-    ] {
-        let mut group = writer.next_row_group().unwrap();
-        let columns: [(Vec<&str>, Option<&[i16]>); 3] =
-            [(ids.to_vec(), None), (german, Some(&present)), (english.to_vec(), Some(&[1, 1]))];
-        for (values, levels) in columns {
-            let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
-            let mut column = group.next_column().unwrap().unwrap();
-            column.typed::<ByteArrayType>().write_batch(&values, levels, None).unwrap();
-            column.close().unwrap();
-        }
-        group.close().unwrap();
-    }
-    writer.close().unwrap();
 }

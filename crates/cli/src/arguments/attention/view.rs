@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use taper_run::attention::AttentionPart;
 
 use crate::arguments::{Loading, PageLanguage};
+use crate::features::png_path;
 
 /// Arguments of `attention`.
 #[derive(Debug, Args)]
@@ -39,7 +40,7 @@ pub(crate) struct Attention {
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Write the weights as a picture
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = png_path())]
     pub(crate) png: Option<PathBuf>,
     /// The language of pages and figures
     #[arg(long, value_enum, default_value_t)]

@@ -2,7 +2,7 @@
 
 mod extrapolate;
 mod pictures;
-#[cfg(feature = "serve")]
+#[cfg_attr(not(feature = "serve"), path = "without_serve.rs")]
 mod serve;
 
 use std::path::PathBuf;
@@ -14,7 +14,6 @@ use super::Loading;
 
 pub(crate) use extrapolate::Extrapolate;
 pub(crate) use pictures::{PageLanguage, Pictures};
-#[cfg(feature = "serve")]
 pub(crate) use serve::Serve;
 
 /// Arguments of `report`.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_plots::{Language, Theme};
 
+use crate::features::png_path;
+
 /// The language of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PageLanguage {
@@ -31,7 +33,7 @@ pub(crate) struct Pictures {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) svg: Option<PathBuf>,
     /// Also write every figure as PNG into this folder
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", value_parser = png_path())]
     pub(crate) png: Option<PathBuf>,
     /// Dark colours in PNG files; SVG files and pages follow their reader's settings
     #[arg(long)]

@@ -6,7 +6,6 @@ use clap::Args;
 
 /// Arguments of `push`.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "hub"), allow(dead_code))]
 pub(crate) struct Push {
     /// Folder to upload, as `taper export` makes it; hidden files are not uploaded
     pub(crate) folder: PathBuf,
@@ -25,7 +24,6 @@ pub(crate) struct Push {
 
 /// Arguments of `pull`.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "hub"), allow(dead_code))]
 pub(crate) struct Pull {
     /// Repository: owner/name
     pub(crate) repository: String,

@@ -6,6 +6,7 @@ pub(super) mod report;
 pub(super) mod scaling;
 #[cfg(feature = "serve")]
 pub(super) mod serve;
+#[cfg(feature = "top")]
 pub(super) mod top;
 
 use std::fs;

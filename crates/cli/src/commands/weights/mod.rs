@@ -3,6 +3,7 @@
 
 pub(super) mod average;
 pub(super) mod exchange;
+#[cfg(feature = "hub")]
 pub(super) mod hub;
 pub(super) mod merge;
 pub(super) mod page;

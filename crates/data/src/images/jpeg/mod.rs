@@ -12,10 +12,9 @@ mod output;
 mod scan;
 mod transform;
 
-use image::{DynamicImage, GrayImage, RgbImage};
-
 use self::bits::HuffmanTable;
 use self::scan::Scan;
+use super::raster::Raster;
 
 /// For each coefficient in zigzag order, its index in the block, row by row. The entries after the
 /// 64th are 63, so that damaged data cannot index beyond the block.
@@ -92,12 +91,8 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// If the file is damaged or of an unsupported kind. The error describes the fault.
-pub(super) fn decoded(
-    bytes: &[u8],
-    most_side: usize,
-    most_bytes: usize,
-) -> Result<DynamicImage, String> {
+/// A description, if the file is damaged or of an unsupported kind.
+pub(super) fn decoded(bytes: &[u8], most_side: usize, most_bytes: usize) -> Result<Raster, String> {
     let mut decoder = Decoder::default();
     let mut at = 0;
     let mut scans = 0;
@@ -286,17 +281,17 @@ impl Decoder {
         }
     }
 
-    fn picture(mut self) -> Result<DynamicImage, String> {
+    fn picture(mut self) -> Result<Raster, String> {
         for one in &mut self.components {
             one.transform_all();
         }
-        let (width, height) = (self.width as u32, self.height as u32);
+        let (height, width) = (self.height, self.width);
         let values = output::pixels(&self, self.colours());
-        let picture = match self.components.len() {
-            1 => GrayImage::from_raw(width, height, values).map(DynamicImage::ImageLuma8),
-            _ => RgbImage::from_raw(width, height, values).map(DynamicImage::ImageRgb8),
-        };
-        picture.ok_or_else(|| "its picture is not whole".to_owned())
+        let channels = if self.components.len() == 1 { 1 } else { 3 };
+        match values.len() == height * width * channels {
+            true => Ok(Raster { height, width, channels, values }),
+            false => Err("its picture is not whole".to_owned()),
+        }
     }
 }
 

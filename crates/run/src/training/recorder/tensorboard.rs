@@ -158,8 +158,8 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // Without fonts no picture can be drawn, but this must not end the training.
-            Err(error @ PlotError::NoFonts) => {
+            // That no picture can be drawn must not end training.
+            Err(error @ (PlotError::NoFonts | PlotError::WithoutPng)) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }
             values => values?,

@@ -1,0 +1,95 @@
+//! Tables in Parquet: pairs and running text.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::mentions;
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use taper_data::{DataConfig, Format, RawPair, Result, TokenizerKind, prepare_text, read_pairs};
+
+/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+fn write_parquet(path: &Path) {
+    let schema = "message schema {
+        REQUIRED BYTE_ARRAY id (UTF8);
+        REQUIRED group translation { OPTIONAL BYTE_ARRAY de (UTF8); OPTIONAL BYTE_ARRAY en (UTF8); }
+    }";
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(
+        file,
+        Arc::new(parse_message_type(schema).unwrap()),
+        Arc::new(WriterProperties::builder().build()),
+    )
+    .unwrap();
+    for (ids, german, english, present) in [
+        (["1", "2"], vec!["x", "y"], ["a", "b"], [1, 1]),
+        (["3", "4"], vec!["z"], ["c", "d"], [1, 0]),
+    ] {
+        let mut group = writer.next_row_group().unwrap();
+        let columns: [(Vec<&str>, Option<&[i16]>); 3] =
+            [(ids.to_vec(), None), (german, Some(&present)), (english.to_vec(), Some(&[1, 1]))];
+        for (values, levels) in columns {
+            let values: Vec<ByteArray> = values.into_iter().map(ByteArray::from).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&values, levels, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn sides(pairs: &[RawPair]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|pair| (pair.source.as_str(), pair.target.as_str())).collect()
+}
+
+fn refusal<T>(result: Result<T>) -> String {
+    result.map(drop).expect_err("refused").to_string()
+}
+
+#[test]
+fn rows_are_read_across_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    write_parquet(&folder.path().join("train.parquet"));
+    let mut config = DataConfig {
+        dir: folder.path().to_owned(),
+        format: Format::Parquet,
+        ..DataConfig::default()
+    };
+    let expected = [("a", "x"), ("b", "y"), ("c", "z"), ("d", "")];
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap()), expected);
+    config.fields.source = "id".to_owned();
+    config.fields.target = "translation.en".to_owned();
+    assert_eq!(sides(&read_pairs(&config, "train").unwrap())[3], ("4", "d"));
+    config.fields.source = "nothing".to_owned();
+    mentions(refusal(read_pairs(&config, "train")), &["row 1: no field nothing"]);
+    std::fs::write(folder.path().join("bad.parquet"), "not parquet at all").unwrap();
+    mentions(refusal(read_pairs(&config, "bad")), &["bad.parquet: not a readable Parquet file"]);
+}
+
+#[test]
+fn running_text_is_a_column() {
+    let folder = tempfile::tempdir().unwrap();
+    write_parquet(&folder.path().join("train.parquet"));
+    let mut config = DataConfig {
+        dir: folder.path().to_owned(),
+        train: "train.parquet".into(),
+        validation: "".into(),
+        test: "".into(),
+        ..DataConfig::default()
+    };
+    config.tokenizer.kind = TokenizerKind::Char;
+    config.text.block_length = 2;
+    config.fields.text = "translation.en".to_owned();
+    let run = tempfile::tempdir().unwrap();
+    let prepared = prepare_text(&config, run.path()).unwrap();
+    let ids = prepared.train.read(0, prepared.train.tokens() as usize).unwrap();
+    let tokenizer = prepared.tokenizers.target();
+    let texts: Vec<String> =
+        ids.split(|&id| id == tokenizer.end()).map(|ids| tokenizer.decode(ids).unwrap()).collect();
+    assert_eq!(texts.join("|"), "a|b|c|d");
+}

@@ -1,0 +1,11 @@
+//! Stands for the drawing of PNG in a build without the cargo feature `png`.
+
+use crate::error::PlotError;
+
+/// Refuses.
+///
+/// # Errors
+/// Always [`PlotError::WithoutPng`].
+pub(crate) fn picture(_svg: &str, _size: (u32, u32), _zoom: f32) -> Result<Vec<u8>, PlotError> {
+    Err(PlotError::WithoutPng)
+}
