@@ -41,6 +41,6 @@ chmod +x "$NVCC"
 trap 'cargo clean --quiet --release -p candle-kernels' EXIT
 cargo clean --quiet --release -p candle-kernels
 if [ $# = 0 ]; then
-  set -- check --release --workspace --all-targets --features cuda,nccl
+  set -- check --release --workspace --all-targets --features full,cuda,nccl
 fi
 cargo "$@"

@@ -153,7 +153,7 @@ def main():
     built = Path(ROOT, os.environ.get("CARGO_TARGET_DIR", "target"), "release", "taper")
     taper = str(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else built)
     if help_of(taper, ()) is None:
-        sys.exit(f"{taper} does not run; build it with `cargo build --release`")
+        sys.exit(f"{taper} does not run; build it with `cargo build --release --features full`")
     checked = pages()
     found = [fault for page in checked for fault in faults(page, taper)]
     print("\n".join(found) or f"{len(checked)} pages: links, commands, options and files exist")

@@ -9,4 +9,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source scripts/check/no_compiler.sh aarch64_apple_darwin
-cargo check --target aarch64-apple-darwin -p taper --features metal
+cargo check --target aarch64-apple-darwin -p taper --features full,metal

@@ -10,4 +10,4 @@ cd "$(dirname "$0")/../.."
 source scripts/check/no_compiler.sh x86_64_pc_windows_gnu
 # The package for Python needs one for Windows, and the fuzz targets a compiler.
 cargo clippy --target x86_64-pc-windows-gnu --workspace --exclude taper-python --exclude taper-fuzz \
-  --all-targets "$@" -- -D warnings
+  --all-targets --features full "$@" -- -D warnings

@@ -1,4 +1,4 @@
-"""Runs to serve, and `taper serve` with them."""
+"""Runs to serve, and `taper serve` with them, which needs the cargo feature `full`."""
 
 import json
 import shutil
