@@ -28,6 +28,22 @@ fn the_quickstart_needs_nothing_but_the_program() {
 }
 
 #[test]
+fn what_a_build_leaves_out_names_its_feature() {
+    let workspace = Workspace::new();
+    let version = workspace.succeed("--version");
+    for (is_built, command, feature) in [
+        (cfg!(feature = "png"), "scaling run --png pictures", "png"),
+        (cfg!(feature = "serve"), "serve run --address 127.0.0.1:0", "serve"),
+        (cfg!(feature = "top"), "top run", "top"),
+    ] {
+        assert_eq!(version.contains(feature), is_built, "{version}");
+        if !is_built {
+            workspace.fail(command, &["cargo feature", &format!("--features {feature}")]);
+        }
+    }
+}
+
+#[test]
 fn the_doctor_knows_what_is_computed_here() {
     let workspace = Workspace::new();
     let said = workspace.succeed("doctor");

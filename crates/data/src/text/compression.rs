@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::zstandard::Frames;
 use crate::{Error, Result};
 
 /// Number of bytes that are read from the disk at a time.
@@ -59,15 +60,7 @@ impl Method {
             // A gzip file may have many members, one after another. The same is true of the
             // following formats.
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
-            #[cfg(not(target_family = "wasm"))]
-            Self::Zstandard => Box::new(zstd::Decoder::new(bytes)?),
-            #[cfg(target_family = "wasm")]
-            Self::Zstandard => {
-                return Err(io::Error::new(
-                    io::ErrorKind::Unsupported,
-                    "Zstandard is not read in WebAssembly; compress the file with gzip instead",
-                ));
-            }
+            Self::Zstandard => Box::new(Frames::new(buffered(bytes))),
             Self::Xz => {
                 Box::new(lzma_rust2::XzReader::new_mem_limit(buffered(bytes), true, XZ_MEMORY))
             }

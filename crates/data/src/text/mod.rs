@@ -14,3 +14,4 @@ pub(crate) mod shards;
 pub(crate) mod subwords;
 pub(crate) mod tokenizer;
 pub(crate) mod words;
+mod zstandard;
