@@ -31,8 +31,8 @@ impl AttentionPart {
     /// `decoder.layers.0.self_attention`, and the index of the layer, from 0; `None` for another
     /// layer.
     fn of_layer(name: &str) -> Option<(Self, usize)> {
-        // Architectures older than the Transformer have a single attention layer, to the source,
-        // whose name has no number.
+        // Architectures older than the Transformer have a single attention layer, from the decoder
+        // to the source, and its name has no number.
         let layer = name.split('.').find_map(|part| part.parse().ok()).unwrap_or(0);
         match (name.starts_with("encoder."), name.ends_with(".self_attention")) {
             (true, true) => Some((Self::Encoder, layer)),

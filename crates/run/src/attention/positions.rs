@@ -14,8 +14,8 @@ const WAVES: usize = 8;
 /// (columns).
 const MOST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 128;
-/// Largest number of heads whose slopes in ALiBi are drawn. A slope is the factor of the distance
-/// that is subtracted from a score.
+/// Largest number of heads whose slopes in ALiBi are drawn. ALiBi subtracts from a score the
+/// product of a slope and the distance.
 const SLOPES: usize = 8;
 
 /// Effect of a position encoding on a pair of tokens, depending on their distance.

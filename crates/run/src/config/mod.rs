@@ -245,8 +245,8 @@ impl RunConfig {
         self.validate_guidance()
     }
 
-    /// Checks that guided attention, if it is on, has a head to guide, and word links to guide it
-    /// by.
+    /// Checks that guided attention, if it is on, has a head to guide, and word links (alignments)
+    /// to guide it by.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
         if guided.guidance().is_none() || !entry(self.task).translates {
@@ -412,8 +412,9 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of the recipe `text` at `path`, or of the first override, that is wrong by itself. If each
-/// is right by itself, the error is `error`, which occurred when they were combined.
+/// Error of the recipe `text` at `path` if it is wrong by itself, or else of the first override
+/// that is wrong by itself. If each is right by itself, the error is `error`, which occurred when
+/// they were combined.
 fn at_fault(
     text: &str,
     path: &Path,

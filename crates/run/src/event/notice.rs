@@ -282,7 +282,7 @@ pub enum ImportNotice {
         /// Name of the tensor with the embedding.
         embedding: String,
     },
-    /// An imported folder has a model without the output layer (head) for its task, which was
+    /// An imported folder has a model without the output layer (head) for its task. This head was
     /// randomly initialised.
     HeadDrawn {
         /// Name of the model's architecture.

@@ -59,7 +59,7 @@ impl RunFolder {
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// Run and checkpoint folder with the weights that `path` names. It is the folder of a
+    /// Run and checkpoint folder with the weights that `path` names. `path` is the folder of a
     /// checkpoint, or that of a run, which stands for the run's default checkpoint.
     ///
     /// # Errors
@@ -184,7 +184,8 @@ impl RunFolder {
         self.root.join("scores.json")
     }
 
-    /// Path of the scores of hostile variants of test sets, written by `taper evaluate --hostile`.
+    /// Path of the scores of hostile variants of test sets (with lines that were made harder),
+    /// written by `taper evaluate --hostile`.
     pub fn hostile_scores(&self) -> PathBuf {
         self.root.join("scores.hostile.json")
     }

@@ -216,10 +216,11 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
     Ok(())
 }
 
-/// Writes the tokenizer of a run like [`export`]. Returns the keys of its `config.json`, and
-/// whether a tokenizer was written. The keys are those of the family that has the model or, if no
-/// family has it, `usual`. No tokenizer is written for a run with two vocabularies that do not come
-/// from SentencePiece models, because the library Transformers has no tokenizer for it.
+/// Writes the tokenizer of a run, in the same way as [`export`]. Returns the keys of the run's
+/// `config.json`, and whether a tokenizer was written. The keys are those of the family that has
+/// the model or, if no family has it, `usual`. No tokenizer is written for a run with two
+/// vocabularies that do not come from SentencePiece models, because the library Transformers has no
+/// tokenizer for it.
 ///
 /// # Errors
 /// When a file cannot be written.

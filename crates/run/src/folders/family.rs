@@ -1,6 +1,6 @@
 //! Declarations of families of models: each has tables that pair the names in the library
-//! Transformers with the names in a run. The code that reads, writes and refuses models is the same
-//! for all families.
+//! Transformers with the names in a run (a model of this project with its files). The code that
+//! reads, writes and refuses models is the same for all families.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -28,8 +28,8 @@ pub(super) struct Family {
     pub(super) tokens: TokenizerFiles,
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
-    /// Keys of `[model]` on which the computation of these models does not depend, so that any
-    /// value can be exported.
+    /// Keys of the section `[model]` of a recipe on which the computation of these models does not
+    /// depend, so that a model can be exported whatever their values are.
     pub(super) free: &'static [&'static str],
     /// Prefix of the names of all tensors except those of heads; some files omit this prefix.
     pub(super) prefix: &'static str,
@@ -41,9 +41,9 @@ pub(super) struct Family {
     /// Tensors that repeat a tied parameter and that some files contain in addition to the
     /// parameter's own: for each, the name of the parameter in a run and the name of the tensor.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Biases of shape (1, V) that models in Transformers always have and a run may lack: for each,
-    /// the name of the parameter in a run and the name of the tensor. If the run lacks the
-    /// parameter, an export writes zeros.
+    /// Biases of shape (1, V), with V the size of the vocabulary, that models in Transformers
+    /// always have and a run may lack: for each, the name of the parameter in a run and the name of
+    /// the tensor. If the run lacks the parameter, an export writes zeros.
     pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of the names of further tensors that files may contain and that a run does not use.
     pub(super) unused: &'static [&'static str],
@@ -78,9 +78,10 @@ impl Architecture {
     }
 }
 
-/// Entry of the table of parameters. It has the name of a parameter of a run and of the tensors for
-/// it in a folder, or the name of a module, with its weight and bias, and of the modules for it in
-/// a folder. In the names, `*` stands for the index of a layer.
+/// Entry of the table of parameters. It has either the name of a parameter of a run and the names
+/// of the tensors for it in a folder, or the name of a module of a run (for its weight and its
+/// bias) and the names of the modules for it in a folder. In the names, `*` stands for the index of
+/// a layer.
 pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],

@@ -73,7 +73,7 @@ pub fn import(
     import_with(source, folder, &ImportSettings::default(), observer)
 }
 
-/// Makes a run like [`import`], but with the choices in `settings`.
+/// Makes a run in the same way as [`import`], but with the choices in `settings`.
 ///
 /// # Errors
 /// See [`import`]; also when the model lacks a chosen language.

@@ -178,8 +178,8 @@ impl Key {
         Self::new(name, Setting::Only(value))
     }
 
-    /// Sets the fields of `recipe` to the key's value in a `config.json`, `given`; `None` if the
-    /// file lacks the key.
+    /// Sets the fields of `recipe` to `given`, the key's value in a `config.json`; `given` is
+    /// `None` if the file lacks the key.
     fn read(&self, given: Option<&Value>, recipe: &mut RunConfig) -> Result<()> {
         let (name, is_absent) = (self.name, given.is_none());
         let given = given.unwrap_or(&Value::Null);

@@ -33,7 +33,7 @@ pub struct GenerationSettings {
     pub max_tokens: usize,
     /// Largest number of preceding tokens from which the model predicts the next token.
     pub context: usize,
-    /// Treatment of special tokens that a prompt spells.
+    /// Treatment of special tokens whose names a prompt contains.
     pub special_tokens: SpelledSpecial,
 }
 
@@ -378,9 +378,9 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 /// Tokens from which the model predicts the first token of a document: the start token of an
-/// imported model, or else the end token of the document before. If each training file is one
-/// document, the model has hardly seen this end token before a text; with a vocabulary of our own,
-/// a line end stands in its place.
+/// imported model, or else the end token of the preceding document. If each training file is one
+/// document, the model has hardly ever seen a text after an end token; then, with a vocabulary of
+/// our own, a line end is used instead.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

@@ -155,8 +155,9 @@ impl TranslationCache {
         self.entry(order, sources, lines, &begin, observe)
     }
 
-    /// Returns the entry for `order`. If the cache does not have the entry, it is made with the
-    /// function that `begin` returns, from the `lines` lines of `text`.
+    /// Returns the entry for `order`, the description of a translation task. If the cache does not
+    /// have the entry, it is made with the function that `begin` returns, from the `lines` lines of
+    /// `text`.
     fn entry<'a>(
         &self,
         order: Order,

@@ -14,7 +14,7 @@ pub(super) enum Verb {
     Backtranslate(Backtranslate),
     /// Translates the training text of a run.
     Distill(Distill),
-    /// Adds pairs to a corpus that models make by translating its sources and targets.
+    /// Adds to a corpus pairs that models make by translating its sources and targets.
     Diversify(Diversify),
     /// Removes from a corpus the pairs that models find unlikely.
     Filter(Filter),

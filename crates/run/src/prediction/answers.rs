@@ -64,8 +64,8 @@ pub struct SpanAnswer {
     pub start: Option<usize>,
     /// Index in the context of the first character after the answer; `None` if there is no answer.
     pub end: Option<usize>,
-    /// Probability of the answer. All parts of the context that are not too long compete with it,
-    /// and "no answer", if the recipe allows it.
+    /// Probability of the answer. The answer competes with all parts of the context that are not
+    /// too long and, if the recipe allows it, with "no answer".
     pub probability: f64,
 }
 
@@ -231,9 +231,9 @@ impl BestSpan {
 
 /// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
 /// all spans of at most `max_answer_tokens` tokens. Each span is scored in the window in which its
-/// first token has most other tokens on both sides. If "no answer" is allowed, its score is the sum
-/// of both logits of the first token (`<cls>`), in the window where this sum is lowest (section
-/// 4.3).
+/// first token has the most context (other tokens) on both sides. If "no answer" is allowed, its
+/// score is the sum of both logits of the first token (`<cls>`), in the window where this sum is
+/// lowest (section 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -289,8 +289,8 @@ mod tests {
                 })
                 .collect();
             // A token in two windows counts in the one with more context on both sides; among
-            // equals in the longer, then in the first: 4 in the first (one after it), 5 in the
-            // second, 8 and 9.
+            // equals, in the longer one, then in the first. So token 4 counts in the first window,
+            // tokens 5 and 8 in the second, and token 9 in the third.
             let of_start = [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2];
             assert_eq!(best_windows(&windows), of_start);
             for unanswerable in [false, true] {

@@ -55,8 +55,8 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts in the same way as [`predict`]. `before`: number of texts before these, which
-/// messages count, too.
+/// Labels texts in the same way as [`predict`]. `before`: number of texts that precede these in the
+/// input; line numbers in messages count them, too.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,

@@ -36,7 +36,7 @@ pub use fit::{Fit, fit};
 pub use objective::Scale;
 pub use power::PowerLaw;
 
-/// Observed loss of a trained model, with its inputs of the law.
+/// Observed loss of a trained model, with the inputs of the law for this model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation<const K: usize> {
     /// Inputs, such as the numbers of parameters and training tokens.

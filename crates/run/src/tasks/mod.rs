@@ -196,8 +196,8 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("a run of the task {} has no attention between words to show", Self::TASK)
     }
 
-    /// Journey, that is, an explanation step by step, of a text through the model; for models that
-    /// read images, the text is the path of an image.
+    /// Journey of a text through the model: an explanation of the computation, step by step. For
+    /// models that read images, the text is the path of an image.
     ///
     /// # Errors
     /// If the text cannot be read, or the task has no journey.

@@ -69,7 +69,7 @@ pub(crate) struct ParentRun {
     /// Recipe of the new run: the requested one, with the parent's tokenizer settings unless the
     /// new run has a tokenizer of its own.
     pub(crate) config: RunConfig,
-    /// Keys of the requested recipe that were replaced by the parent's values, for a message.
+    /// Keys of the requested recipe whose values were replaced by the parent's, for a message.
     replaced: Vec<String>,
     /// Recipe with which the parent's weights were trained.
     trained: RunConfig,

@@ -1,7 +1,7 @@
 //! Agreement among the processes of a training before it begins.
 //!
 //! Process 0 alone locks the run, trains the tokenizer, and checks memory and disk, while the
-//! others wait. All processes that can read the run's folder on process 0 (on a shared disk)
+//! others wait. All processes that can read the folder in which process 0 trains (on a shared disk)
 //! tokenise the text together. Then process 0 sends its decisions to the others, and all processes
 //! open the same data. Training begins only if all have the same program, recipe, tokenizer and
 //! data.
@@ -63,7 +63,7 @@ const TOKENIZERS: [&str; 6] = [
 /// process was started, or `None` if it was started to resume a run.
 ///
 /// # Errors
-/// See [`start`](super::start); the errors of all processes.
+/// See [`start`](super::start). An error of another process is an error, too.
 pub fn follow(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,

@@ -44,7 +44,7 @@ pub(super) struct SearchedLine {
     pub(super) sources: Vec<Vec<u32>>,
     /// Translations of each part; the number of translations is the same for all parts.
     pub(super) translations: Vec<Vec<Translation>>,
-    /// Indices of the terms that occur in the line.
+    /// Indices of the terms (words with prescribed translations) that occur in the line.
     pub(super) terms: Vec<usize>,
     /// Treatment of the line if it has too many tokens, or the error if it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,

@@ -69,8 +69,8 @@ impl LineLimit {
 
     /// Divides a line into the parts to translate. Returns the parts, and the treatment of the line
     /// if it is overlong. `number`: number of the line, for messages. `control` is asked between
-    /// parts whether the line, which has the index 0 there, is cancelled; then only the parts so
-    /// far are returned.
+    /// parts whether the line, which has the index 0 there, is cancelled; if it is, only the parts
+    /// so far are returned.
     ///
     /// # Errors
     /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the

@@ -24,7 +24,7 @@ pub(crate) struct TextPart {
     pub(crate) source: Vec<u32>,
     /// Tokens with which all translations of the text must begin; can be empty.
     pub(crate) prefix: Vec<u32>,
-    /// Indices of the terms that occur in the text.
+    /// Indices of the terms (words with prescribed translations) that occur in the text.
     pub(super) terms: Vec<usize>,
     /// Phrases, as tokens, that all translations of the text must contain; can be empty.
     pub(super) phrases: Vec<Vec<u32>>,

@@ -13,7 +13,7 @@ use crate::finite::require_finite;
 
 /// Number of the likeliest tokens or labels that are listed for each choice.
 const ALTERNATIVES: usize = 5;
-/// Number of temperatures for which [`Choice::partition`] has sums: 0.1, 0.2 and so on up to 2.
+/// Number of temperatures (0.1, 0.2 and so on up to 2) for which [`Choice::partition`] has sums.
 const TEMPERATURES: usize = 20;
 /// Largest difference allowed between a recorded attention weight and the weight computed as
 /// softmax of the products of queries and keys.
@@ -155,7 +155,7 @@ impl HeadInputs {
     }
 
     /// Whether the recorded weights of `layer` are the softmax of the scaled products of these
-    /// queries and keys. They are not for other kinds of attention, nor if the scores have biases
+    /// queries and keys. This is not so for other kinds of attention, or if the scores have biases
     /// or an upper limit.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);

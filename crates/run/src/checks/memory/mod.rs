@@ -44,10 +44,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Budget of one of `processes` processes that train together. Of these, the `here` on this
-    /// machine share its memory. `given` is the limit in bytes for the processes on this machine
-    /// together; `None` for the available memory. A GPU is not shared: each process uses one of its
-    /// own.
+    /// Budget of one of `processes` processes that train together. `here` of them are on this
+    /// machine and share its memory. `given` is the limit in bytes for the processes on this
+    /// machine together; `None` for the available memory. A GPU is not shared: each process uses
+    /// one of its own.
     ///
     /// # Errors
     /// When the device does not report its memory.

@@ -45,8 +45,8 @@ pub(super) struct Trial<'a, M> {
     state_bytes: u64,
     /// Size in bytes of the gradients of one micro-batch.
     gradient_bytes: u64,
-    /// Memory in bytes, apart from gradients, that training needs for a time outside of passes,
-    /// such as while it saves weights.
+    /// Memory in bytes, apart from gradients, that training needs for a time outside of forward and
+    /// backward passes, such as while it saves weights.
     passing_bytes: u64,
     trains_classifier: bool,
 }

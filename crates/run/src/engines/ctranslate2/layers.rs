@@ -45,8 +45,8 @@ const OUTPUT_BIAS: &str = "decoder/projection/bias";
 /// sequences with more tokens than the table has rows.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Output bias of tokens that are never written. Its exponential, and so their probability, is 0,
-/// and every number type can represent it.
+/// Output bias of tokens that are never written. Every number type can represent this bias. Its
+/// exponential is 0, and so is the probability of the tokens.
 const NEVER: f32 = -1e4;
 
 /// Variables of the model of a run, which must be a model that [`super::limits`] does not refuse.

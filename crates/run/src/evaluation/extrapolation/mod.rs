@@ -19,7 +19,8 @@ use crate::tasks::entry;
 pub use figures::{extrapolation_figure, passkey_figure};
 pub use passkey::{Passkey, PasskeyRecall};
 
-/// Measurements of one model at several block lengths.
+/// Measurements of one model at several block lengths. (Blocks are the pieces in which the model
+/// reads a text.)
 #[derive(Debug, Clone, Serialize)]
 pub struct Extrapolation {
     /// Name of the model's run.
@@ -100,8 +101,8 @@ impl ExtrapolationSettings {
 ///
 /// # Errors
 /// When the run is of another task or cannot be loaded, or the settings are impossible. When the
-/// model can read no block of any length. If it cannot read blocks of only some lengths, the reason
-/// is stored in their measurements.
+/// model can read no block of any length. If there are only some lengths that it cannot read, the
+/// reason is stored in the measurements of these lengths.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,

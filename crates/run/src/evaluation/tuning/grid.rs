@@ -52,8 +52,8 @@ impl Values<f64> {
 
 /// Grid of search settings to try, in addition to the settings of the run: each beam size is
 /// combined with each length penalty, and each such pair with each length reward and also with each
-/// shortfall penalty. A reward and a shortfall penalty have the same purpose, and are not tried
-/// together.
+/// shortfall penalty. A reward and a shortfall penalty (for translations that are shorter than
+/// expected) have the same purpose, and are not tried together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
     /// Values of `decoding.beam_size`.

@@ -38,9 +38,9 @@ pub(super) struct ConvertedTokenizer {
 /// for a neural model with `size` rows in its embedding. Tokens in `special` do not stand for text.
 /// Tokens in `codes` are recognised anywhere in a text.
 ///
-/// A token that is not a piece of `model`, such as a piece of the other language, gets a space
-/// before its name, so that no part of a text matches it. When ids are decoded to text, this space
-/// is removed.
+/// A token that is not a piece of `model`, such as a piece of the other language of a translation
+/// model, gets a space before its name, so that no part of a text matches it. When ids are decoded
+/// to text, this space is removed.
 ///
 /// # Errors
 /// When the kind of `model` is not supported, or the vocabulary lacks the token `unknown`.

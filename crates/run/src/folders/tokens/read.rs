@@ -151,8 +151,8 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // The template must not have a token after the text. If it has one, as in some folders
-            // of GPT-2, it is meant for the texts of an encoder.
+            // The template of the post-processor must not have a token after the text. A template
+            // with such a token, as in some folders of GPT-2, is meant for the texts of an encoder.
             starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
@@ -229,8 +229,8 @@ impl Names<'_> {
         self.tokenizer.id(self.files.named(role)?)
     }
 
-    /// Id of the first of `tokens`, which are spellings, that the vocabulary has; `None` if it has
-    /// none.
+    /// Id of the first token that the vocabulary has among those with the spellings `tokens`;
+    /// `None` if it has none of them.
     fn spelled(&self, tokens: &[&str]) -> Option<u32> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }

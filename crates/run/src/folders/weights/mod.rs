@@ -131,7 +131,7 @@ impl Weights {
         self.tensors.insert(name.to_owned(), (0, stored));
     }
 
-    /// Type of a tensor by its name in the format safetensors, such as `F32`; `None` if there is no
+    /// Type of a tensor, as the format safetensors calls it, such as `F32`; `None` if there is no
     /// such tensor.
     pub(super) fn dtype(&self, name: &str) -> Option<&str> {
         self.tensors.get(name).map(|(_, stored)| stored.dtype.as_str())

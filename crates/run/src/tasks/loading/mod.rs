@@ -69,7 +69,7 @@ impl<M: TaskModel> LoadedRun<M> {
             Some(direction) => in_direction(&config, &tokenizers, &direction)?,
             None => (config, tokenizers),
         };
-        // Returns memory to the system that was only needed for loading.
+        // Returns to the system the memory that was only needed for loading.
         taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
     }
@@ -108,7 +108,7 @@ impl<M: TaskModel> LoadedRun<M> {
 }
 
 /// Direction of translation (pair of languages) that `settings` choose. Returns `None` if
-/// `settings` choose none and the run has at most one direction, or all directions are to stay
+/// `settings` choose none, and the run has at most one direction or all directions are to stay
 /// available.
 ///
 /// # Errors
@@ -175,8 +175,8 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// `[model]` for the weights of `checkpoint`: as in the recipe with which they were trained, with
-/// the overrides in `config` that do not affect the shape or meaning of weights.
+/// Section `[model]` of a recipe for the weights of `checkpoint`: as in the recipe with which they
+/// were trained, with the overrides in `config` that do not affect the shape or meaning of weights.
 ///
 /// # Errors
 /// If config.toml was changed since the weights were trained, or an override in `config` would

@@ -48,7 +48,7 @@ fn wanted(settings: &TranslationSettings) -> usize {
     if settings.detail.all { settings.decoding.n_best } else { 1 }
 }
 
-/// Models of a [`LineTranslator`], whose weights are packed in the layout for fast products.
+/// Models of a [`LineTranslator`], whose weights are packed in the layout for fast matrix products.
 #[derive(Debug, Clone)]
 pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 
