@@ -133,7 +133,7 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
     Some((stack, number))
 }
 
-/// Number of layers between a parameter and the output of the model, with the parameter's own
+/// Number of layers between a parameter and the output of the model, including the parameter's own
 /// layer: 0 for parameters after the layers, 1 in the last layer of a stack, 2 in the layer before
 /// it, and so on. For parameters before the layers, such as embeddings, it is the number of layers
 /// plus 1.

@@ -143,8 +143,8 @@ fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
     })
 }
 
-/// For each of `tokens` tokens, the index of the word whose vector it gets, or `None`: the first
-/// word that, alone or after a space, consists only of this token.
+/// For each of `tokens` tokens, the index of the word whose vector it gets: the first word that,
+/// alone or after a space, consists only of this token. `None` if there is no such word.
 fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
     let mut of_token = vec![None; tokens];
     let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();

@@ -67,7 +67,7 @@ pub(crate) fn check(
 }
 
 /// Free space in bytes for this user on the disk of `path`; the path need not exist; `None` if the
-/// system does not report them.
+/// system does not report it.
 #[cfg(unix)]
 #[must_use]
 pub fn available(path: &Path) -> Option<u64> {

@@ -60,8 +60,8 @@ impl KeptFiles {
         &self.root
     }
 
-    /// Writes files that are missing from the run again, and returns their names. Does nothing if
-    /// the run's folder no longer exists.
+    /// Writes again the files that are missing from the run, and returns their names. Does nothing
+    /// if the run's folder no longer exists.
     ///
     /// # Errors
     /// When a file cannot be written.

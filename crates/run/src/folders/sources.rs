@@ -80,7 +80,7 @@ impl Sources {
         Ok(Self(sources))
     }
 
-    /// Values of the parameter `name`, in the order that a run has them.
+    /// Values of the parameter `name`, in the order that they have in a run.
     ///
     /// # Errors
     /// When a tensor cannot be read, or has a value that is not finite.

@@ -35,8 +35,8 @@ impl<const K: usize> From<&Observation<K>> for LogPoint<K> {
     }
 }
 
-/// Function of `[e, a₁, α₁, …, s]` to minimise, where s is the logarithm of the scale σ minus
-/// [`SMALLEST_SCALE`]. With [`Scale::Fixed`], there is no s.
+/// Function of `[e, a₁, α₁, …, s]` to minimise, where s is `ln(σ - SMALLEST_SCALE)` for the scale
+/// σ. With [`Scale::Fixed`], there is no s.
 pub(super) struct Objective<'a, const K: usize> {
     pub(super) points: &'a [LogPoint<K>],
     pub(super) scale: Scale,

@@ -71,7 +71,7 @@ pub fn start(
 /// together; each of the others calls [`follow`].
 ///
 /// # Errors
-/// See [`start`]; the errors of all processes.
+/// See [`start`]. An error of another process is an error, too.
 pub fn start_among(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -128,8 +128,8 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // Only another process has ended. The run is complete so far, and its tokenised text can be
-        // used again.
+        // The error is only that another process has ended. The run is complete so far, and its
+        // tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let resume = Action::resume(folder.root());
             Err(Advice::new(resume, "continues with the prepared data").about(error))
@@ -191,7 +191,7 @@ fn train<M: TaskModel>(
     let is_first = exchange.rank() == 0;
     announce(config, &prepared, &device, exchange.size(), observer)?;
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
-    // Returns memory to the system that was only needed for preparation.
+    // Returns to the system the memory that was only needed for preparation.
     taper_ops::allocator::collect();
     taper_ops::allocator::keep_freed_pages();
     let step = trainer.state().step;

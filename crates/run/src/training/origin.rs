@@ -53,9 +53,9 @@ impl Origin {
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Keys whose changes make future validation scores, with `training` and `validation`, not
-    /// comparable with the scores so far; empty if the scores are comparable. `validation`:
-    /// settings and text on which the future scores depend.
+    /// Keys because of whose changes future validation scores cannot be compared with the scores so
+    /// far; empty if they can be compared. `training`: settings of the future training.
+    /// `validation`: settings and text on which the future scores depend.
     pub(crate) fn score_changes(
         &self,
         training: &TrainingConfig,

@@ -50,7 +50,7 @@ pub fn resume(
 /// started, or `None` if they were started to resume the run.
 ///
 /// # Errors
-/// See [`resume`]; the errors of all processes.
+/// See [`resume`]. An error of another process is an error, too.
 pub fn resume_among(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,

@@ -58,8 +58,8 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // The search reads sequences of ids. For an image, this is a number, for which `numbered`
-        // supplies the pixel values.
+        // The search reads sequences of ids. For an image, the sequence has the index of the image,
+        // for which `numbered` supplies the pixel values.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)

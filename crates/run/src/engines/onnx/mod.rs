@@ -28,8 +28,8 @@ use crate::folders::{self, Exported, write_json};
 use crate::tasks::{TaskModel, entry, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// Keys of `[model]` whose values ONNX graphs can express, in addition to the keys that [`limits`]
-/// accepts for every engine.
+/// Keys of a recipe's section `[model]` whose values ONNX graphs can express, in addition to the
+/// keys that [`limits`] accepts for every engine.
 const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 
 /// The format ONNX. Exports have weights in f32.

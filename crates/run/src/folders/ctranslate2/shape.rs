@@ -97,7 +97,7 @@ impl Attributes {
     }
 }
 
-/// Sets the settings in `model` of a model with a decoder and, if `translates`, an encoder.
+/// Sets the fields of `model` to describe a model with a decoder and, if `translates`, an encoder.
 ///
 /// # Errors
 /// When an attribute or a tensor is missing, or has no counterpart in Taper; the message names it.

@@ -13,8 +13,8 @@ use super::{
     ADDED_TOKENS, GENERATION_CONFIG, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token,
 };
 
-/// Classes of tokenizers that take the same arguments as the class of BERT's. Each comes with a
-/// type of model whose tokenizer has this class by default.
+/// Classes of tokenizers that take the same arguments as the class of BERT's tokenizer. Each comes
+/// with a type of model whose tokenizer has this class by default.
 const BERT_CLASSES: [(&str, &str); 5] = [
     ("Bert", "bert"),
     ("DistilBert", "distilbert"),
@@ -22,8 +22,8 @@ const BERT_CLASSES: [(&str, &str); 5] = [
     ("MobileBert", "mobilebert"),
     ("ConvBert", "convbert"),
 ];
-/// Classes of tokenizers that take the same arguments as the class of GPT-2's, each with a type of
-/// model as above.
+/// Classes of tokenizers that take the same arguments as the class of GPT-2's tokenizer, each with
+/// a type of model as above.
 const GPT2_CLASSES: [(&str, &str); 6] = [
     ("GPT2", "gpt2"),
     ("GPT2", "gptj"),
@@ -208,8 +208,9 @@ impl Files {
     }
 
     /// For tokenizers of BERT's and GPT-2's classes, sets in `file` the arguments that the folder's
-    /// other files give. In Transformers, these arguments take precedence over `tokenizer.json`,
-    /// even if they have defaults. Returns whether `file` changed.
+    /// other files give. In Transformers, these arguments take precedence over `tokenizer.json`; an
+    /// argument that no file gives has its default, which also takes precedence. Returns whether
+    /// `file` changed.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (
@@ -249,8 +250,8 @@ impl Files {
         changed
     }
 
-    /// For a Llama tokenizer whose arguments say that no space is put before a text, removes the
-    /// steps that put it there from `file`. Returns whether the arguments say so.
+    /// For a Llama tokenizer whose arguments say that no space is put before a text, removes from
+    /// `file` the steps that put it there. Returns whether the arguments say so.
     fn drop_first_space(&self, file: &mut Value) -> bool {
         let adds = &self.keys(TOKENIZER_CONFIG)["add_prefix_space"];
         if !self.class().starts_with("Llama") || *adds != false {

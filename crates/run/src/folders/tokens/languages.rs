@@ -37,8 +37,8 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
     Ok(codes.split(' ').map(|code| format!("__{code}__")).collect())
 }
 
-/// Adds the tokens that come before and after texts to the tokenizers of the folder `source`, whose
-/// `config.json` is `config`. Also returns the names of the source and the target language. They
+/// Adds to the tokenizers of the folder `source`, whose `config.json` is `config`, the tokens that
+/// come before and after texts. Also returns the names of the source and the target language. They
 /// are those in `asked`, otherwise those in the folder, or `source` and `target` if the folder has
 /// no names that are allowed in file names.
 ///

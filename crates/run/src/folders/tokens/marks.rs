@@ -10,8 +10,8 @@ use super::TOKENIZER_CONFIG;
 use super::files::Files;
 use crate::tasks::entry;
 
-/// Usual spellings of the special tokens before (`CLASSES`), after (`SEPARATORS`) and in place of
-/// hidden tokens (`MASKS`), for folders that do not name them.
+/// Usual spellings of the special tokens before a text (`CLASSES`), after a text (`SEPARATORS`) and
+/// in place of hidden tokens (`MASKS`), for folders that do not name them.
 pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];

@@ -1,6 +1,6 @@
 //! Reading and writing of SentencePiece models (Kudo and Richardson 2018) in files that end in
-//! `.spm` or `.model`. Such a file is a Protocol Buffers message `ModelProto`. Only its few fields
-//! that determine how text is divided are needed.
+//! `.spm` or `.model`. Such a file is a Protocol Buffers message `ModelProto`. Of its fields, only
+//! the few that determine how text is divided are needed.
 
 use anyhow::{Context, Result, bail};
 

@@ -1,4 +1,5 @@
-//! Speed of arithmetic in updates, in operations per second and as a share of the processor's peak.
+//! Speed of arithmetic in updates, in operations per second and as a share of the processor's peak
+//! speed.
 
 use candle_core::{DType, Device};
 use serde::Serialize;

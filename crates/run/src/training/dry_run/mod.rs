@@ -136,7 +136,7 @@ struct Measurement {
     arithmetic: Arithmetic,
 }
 
-/// Makes a few updates, and measures their time and, after each, the peak of the processor.
+/// Makes a few updates, and measures their time and, after each, the peak speed of the processor.
 fn measure<M: TaskModel>(
     model: &M,
     config: &RunConfig,

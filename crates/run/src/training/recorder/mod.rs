@@ -58,7 +58,7 @@ impl<'a> Recorder<'a> {
         self.log.is_some()
     }
 
-    /// Writes files of the run that are missing again, and reports their names.
+    /// Writes again the files of the run that are missing, and reports their names.
     ///
     /// # Errors
     /// If a file cannot be written.
