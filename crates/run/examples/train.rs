@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release -p taper-run --example train
 //!
-//! A recipe makes a run on disk, which `taper resume`, `taper translate` and `taper serve` know as
-//! well; a folder that is kept in place of the temporary one is theirs to open.
+//! Training by a recipe makes a run, which is a folder on disk. Here it is temporary; a run in a
+//! folder that is kept can also be opened by the commands `taper resume`, `taper translate` and
+//! `taper serve`.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,7 @@ const PHRASES: [(&str, &str); 8] = [
     ("see you tomorrow", "bis morgen"),
 ];
 
-/// Keys that differ from their defaults, as in a file.
+/// Recipe, as in a file: the keys that differ from their defaults.
 const RECIPE: &str = r#"
 device = "cpu"
 dtype = "f32"
@@ -72,10 +73,10 @@ beam_size = 2
 max_length = 30
 "#;
 
-/// Trains in `folder`, and returns what the model makes of `lines`.
+/// Trains in `folder`, and returns the model's translations of `lines`.
 fn run(folder: &Path, lines: &[String]) -> Result<Vec<String>> {
     let side = |of: fn(&(&str, &str)) -> String| PHRASES.iter().map(of).collect::<String>();
-    // Measured on what it learns, since it is to know that by heart.
+    // The validation text is the training text, because the model is to know it by heart.
     for name in ["phrases", "known"] {
         fs::write(folder.join(format!("{name}.en")), side(|(source, _)| format!("{source}\n")))?;
         fs::write(folder.join(format!("{name}.de")), side(|(_, target)| format!("{target}\n")))?;
@@ -89,7 +90,7 @@ fn run(folder: &Path, lines: &[String]) -> Result<Vec<String>> {
         }
         Ok(())
     };
-    // A program sets this flag to stop: the run is then saved, to be resumed.
+    // A program can set this flag to stop training. The run is then saved, and can be resumed.
     let stop = AtomicBool::new(false);
     training::start(&run, &config, &TrainSettings::default(), &mut observer, &stop)?;
 

@@ -16,7 +16,7 @@ impl BadItem {
     }
 }
 
-/// Returns an answer for each item, in order. The answer to an item that is an error is this error.
+/// Returns an answer for each item, in order. If an item is an error, its answer is this error.
 /// `answer` receives all other items at once, and returns their answers.
 ///
 /// # Errors

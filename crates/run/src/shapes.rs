@@ -1,7 +1,7 @@
 //! Shapes of published models, for inspection and counting.
 //!
-//! A shape is the task and `[model]` of a recipe, with the size of the vocabulary. It has no
-//! weights: numbers of parameters and operations are computed from it.
+//! A shape is the task and the section `[model]` of a recipe, with the size of the vocabulary. It
+//! has no weights: numbers of parameters and operations are computed from it.
 
 use taper_data::{ImageFormat, ImagesConfig};
 use taper_model::{

@@ -64,7 +64,7 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Lang
 }
 
 /// Figure of the attention weights of one layer and head, or of a rollout (attention accumulated
-/// over layers), with its entries in the lists of a page.
+/// over layers), with the names under which a page lists it.
 struct Shown {
     part: AttentionPart,
     /// Number of the layer, or words for the rollout over all layers.

@@ -1,6 +1,6 @@
 //! Conditions under which keys of a recipe have no effect. The names of a key's conditions are
-//! listed as `x-idle` at its field in the recipe's types. The conditions of a section hold for all
-//! its keys.
+//! listed as the schema extension `x-idle` at its field in the recipe's types. The conditions of a
+//! section hold for all its keys.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{

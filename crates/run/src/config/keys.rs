@@ -37,8 +37,8 @@ pub(crate) struct Key {
     pub idle: Vec<&'static Condition>,
 }
 
-/// Rule for changing a key in a run that has begun, given as `x-change` at the key's field. A key
-/// without a rule has the rule of its section.
+/// Rule for changing a key in a run that has begun, given as the schema extension `x-change` at the
+/// key's field. A key without a rule has the rule of its section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Change is allowed: neither weights nor the order of data depend on the value.
@@ -62,8 +62,8 @@ impl Change {
     }
 }
 
-/// Relation of a key of `[model]` to trained weights, given as `x-weights` at the key's field or
-/// its section. Without a relation, the weights depend on the key.
+/// Relation of a key of `[model]` to trained weights, given as the schema extension `x-weights` at
+/// the key's field or its section. Without a relation, the weights depend on the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
     /// The key affects only training, or the initial weights, which trained weights replace.

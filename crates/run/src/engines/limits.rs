@@ -69,7 +69,7 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
 /// keys that this engine accepts.
 ///
 /// # Errors
-/// If the engine does not compute the model in this way. The error names a key.
+/// If the engine does not compute the model in the same way. The error names a key.
 pub(super) fn require_expressed(
     config: &RunConfig,
     engine: &str,

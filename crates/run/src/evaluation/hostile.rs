@@ -98,7 +98,7 @@ fn scores_of(
         let (score, clean) = (metric(hostile), metric(clean));
         HostileScore { score, clean, share: (clean > 0.0).then(|| 100.0 * score / clean) }
     };
-    // A variant has single words of lines. A single word has no reference of its own, so a
+    // The lines of one variant are single words. A single word has no reference of its own, so a
     // translated word counts as right if the reference of the whole line contains it.
     let is_word = kind == Hostility::OneWord;
     let bleu = |scores: &TextScores| match is_word {

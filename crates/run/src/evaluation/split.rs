@@ -60,8 +60,8 @@ impl<'a> Split<'a> {
         Box::new(in_order(&dataset, &self.config.data.batching))
     }
 
-    /// Runs `work`, which works on the `total` sentences or images of the split, and passes the
-    /// numbers of finished ones that it reports to the observer.
+    /// Runs `work`, which works on the `total` sentences or images of the split and reports the
+    /// numbers of finished ones. These are passed to the observer.
     ///
     /// # Errors
     /// When `work` or the observer fails.

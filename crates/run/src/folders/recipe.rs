@@ -1,5 +1,5 @@
-//! Settings of a task outside of `[model]`, converted between a recipe and a folder of the library
-//! Transformers: labels, lengths, images, tokens.
+//! Settings of a task outside of a recipe's section `[model]`, converted between the recipe and a
+//! folder of the library Transformers: labels, lengths, images, tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;

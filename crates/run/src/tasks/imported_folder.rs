@@ -6,7 +6,8 @@ use taper_data::ImagesConfig;
 
 use crate::config::RunConfig;
 
-/// Model folder from which a task reads its settings, after `[model]` has been set.
+/// Model folder from which a task reads its settings, after the section `[model]` of the recipe has
+/// been set.
 pub trait ImportedFolder {
     /// True if the folder has weights for a parameter of the model of `recipe`.
     fn has(&self, recipe: &RunConfig, parameter: &str) -> bool;

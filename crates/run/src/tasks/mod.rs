@@ -385,7 +385,8 @@ pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
     with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
 }
 
-/// Returns an error unless models of the task decode, which int8 weights require.
+/// Returns an error unless models of the task decode, that is, generate text token by token. Int8
+/// weights are only for such models.
 ///
 /// # Errors
 /// If the task's models do not decode. The error names the task.
@@ -399,7 +400,7 @@ pub fn require_decoding(task: Task) -> Result<()> {
 /// Returns an error unless the run's task is `wanted`.
 ///
 /// # Errors
-/// If the run has another task. The error has the uses of the run's task as advice.
+/// If the run has another task. As advice, the error has the uses of a run of its task.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
@@ -413,8 +414,8 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
 /// Properties of the predictions that models of a run's task make for single items.
 ///
 /// # Errors
-/// If the task does not predict for single items. The error has the uses of the run's task as
-/// advice.
+/// If the task does not predict for single items. As advice, the error has the uses of a run of
+/// this task.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);

@@ -40,8 +40,8 @@ impl TaskModel for InContextRegressor {
         serde_json::json!({ "regression": config.data.regression })
     }
 
-    /// Accepts any name of a split, because the functions of a split are drawn at random from its
-    /// name.
+    /// Accepts any name of a split, because the functions of a split are random, and its name is
+    /// the seed of the draws.
     fn require_test_set(_config: &RunConfig, _split: &str) -> Result<()> {
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 /// found.
 const AHEAD: usize = 16;
 
-/// Byte range in `text` of each token. The range is empty for a token without text or whose text
-/// cannot be found, such as special tokens, single bytes of a character, and text that
+/// Byte range in `text` of each token. The range is empty for a token that has no text or whose
+/// text cannot be found, such as special tokens, single bytes of a character, and text that
 /// normalisation has changed.
 pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Adapters of the library PEFT are imported, computed and exported like by PEFT. The golden files
+//! Adapters of the library PEFT are imported, computed and exported as in PEFT. The golden files
 //! are made by `scripts/golden/decoders/adapters.py`, with adapters of three kinds for a small
 //! Llama: plain LoRA, LoRA in which some layers have other ranks and scales, and DoRA.
 

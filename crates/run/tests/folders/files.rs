@@ -80,7 +80,7 @@ fn shard(folder: &Path) {
     fs::write(folder.join(INDEX), index.to_string()).unwrap();
 }
 
-/// Makes the index in `folder` name `file` as the file with the tensor `tensor`.
+/// Changes the index in `folder` so that it names `file` as the file with the tensor `tensor`.
 fn point(folder: &Path, tensor: &str, file: &str) {
     let text = fs::read_to_string(folder.join(INDEX)).unwrap();
     let mut index: Value = serde_json::from_str(&text).unwrap();

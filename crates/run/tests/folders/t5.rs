@@ -37,7 +37,7 @@ fn run(name: &str, folder: &tempfile::TempDir) -> LoadedRun<TranslationModel> {
     imported(&golden(name), &folder.path().join("run")).unwrap()
 }
 
-/// Relative error of the logits, the loss and the loss in Transformers, and the gradients.
+/// Relative error of the logits; the loss, here and in Transformers; and the gradients.
 fn outputs(run: &LoadedRun<TranslationModel>, name: &str) -> (f64, [f64; 2], candle_core::Tensor) {
     let expected = tensors(golden(name).join("expected.safetensors"));
     let sources = rows(&expected["sources"], &expected["source_lengths"]);

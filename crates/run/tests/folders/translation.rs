@@ -19,8 +19,8 @@ fn ids(list: &Value) -> Vec<u32> {
 }
 
 /// Imports the golden folder `name` and compares logits, loss and gradients with those of
-/// Transformers. Then exports the run and compares the files in `files`, weights and settings of
-/// generation with those of the golden folder.
+/// Transformers. Then exports the run and compares the files in `files`, the weights and the
+/// settings of generation with those of the golden folder.
 pub(crate) fn check_model(name: &str, files: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let golden = golden(name);

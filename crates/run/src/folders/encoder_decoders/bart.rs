@@ -97,8 +97,8 @@ pub(super) fn shared(recipe: &mut RunConfig) {
     recipe.model.norm_epsilon = 1e-5;
 }
 
-/// Sets the properties that BART and mBART share: learned positions, of which the first has the row
-/// 2 in its table, and norms of embeddings.
+/// Sets the properties that BART and mBART share: learned positions, in whose table the first
+/// position has the row 2, and norms of embeddings.
 pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
     shared(recipe);
     recipe.model.norm = norm;
