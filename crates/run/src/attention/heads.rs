@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
 /// Smallest mean share of a query's weight that must go to one kind of token, such as the previous
-/// token, for the head to have this role.
+/// token, for this to be the role of the head.
 const MOSTLY: f64 = 0.5;
 
 /// Where a head attends: means over queries. The first query of a decoder does not count, because

@@ -10,8 +10,8 @@ use crate::checks::dtype_choice::AUTO_DTYPE;
 /// Sections and keys of a recipe on which trained weights depend.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
-/// Part of `config` that identifies a run: data, architecture, type of computation, seed. With
-/// other values of other keys, such as a longer schedule, the run still is the same.
+/// Part of `config` that identifies a run: data, architecture, type of computation, seed. If only
+/// other keys change, for example to a longer schedule, the run is still the same.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.

@@ -109,7 +109,8 @@ pub enum RunEvent<'a> {
     },
     /// A trained model was measured on a split.
     Measured(&'a TestSetResult),
-    /// A trained model was measured on hostile variants of a split.
+    /// A trained model was measured on hostile variants of a split (with lines changed to be harder
+    /// to translate).
     MeasuredHostile(&'a HostileTestSet),
     /// A test set is being decoded.
     Decoding {

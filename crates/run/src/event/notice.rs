@@ -150,7 +150,7 @@ pub enum FolderNotice {
     NotRemoved {
         /// Folder of the run.
         folder: PathBuf,
-        /// Reason why they cannot be removed.
+        /// Reason why the files cannot be removed.
         cause: String,
     },
     /// Files of the run were removed during training, and have been written again.

@@ -29,8 +29,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Command of this process, which began now, with these arguments, of which the first is the
-    /// program.
+    /// Command of this process, which begins now. The first of the `arguments` is the program.
     #[must_use]
     pub fn new(version: &str, arguments: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

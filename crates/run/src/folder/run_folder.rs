@@ -111,8 +111,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Makes a run in this folder. `write` writes its files and must write the configuration last.
-    /// After an error, the files are removed.
+    /// Makes a run in this folder. `write` writes the files of the run, and must write the
+    /// configuration last. After an error, the files are removed.
     ///
     /// # Errors
     /// When the folder cannot be made, another process holds its lock, or `write` fails.

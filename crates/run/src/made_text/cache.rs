@@ -45,7 +45,7 @@ pub struct CacheProgress<'a> {
 #[derive(Debug, Clone)]
 pub struct TranslationCache(pub PathBuf);
 
-/// One of the translations of a line, or its given translation with a score.
+/// One of the translations of a line, or the given translation of a line, with its score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The text.

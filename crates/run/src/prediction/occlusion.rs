@@ -69,8 +69,8 @@ impl DividedText {
         Ok(Self { row, words })
     }
 
-    /// Upper bound of the number of tokens that [`DividedText::occlude`] reads: those of the text,
-    /// and once more for each of its words.
+    /// Upper bound of the number of tokens that [`DividedText::occlude`] reads: the tokens of the
+    /// text are read once, and once more for each of its words.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.ids.len() * (1 + self.words.len())

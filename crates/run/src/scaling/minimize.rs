@@ -50,8 +50,8 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let minimum_on_line = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = minimum_on_line else {
             // The direction depends on the previous steps, which can be misleading, so they are
-            // dropped. If there are none, even the direction of the negative gradient fails, and
-            // the minimisation ends.
+            // dropped. If there are none, the direction was the negative gradient, and the
+            // minimisation ends.
             if pairs.is_empty() {
                 break;
             }

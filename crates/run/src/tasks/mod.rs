@@ -161,8 +161,7 @@ pub trait TaskModel: Model + Sized + 'static {
     /// Settings on which results of [`TaskModel::test`] depend, as a JSON object.
     fn measured_by(config: &RunConfig) -> Value;
 
-    /// Rounds the weights to int8. Afterwards, products with weights are computed in int8 in
-    /// decoding.
+    /// Rounds the weights to int8. Afterwards, decoding computes products with weights in int8.
     ///
     /// # Errors
     /// If the model does not decode, or a weight is not finite.
@@ -400,7 +399,7 @@ pub fn require_decoding(task: Task) -> Result<()> {
 /// Returns an error unless the run's task is `wanted`.
 ///
 /// # Errors
-/// If the run has another task. As advice, the error has the uses of a run of its task.
+/// If the run has another task. As advice, the error lists what a run of its task can be used for.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
@@ -414,8 +413,8 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
 /// Properties of the predictions that models of a run's task make for single items.
 ///
 /// # Errors
-/// If the task does not predict for single items. As advice, the error has the uses of a run of
-/// this task.
+/// If the task does not predict for single items. As advice, the error lists what a run of this
+/// task can be used for.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);

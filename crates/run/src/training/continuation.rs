@@ -33,8 +33,8 @@ pub struct Seam {
 }
 
 impl Continuation {
-    /// Change of the recipe with which a training can continue that ended, for `reason`, after
-    /// `step` updates. `d_model`: width of the model.
+    /// Change of the recipe with which a training that ended after `step` updates, for `reason`,
+    /// can continue. `d_model`: width of the model.
     pub(super) fn find(
         reason: StopReason,
         step: u64,

@@ -53,7 +53,7 @@ impl Origin {
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Keys because of whose changes future validation scores cannot be compared with the scores so
+    /// Changed keys because of which future validation scores cannot be compared with the scores so
     /// far; empty if they can be compared. `training`: settings of the future training.
     /// `validation`: settings and text on which the future scores depend.
     pub(crate) fn score_changes(

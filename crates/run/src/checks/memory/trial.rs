@@ -116,8 +116,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.resident + self.state_bytes + passing
     }
 
-    /// Memory in bytes that the process uses outside of passes, without the state that only
-    /// training needs.
+    /// Memory in bytes that the process uses outside of forward and backward passes, without the
+    /// state that only training needs.
     fn between_passes(&self) -> u64 {
         self.resident + self.gradient_bytes + self.passing_bytes
     }
@@ -137,8 +137,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     ///
     /// This program's allocator counts the memory in use, which gives the same number each time.
     /// Memory as the system counts it (resident) depends on how work is divided among threads, and
-    /// differed by a fifth between trials of the same batch. It is used only in programs with
-    /// another allocator. If the system does not report it either, the estimate is returned.
+    /// differed by a fifth between trials of the same batch. This number is used only in programs
+    /// with another allocator. If the system does not report it either, the estimate is returned.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {

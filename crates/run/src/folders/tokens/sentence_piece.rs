@@ -38,7 +38,7 @@ pub(super) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PieceKind {
     Normal,
-    /// Piece that stands for text without any other piece.
+    /// Piece that stands for text for which there is no other piece.
     Unknown,
     /// Special token, which does not occur in texts.
     Control,

@@ -333,8 +333,8 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
 }
 
 /// Path of the file `name`, which an index in `folder` names. The path must not lead out of the
-/// folder. The only exception are links from a snapshot in the cache of the Hugging Face hub to the
-/// folder `blobs` of the same cache.
+/// folder. The only exceptions are links from a snapshot in the cache of the Hugging Face hub to
+/// the folder `blobs` of the same cache.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -64,8 +64,8 @@ impl dyn AnyRun {
     /// Returns this run as a run of the model type `M`.
     ///
     /// # Errors
-    /// If the run has another task than `M`. As advice, the error has the uses of a run of its
-    /// task.
+    /// If the run has another task than `M`. As advice, the error lists what a run of its task can
+    /// be used for.
     pub fn with_model<M: TaskModel>(&self) -> Result<&LoadedRun<M>> {
         require_task(self.config(), M::TASK)?;
         let run: &dyn Any = self;

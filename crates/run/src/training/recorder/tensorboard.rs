@@ -158,7 +158,7 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // That no picture can be drawn must not end training.
+            // Training must not end because a picture cannot be drawn.
             Err(error @ (PlotError::NoFonts | PlotError::WithoutPng)) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }

@@ -12,7 +12,7 @@ use crate::translation::search::{translate, translate_under};
 
 impl LineTranslator<'_> {
     /// Best translation of each line for each of the settings `lengths`, with a beam of
-    /// `beam_size`. The result has for each setting a list with the translation of each line. Each
+    /// `beam_size`. For each setting, the result has a list with the translation of each line. Each
     /// translation equals the result of [`Self::best`] with this setting.
     ///
     /// # Errors
