@@ -3,7 +3,8 @@
 //!
 //! A [`Builder`](crate::Builder) counts costs while a model is built: parameters as they are added,
 //! and the products of each linear layer. Every other part states its cost in the code that builds
-//! it. The memory check, `inspect` and reports use the sum, and derive nothing themselves.
+//! it. The memory check, the command `inspect` and reports use the sum, and derive nothing
+//! themselves.
 
 use std::ops::{Add, Mul};
 
@@ -20,8 +21,8 @@ const F32: f64 = 4.0;
 const COMPOSED: f64 = 9.0;
 /// Number of values that the composed operations hold for each attention score: raw, masked and
 /// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
-/// backward pass, as many gradients as are needed at a time. The fused operations keep scores of
-/// short sequences only.
+/// backward pass, as many gradients as are needed at a time. The fused operations (one for several
+/// steps, on the CPU) keep scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
 /// Sequence length for which the cost per token is stated where it depends on the length.
@@ -250,8 +251,8 @@ pub struct StreamCost {
     /// the token's vector is multiplied. Attention scores, which grow with the sequence, are not
     /// included; below 100 tokens they are a few per cent.
     pub forward_flops: u64,
-    /// Bytes that a training pass keeps until its backward pass with the fused operations, which
-    /// run on the CPU. Attention scores are not included.
+    /// Bytes that a training pass with the fused operations, which run on the CPU, keeps until its
+    /// backward pass. Attention scores are not included.
     pub activation_bytes: u64,
     /// Bytes of the scores of all heads for one pair of a query and a key, which the fused
     /// operations keep for short sequences. The first entry is for attention that sees all tokens,

@@ -55,8 +55,8 @@ impl GatedConvolution {
         taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?, &GATE)
     }
 
-    /// Runs a causal convolution on one more row of each sequence. `past (R, (K - 1)·D)` has the K
-    /// - 1 rows before this row; rows before the sequence are zeros.
+    /// Runs a causal convolution on one more row of each sequence. A convolution sees K rows, so
+    /// `past (R, (K - 1)·D)` has the K - 1 rows before this row; rows before the sequence are zeros.
     ///
     /// # Shapes
     /// `x (R, D)` → `(R, D)`, and the `past` of the next row.

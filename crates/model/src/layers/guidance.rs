@@ -2,8 +2,9 @@
 //!
 //! Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation",
 //! section 3; Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
-//! section 4.2. Let A be the attention weights of one head in one decoder layer, and G the links,
-//! with rows that sum to 1 or are empty. The loss of a batch of N answers is
+//! section 4.2. Let A be the attention weights of one head in one decoder layer, and G the matrix
+//! of links (pairs of aligned words), whose rows sum to 1 or are empty. The loss of a batch of N
+//! answers is
 //!
 //! ```text
 //! − λ/N · Σ_t Σ_s G_ts log A_ts

@@ -124,7 +124,8 @@ impl RecurrentLayer {
     /// Runs on whole sequences.
     ///
     /// # Shapes
-    /// `x (N, I)` → rows `(N, H)`, or with attention `(N, H + V)`; and the last states `(B, S)`.
+    /// `x (N, I)` → rows `(N, H)`, or with attention `(N, H + V)`; and the last states `(B, S)`. H
+    /// is the width of the layer, V that of the values, and S that of a sequence's state.
     pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {
         let inputs = self.input.forward(x, pass)?; // (N, G·H)
         let attention = match (&self.attention, run.attended) {

@@ -105,9 +105,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about Transformer-XL attention in an encoder, with `same_length` but without a
-    /// memory, or in a model with positions, since it has positions of its own; `None` if none of
-    /// these is found.
+    /// Message about Transformer-XL attention if it is in an encoder, if it has `same_length` but
+    /// no memory, or if the model has positions (it has positions of its own); `None` otherwise.
     fn refused_segments(
         &self,
         (section, causal): (&str, bool),

@@ -71,7 +71,8 @@ impl Site<'_> {
 /// A row of `qkv (N, W)` has query, key and value of a token side by side, in the widths of an
 /// [`AttentionShape`]. The result `(N, Q)` is as wide as the queries. If the query is also the key,
 /// a row has this one vector and the value. With rotary positions, queries and keys are rotated
-/// already. With dual chunk attention, a row begins with all rotations of the query.
+/// already. With dual chunk attention (rotary positions that restart in each chunk of tokens), a
+/// row begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Whether each token has a second key and value, which later tokens see as memory, and through
     /// which no gradient flows to the layers below. If so, these are at the end of a row of `qkv`.

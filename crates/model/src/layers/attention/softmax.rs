@@ -87,8 +87,8 @@ impl Softmax {
         }
     }
 
-    /// Splits `(N, Q + 2·K)` into `(N, Q)`, the query in all its rotations, and `(N, 2·K)`, key and
-    /// value.
+    /// Splits each row into the query, in all its rotations, and the key and value: `(N, Q + 2·K)`
+    /// → `(N, Q)` and `(N, 2·K)`.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let pair = 2 * self.shape.key_value_width();
         let width = qkv.dim(1)? - pair;

@@ -9,7 +9,7 @@ use taper_ops::{Activation, Dropout, Factors, LinearSpec, LowRankSpec, Parameter
 /// Adapters of a linear layer (Hu et al. 2021, "LoRA", section 4.1). Each matrix that the layer
 /// fuses has factors `A (R, I)` and `B (Oᵢ, R)`, whose product is the change of the matrix; R is
 /// the rank, I the number of inputs, and Oᵢ the number of the matrix's outputs. With DoRA (Liu et
-/// al. 2024), the lengths of all rows are trained, too: `(O,)`.
+/// al. 2024), the lengths of all O rows are trained, too: `(O,)`.
 #[derive(Debug, Clone)]
 pub(crate) struct Adapter {
     factors: Vec<[Weight; 2]>,

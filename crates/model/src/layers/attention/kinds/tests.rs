@@ -298,8 +298,8 @@ fn hierarchical_attention_is_the_equation() {
     }
 }
 
-/// Checks both limits: summaries of one-token chunks are the keys and values of the tokens, and a
-/// single chunk needs no summaries.
+/// Checks both limits of the chunk size: summaries of one-token chunks are the keys and values of
+/// the tokens, and a single chunk needs no summaries.
 #[test]
 fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let lengths = [9, 1, 14];

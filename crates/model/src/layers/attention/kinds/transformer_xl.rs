@@ -15,8 +15,8 @@
 //! the tokens before it, computed within the same pass, and no gradient flows through it. So all
 //! segments of a sequence go through a layer at once. The context of a token reaches back by one
 //! memory per layer, as in the paper. The alternative, states kept from one update to the next,
-//! would make a run depend on more than its weights, moments and position, since the weights that
-//! made those states are gone.
+//! would make a run depend on more than its weights, the optimizer's moments and the position in
+//! the data, since the weights that made those states are gone.
 
 use super::rows::padded_rows;
 use crate::config::SinusoidFrequencies;

@@ -88,7 +88,8 @@ impl Reformer {
         out.reshape((tokens, width / 2))
     }
 
-    /// Attends from each head of each token to the rows of `value (N·H, W)`. Returns `(N·H, W)`.
+    /// Attends from each head of each token to the rows of `value (N·H, W)`. Returns `(N·H, W)`. In
+    /// the shapes, K is the number of chunks, and C is the number of places in a chunk.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -265,8 +266,9 @@ impl Reformer {
 
     /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
     /// and round. `tokens` has the tokens of each row, and `buckets` the buckets of all tokens.
-    /// Returns 2·C indices of keys, and the numbers that are added to their scores. If there are
-    /// fewer keys, the other indices are the index after the last key.
+    /// Returns 2·C indices of keys, where C is the size of a chunk, and the numbers that are added
+    /// to their scores. If there are fewer keys, the other indices are the index after the last
+    /// key.
     ///
     /// # Shapes
     /// Tokens of R rows, `buckets (M, H·rounds)` → both results `(R, H, rounds, 2·C)`.

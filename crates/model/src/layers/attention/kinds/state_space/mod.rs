@@ -18,7 +18,7 @@
 //!
 //! **Decision.** Initially, A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
 //! between 0.001 and 0.1 (section 3.6 and the authors' implementation). These parameters are not
-//! matrices in the store, so that they have no weight decay, which would change how long the layer
+//! stored as matrices, so that they have no weight decay, which would change how long the layer
 //! remembers.
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ impl StateSpaceMechanism {
         Ok(Self { directions, channels, flops: cost.flops, kept: cost.kept })
     }
 
-    /// Runs on whole sequences.
+    /// Runs on whole sequences. E is the number of channels.
     ///
     /// # Shapes
     /// `gated (N, 2·E)` → `(N, E)`.
