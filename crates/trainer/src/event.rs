@@ -48,8 +48,8 @@ pub enum StopReason {
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Number of tokens of the expert of a layer with most tokens, relative to an equal
-    /// distribution of tokens; mean over layers and updates.
+    /// Number of tokens of a layer's busiest expert, relative to an equal distribution of tokens;
+    /// mean over layers and updates.
     pub busiest: f64,
 }
 
@@ -102,8 +102,8 @@ pub enum Event {
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
-        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): if batches are larger,
-        /// the number of updates that a training needs hardly decreases. `None` with one
+        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): if batches are larger
+        /// than this, the number of updates that a training needs hardly decreases. `None` with one
         /// micro-batch per update, or if the noise is too large to estimate the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,

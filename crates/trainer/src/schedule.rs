@@ -90,8 +90,8 @@ impl ScheduleConfig {
     /// Returns the learning rate of update `step` (from 1; 0 is treated as 1) for a model of width
     /// `d_model`.
     ///
-    /// `max_updates`: number of updates of the run, on which only the schedules depend that reach
-    /// the minimum at the last update.
+    /// `max_updates`: number of updates of the run. It matters only to schedules that reach the
+    /// minimum at the last update.
     #[must_use]
     pub fn at(&self, step: u64, d_model: usize, max_updates: u64) -> f64 {
         let step = step.max(1);

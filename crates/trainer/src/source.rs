@@ -28,10 +28,10 @@ pub trait Source {
     /// If the data cannot be read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Puts the positions `_places` of an update's micro-batches into the order in which these are
-    /// the leaves of the binary tree along which the update's gradients are summed. `_own`: range
-    /// of the leaves that this process requests next. In the next update, it usually requests the
-    /// same range.
+    /// Puts the positions `_places` of an update's micro-batches into the order in which the
+    /// micro-batches are the leaves of the binary tree along which the update's gradients are
+    /// summed. `_own`: range of the leaves that this process requests next. In the next update, it
+    /// usually requests the same range.
     ///
     /// The order must depend only on the positions and the data. A source that knows the costs of
     /// micro-batches sorts them so that processes have equal work, as [`balanced`] does; other

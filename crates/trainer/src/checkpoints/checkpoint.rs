@@ -14,8 +14,8 @@ use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
-/// Writes a checkpoint directory: a file with each name in `contents`, which has the tensors beside
-/// the name, and the file of the state.
+/// Writes a checkpoint directory: for each pair in `contents`, a file with this name and these
+/// tensors; and the file of the state.
 pub(crate) fn write<T: Written>(
     path: &Path,
     state: &State,

@@ -59,9 +59,9 @@ pub struct WarmStartSettings<'a> {
     pub tokenizer_hash: &'a str,
     /// Function that returns whether the parameter with this name takes values from the checkpoint.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// Function that returns, for the table of tokens with this name, the index of the checkpoint's
-    /// row for each of its rows. It returns `None` if the parameter is not a table of tokens, or if
-    /// the tokenizers are the same.
+    /// Function that returns, for each row of the table of tokens with this name, the index of the
+    /// row with the same token in the checkpoint's table. It returns `None` if the parameter is not
+    /// a table of tokens, or if the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 

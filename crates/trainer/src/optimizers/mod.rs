@@ -4,12 +4,13 @@
 //! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, the command
 //! `inspect`, and the checks of memory and disk get the buffers from [`Optimizer::buffers`].
 //!
-//! Weights, gradient and buffers are flat, in the order of the parameter store. A step can be made
-//! on any range of them that does not divide a parameter which the optimizer [needs as a
-//! whole](Optimizer::needs_whole). Processes that train together each keep only the buffers of
-//! their own range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer such as Adafactor,
-//! whose state is smaller than one value per parameter, does not fit this interface. Its purpose,
-//! to save memory, is also served by the division of buffers among processes.
+//! Weights, gradient and buffers are flat: each is one vector of all parameters, in the order of
+//! the parameter store. A step can be made on any range of them that does not divide a parameter
+//! which the optimizer [needs as a whole](Optimizer::needs_whole). Processes that train together
+//! each keep only the buffers of their own range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An
+//! optimizer such as Adafactor, whose state is smaller than one value per parameter, does not fit
+//! this interface. Its purpose, to save memory, is also served by the division of buffers among
+//! processes.
 
 mod adam;
 mod lion;

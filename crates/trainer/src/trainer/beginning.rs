@@ -93,7 +93,7 @@ impl<M: Model> Trainer<M> {
     /// together. The number of processes can differ from that before.
     ///
     /// # Errors
-    /// See [`Trainer::resume_from`]; the errors of all processes.
+    /// See [`Trainer::resume_from`]. An error in one process is an error in all of them.
     pub fn resume_among(
         mut exchange: Box<dyn Exchange>,
         model: M,

@@ -77,7 +77,8 @@ impl Door {
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // If the connection has failed since then, a process of the training calls again.
+            // If the new connection has failed already, its caller calls again, if it is a process
+            // of the training.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();

@@ -142,10 +142,10 @@ mod tests {
     }
 
     /// Compares the error of the estimate with the formulas of the paper. If the m features are
-    /// independent, the mean squared error is that of lemma 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x +
-    /// y‖²)) / m`, with `SM = exp(x·y)`; a single feature is always independent. If the features
-    /// are orthogonal, the error is smaller by at least the bound of theorem 2, `2 (m − 1) / (m (d
-    /// + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
+    /// independent, the mean squared error is that of lemma 2,
+    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`; a single feature is
+    /// always independent. If the features are orthogonal, the error is smaller by at least the
+    /// bound of theorem 2, `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]
     fn the_error_of_the_estimate_is_that_of_the_paper() {
         let (width, draws) = (4, 40_000);
