@@ -39,14 +39,15 @@ pub trait Metric: Send + Sync {
     /// Computes the score from the sums of a corpus.
     fn value(&self, sums: &[f64]) -> f64;
 
-    /// Computes the score from the sums of a shuffle, which can differ from the score of a corpus
-    /// with the same sums.
+    /// Computes the score from the sums of a shuffle (a random exchange of segments between two
+    /// systems), which can differ from the score of a corpus with the same sums.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         self.value(sums)
     }
 
-    /// Computes the score from the sums of a resample, which are in single precision. The
-    /// computation uses the precision of the reference implementation, sacreBLEU.
+    /// Computes the score from the sums of a resample (segments drawn with replacement), which are
+    /// in single precision. The computation uses the precision of the reference implementation,
+    /// sacreBLEU.
     fn sample(&self, sums: &[f32]) -> ResampledScore;
 
     /// Text to print after the score: the quantities that it was computed from, or nothing.

@@ -22,8 +22,8 @@ pub(super) struct Blocks {
     pub(super) groups: usize,
 }
 
-/// A row of each matrix, with a flag: true if the rows belong together, false for a negative
-/// sample.
+/// A row of each of the two matrices, inputs and outputs, with a flag: true if the rows belong
+/// together, false for a negative sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     input: u32,

@@ -14,7 +14,7 @@ use crate::Result;
 /// blocks is.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// Purposes of random draws: words to keep, and sizes of windows with negatives.
+/// Purposes of random draws: the choice of words to keep, and that of window sizes and negatives.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 

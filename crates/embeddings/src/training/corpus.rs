@@ -1,8 +1,8 @@
 //! A text as a stream of sentences of words.
 //!
-//! A line is a sentence; words are separated by ASCII whitespace. A sentence of more than ten
-//! thousand words is divided there, as in word2vec and gensim, so that a text without line ends can
-//! be learned from too.
+//! A line is a sentence; words are separated by ASCII whitespace. A sentence is divided after every
+//! ten thousand words, as in word2vec and gensim, so that a text without line ends can be learned
+//! from too.
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;

@@ -36,7 +36,7 @@ pub struct Bleu {
     pub effective_order: bool,
     /// Whether to ignore case.
     pub lowercase: bool,
-    /// Whether to accept hypotheses that look tokenized without a warning.
+    /// Whether to accept, without a warning, hypotheses that look tokenized.
     pub force: bool,
     /// Largest order n of the n-grams that are counted.
     pub max_order: usize,
@@ -219,8 +219,8 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// Computes the score of a shuffle. In this case sacreBLEU adds k to integers of NumPy, which
-    /// drops the fraction of k.
+    /// Computes the score of a shuffle in a significance test. For it, sacreBLEU adds the k of
+    /// add-k smoothing to integers of NumPy, which drops the fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {

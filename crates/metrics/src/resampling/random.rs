@@ -1,9 +1,8 @@
 //! NumPy's default random generator, so that resamples equal those of sacreBLEU.
 //!
-//! PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
-//! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its
-//! halves of 32 bits. Constants and the order of draws are NumPy's; they are part of the
-//! definition.
+//! It is PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
+//! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its halves of
+//! 32 bits. Constants and the order of draws are NumPy's; they are part of the definition.
 
 const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 

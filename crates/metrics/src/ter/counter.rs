@@ -1,10 +1,10 @@
 //! Counts for TER: the smallest number of edits that turn a hypothesis into a reference, where
 //! moving a block of words is one edit.
 //!
-//! Finding the smallest number is intractable, so Tercom shifts greedily. It considers blocks of
-//! words that the reference has at another position. It moves the block that lowers the edit
-//! distance most, until no move lowers it. The blocks that are tried, their order, and the limits
-//! of the search are part of the definition.
+//! Finding the smallest number is intractable, so Tercom (the original program for TER) shifts
+//! greedily. It considers blocks of words that the reference has at another position. It moves the
+//! block that lowers the edit distance most, until no move lowers it. The blocks that are tried,
+//! their order, and the limits of the search are part of the definition.
 
 use std::cmp::Reverse;
 

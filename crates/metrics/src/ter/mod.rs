@@ -16,7 +16,7 @@ use crate::real::{Real, ResampledScore};
 use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 
-/// Options of TER. The defaults are Tercom's.
+/// Options of TER. The defaults are those of Tercom, the original program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ter {

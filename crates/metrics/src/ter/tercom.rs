@@ -1,4 +1,4 @@
-//! Tercom's normalisation, before TER compares words.
+//! Normalisation of Tercom (the original program for TER), before words are compared.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Rewriting of lines, of which the tokenizers of BLEU and TER consist.
+//! Rewrites of lines: the tokenizers of BLEU and TER consist of them.
 //!
 //! Rewrites run in passes over characters. A pass that matches a pair of characters consumes both,
 //! like a substitution by regular expression, because the treatment of runs such as `...` depends
@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-/// Entities that mteval and Tercom decode, one after the other in this order: `&amp;lt;` becomes
-/// `<`.
+/// Entities that mteval and Tercom (the original programs for BLEU and TER) decode, one after the
+/// other in this order: `&amp;lt;` becomes `<`.
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
