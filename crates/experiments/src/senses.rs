@@ -60,7 +60,7 @@ const UPDATES: u64 = 300;
 const SEEDS: u64 = 8;
 /// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Number of test sentences with familiar words, and number of test sentences with held-out words.
+/// Number of test sentences with familiar words, and equally many with held-out words.
 const ASKED: u64 = 400;
 /// Seed of the sentences of the test.
 const HELD_OUT: u64 = 1 << 32;

@@ -1,5 +1,6 @@
-//! Order of words: 我打他 and 他打我 have the same words, so an encoder without positions gives both the
-//! same translation (Vaswani et al. 2017, section 3.5; Lee et al. 2019, property 1).
+//! Order of words: 我打他 (I hit him) and 他打我 (he hits me) have the same words, so an encoder without
+//! positions gives both the same translation (Vaswani et al. 2017, section 3.5; Lee et al. 2019,
+//! property 1).
 //!
 //! Models translate sentences of a grammar (subject, verb, object) from Chinese, where words have
 //! one form, into English, where "I" and "me" show who acts. Half of the sentences have an adverb,

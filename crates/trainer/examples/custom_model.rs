@@ -1,5 +1,5 @@
 //! A model of your own in the training loop: a bigram model, that is, a table with the logits of
-//! each letter after each other letter.
+//! the next letter for each letter.
 //!
 //!     cargo run --release -p taper-trainer --example custom_model
 //!

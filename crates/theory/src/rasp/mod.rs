@@ -1,5 +1,5 @@
-//! Programs of select and aggregate, compiled to the weights of an encoder (Weiss, Goldberg and
-//! Yahav 2021, "Thinking Like Transformers"; Lindner et al. 2023, "Tracr").
+//! Programs of select and aggregate (the language RASP), compiled to the weights of an encoder
+//! (Weiss, Goldberg and Yahav 2021, "Thinking Like Transformers"; Lindner et al. 2023, "Tracr").
 //!
 //! The first line of a program is its alphabet: the characters of inputs. Then come definitions;
 //! the last line is the result.

@@ -4,7 +4,7 @@
 //!
 //! A model with N pieces divides d dimensions into pieces of diameter s ∝ N^(−1/d). If the model is
 //! constant on each piece, its error is ∝ s and its squared loss is ∝ s² ∝ N^(−2/d). A model that
-//! answers with the nearest of N random points is an example. The same law for kernels: of a
+//! answers with the nearest of N random points is an example. The same law holds for kernels: of a
 //! spectrum λ_i ∝ i^(−1−α), N directions are learned. The loss is then the rest, Σ_{i>N} λ_i ≈
 //! N^(−α)/α, with α = 2/d here.
 
