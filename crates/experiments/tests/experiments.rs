@@ -1,4 +1,4 @@
-//! Claims about training, on models that take seconds.
+//! Tests of claims about training, with models so small that they take seconds.
 
 use taper_experiments::{
     Beginning, BitFunction, ConceptLesson, Warming, explained, largest_eigenvalue, learned,
@@ -34,8 +34,8 @@ fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     Ok(())
 }
 
-/// Hahn 2020, section 6: one layer can compute PARITY of a given length, but does not learn it; it
-/// learns PARITY step by step.
+/// Hahn 2020, section 6: one layer can compute PARITY of a given length, but does not learn it from
+/// the answers alone. It learns it if it writes the parity after each bit.
 #[test]
 fn one_layer_learns_parity_only_step_by_step() -> TestResult {
     let length = 8;
@@ -139,7 +139,7 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
 #[test]
 fn the_noise_scale_is_that_of_known_gradients() {
     let counter = Counter::new(11);
-    // With so few gradients, the square of their mean is too large by half; this must be
+    // With so few gradients, the square of their mean is too large by half; the excess must be
     // subtracted.
     let (count, width, batch, deviation) = (12, 3000, 4.0_f64, 0.5);
     let gradient = |row: usize| -> Vec<f64> {

@@ -1,4 +1,4 @@
-//! Claims about how far layers reach, on models that take seconds.
+//! Tests of claims about how far layers reach, with models so small that they take seconds.
 
 use taper_experiments::{
     Carrier, FirstToken, field_by_formula, field_of_text, fields_of_images, layers_of_images,
@@ -52,7 +52,8 @@ fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
 }
 
 /// Luo et al. 2016, section 2: the receptive field grows in proportion to the depth, but the
-/// deviation of influences grows as its root, and influences become normally distributed.
+/// standard deviation of influences grows as the square root of the depth, and influences become
+/// normally distributed.
 #[test]
 fn fields_grow_with_the_depth_and_what_counts_as_its_root() -> TestResult {
     for kernel in [3, 5] {

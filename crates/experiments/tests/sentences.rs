@@ -1,4 +1,4 @@
-//! Claims about sentences, on models that take seconds.
+//! Tests of claims about sentences, with models so small that they take seconds.
 
 use taper_experiments::{
     Ablation, Clause, ClauseTranslator, Gaze, HeldOut, PronounReader, Referred, SenseReader,
@@ -8,9 +8,9 @@ use taper_model::Positions;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// `it` is the animal or the place, depending only on the last word, also for nouns without a
-/// choice in training. The last word is read in the first layer, and heads of the second layer look
-/// at the noun.
+/// `it` is the animal or the place, depending only on the last word, also for nouns that training
+/// shows only in sentences with one noun. The last word is read in the first layer, and heads of
+/// the second layer look at the noun.
 #[test]
 fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let pairs = Referred::pairs(HeldOut::Choosing, 128);
@@ -54,7 +54,8 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
 }
 
 /// The vector of "bank" itself says nothing about money and rivers. The states after the layers
-/// tell the senses apart, by words that never occur together with "bank" in training.
+/// tell the senses apart, even in sentences whose other nouns and verbs never occur together with
+/// "bank" in training.
 #[test]
 fn states_tell_the_senses_of_bank_apart() -> TestResult {
     let [known, asked] = SenseReader::sentences(200);
@@ -83,7 +84,7 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
     Ok(())
 }
 
-/// Without positions, a sentence and the sentence with subject and object exchanged get one
+/// Without positions, a sentence and the sentence with subject and object exchanged get the same
 /// translation, so no pair is right. With positions, each gets its own. Words attend to the words
 /// that they translate.
 #[test]

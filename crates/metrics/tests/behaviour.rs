@@ -150,7 +150,7 @@ fn what_is_about_sums_alone_may_change_after_counting() -> Result<(), MetricErro
     Ok(())
 }
 
-/// The whole matrix of these two lines would take 40 GB.
+/// The whole matrix of edit distances between these two lines would take 40 GB.
 #[test]
 fn a_document_without_line_breaks_has_a_translation_edit_rate() -> Result<(), MetricError> {
     let words: Vec<String> = (0..100_000).map(|index| format!("w{index}")).collect();

@@ -84,9 +84,9 @@ impl Expected {
 }
 
 impl Case {
-    /// True if sums are inexact. Mean lengths of three references are thirds. Their sum depends on
-    /// the order in which the BLAS under NumPy adds them, so that a trial whose difference ties
-    /// with the actual difference falls either way.
+    /// True if sums are inexact. Mean lengths of three references are multiples of 1/3. Their sum
+    /// depends on the order in which the BLAS under NumPy adds them, so a trial whose difference
+    /// ties with the actual difference may count or not.
     fn has_inexact_sums(&self) -> bool {
         self.metric.starts_with("ter") && self.set.ends_with("3 references")
     }

@@ -1,5 +1,5 @@
-//! Memory that a whole model keeps for its backward pass, by the formula that `inspect` prints and
-//! as the allocator counts it: in f32 on a CPU.
+//! Compares the memory that a whole model keeps for its backward pass, as the allocator counts it,
+//! with the formula whose result the command `inspect` prints: in f32 on a CPU.
 
 use std::alloc::System;
 

@@ -32,7 +32,7 @@ fn model(
     Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, compute)).unwrap()
 }
 
-/// Returns the loss, as a mean over the tokens, and its gradient by all parameters.
+/// Returns the loss, as a mean over the tokens, and its gradient with respect to all parameters.
 fn run(model: &Transformer, r_drop: f64, pass: Pass) -> (LossOutput, Vec<f32>) {
     let (source, target) = (Sequences::pack(&SOURCES), Sequences::pack(&TARGETS));
     let objective = Objective { r_drop, ..Objective::smoothed(0.1) };

@@ -1,4 +1,5 @@
-//! Compiled programs of select and aggregate against the interpreter, and both against plain Rust.
+//! Compares compiled programs of select and aggregate with the interpreter, and both with plain
+//! Rust.
 
 use taper_ops::rng::{Counter, mix};
 use taper_theory::TheoryError;

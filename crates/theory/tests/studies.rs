@@ -1,4 +1,4 @@
-//! Claims about attention, on models with weights set by hand.
+//! Tests of claims about attention, with models whose weights are set by hand.
 
 use candle_core::{DType, Device};
 use taper_model::{Builder, MaskedLanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -187,7 +187,8 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
         Ok(differences.fold(0.0, f64::max))
     };
     assert!(error(12)? < 1e-6, "{}", error(12)?);
-    // The smallest eigenvalue is at least λ/m, and |w| is at most Σ |x y| / λ.
+    // The smallest eigenvalue of (XᵀX + λI)/m, for m points, is at least λ/m, and |w| is at most
+    // Σ |x y| / λ.
     let contraction = 1.0 - penalty / (count as f64 - 1.0) / bound;
     let largest: f64 =
         points.iter().map(|(x, y)| x.iter().map(|x| (x * y).abs()).sum::<f64>()).sum();
@@ -278,9 +279,9 @@ fn losses_fall_as_powers_by_the_dimension() {
     assert!((spectrum_tail(1.0, 1) - basel).abs() < 1e-9);
 }
 
-/// A lookup by softmax has an error of at most 2 (m − 1) e^(−SΔ) times the largest value. Δ is the
-/// smallest difference between the cosine of a key with itself, which is 1, and its cosine with
-/// another key.
+/// A lookup by softmax among m keys, with sharpness S, has an error of at most 2 (m − 1) e^(−SΔ)
+/// times the largest value. Δ is the smallest difference between the cosine of a key with itself,
+/// which is 1, and its cosine with another key.
 #[test]
 fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     let (count, width) = (24, 12);

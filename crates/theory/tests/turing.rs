@@ -1,5 +1,5 @@
-//! Turing machines on decoders, against machines that are written here as functions and run on a
-//! tape of strings.
+//! Compares Turing machines on decoders with machines that are written here as functions and run on
+//! a tape of strings.
 
 use candle_core::DType;
 use taper_model::{AttentionConfig, AttentionKind, Pass, Sequences};
@@ -162,8 +162,8 @@ fn texts_may_begin_with_their_mark() -> TestResult {
     Ok(())
 }
 
-/// Zaheer et al. 2020, appendix B, on a bounded tape: a window of W + 1 tokens is enough,
-/// additional global and random blocks do no harm, and a window of W tokens is not enough.
+/// Zaheer et al. 2020, appendix B, on a bounded tape of W cells: a window of W + 1 tokens is
+/// enough, additional global and random blocks do no harm, and a window of W tokens is not enough.
 #[test]
 fn sparse_attention_runs_machines() -> TestResult {
     let cells = 13;

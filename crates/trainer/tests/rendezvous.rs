@@ -1,5 +1,5 @@
 //! Tests of the rendezvous of processes by real sockets, when other programs (strangers) connect to
-//! the port as well and send anything.
+//! the port as well and send arbitrary data.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,6 +1,7 @@
 //! Classifiers of images: a ViT against the parts of the library Transformers, and properties that
-//! hold for any numbers. Golden files of `scripts/golden/images/vit.py`. Models with class tokens
-//! are compared in another test, which reads folders of Transformers (`run/tests/folders/vit.rs`).
+//! hold for any numbers. `scripts/golden/images/vit.py` makes the golden files. Models with class
+//! tokens are compared in another test, which reads folders of Transformers
+//! (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! Common parts of the tests: a tiny model, random data by position, validators, and the record of
-//! a run.
+//! Common parts of the tests: a tiny model, random data that depend on the position, validators,
+//! and the record of a run.
 #![allow(
     dead_code,
     unreachable_pub,
