@@ -56,7 +56,8 @@ impl GatedConvolution {
     }
 
     /// Runs a causal convolution on one more row of each sequence. A convolution sees K rows, so
-    /// `past (R, (K - 1)·D)` has the K - 1 rows before this row; rows before the sequence are zeros.
+    /// the K - 1 rows before this row are in `past (R, (K - 1)·D)`; rows before the sequence are
+    /// zeros.
     ///
     /// # Shapes
     /// `x (R, D)` → `(R, D)`, and the `past` of the next row.
