@@ -7,13 +7,13 @@
 //! **Decision.** Training is stochastic gradient descent, one pair of rows (vectors) after another,
 //! and its result does not depend on the number of threads. In word2vec and gensim, threads
 //! overwrite each other's rows (Recht et al. 2011, "Hogwild!"), so that no two trainings give the
-//! same result. Here the rows of both matrices are divided among a fixed number of blocks, and
-//! pairs are processed in as many rounds as there are blocks. In a round, each block of one matrix
-//! meets one block of the other. So threads never share a row, and the order of threads within a
-//! round changes nothing (Gemulla et al. 2011, "Large-scale matrix factorization with distributed
-//! stochastic gradient descent"). Two alternatives were rejected: averaging the copies of several
-//! threads costs a pass over the vocabulary each time, and summing the gradients of a large batch
-//! makes the rows of frequent words overshoot.
+//! same result. Here the rows of both matrices (input vectors and output vectors) are divided among
+//! a fixed number of blocks, and pairs are processed in as many rounds as there are blocks. In a
+//! round, each block of one matrix meets one block of the other. So threads never share a row, and
+//! the order of threads within a round changes nothing (Gemulla et al. 2011, "Large-scale matrix
+//! factorization with distributed stochastic gradient descent"). Two alternatives were rejected:
+//! averaging the copies of several threads costs a pass over the vocabulary each time, and summing
+//! the gradients of a large batch makes the rows of frequent words overshoot.
 //!
 //! **Decision.** This crate has no tensors and no `unsafe`: `pulp` compiles the loops over sixteen
 //! lanes for the registers of each processor. Products and sums are rounded separately and added in

@@ -36,7 +36,7 @@ impl<D: FnMut(u64) -> Batch> Source for Drawn<D> {
 }
 
 impl Lesson {
-    /// Trains `model` on the batches that `draw` makes from keys; returns the trained model.
+    /// Trains `model` on the batches that `draw` makes from random keys; returns the trained model.
     ///
     /// # Errors
     /// If no folder can be made for checkpoints, or the training diverges.

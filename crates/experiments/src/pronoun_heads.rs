@@ -36,9 +36,9 @@ pub struct Ablation {
     pub without: Vec<Understood>,
     /// For each head, answers without the other heads of its layer.
     pub alone: Vec<Understood>,
-    /// For each two heads, answers without these two.
+    /// For each pair of heads, answers without these two.
     pub without_two: Vec<([usize; 2], Understood)>,
-    /// For each two heads of different layers, answers without all other heads.
+    /// For each pair of heads of different layers, answers without all other heads.
     pub two_alone: Vec<([usize; 2], Understood)>,
 }
 
@@ -150,7 +150,7 @@ fn run_heads() -> Result<Findings, TheoryError> {
     })
 }
 
-/// Draws the attention of two heads from `it`, in the sentences that end in "tired" and in "wide".
+/// Plots the attention of two heads from `it`, in the sentences that end in "tired" and in "wide".
 fn where_it_looks(reader: &PronounReader, shown: [usize; 2]) -> Result<Figure, TheoryError> {
     let famous =
         ["tired", "wide"].map(|last| Referred::new(["animal", "street", "cross", last], false));

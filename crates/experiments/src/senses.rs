@@ -213,7 +213,7 @@ pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     asked.iter().enumerate().map(right).sum::<f64>() / asked.len() as f64
 }
 
-/// Draws the cosines between the states of "bank" after the last layer, for sentences of both
+/// Plots the cosines between the states of "bank" after the last layer, for sentences of both
 /// senses.
 fn cosines(reader: &SenseReader) -> Result<Figure, TheoryError> {
     let [_, mut sentences] = SenseReader::sentences(10);

@@ -63,7 +63,7 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
         sentences.iter().flatten().copied().collect::<std::collections::HashSet<_>>()
     };
     let common = words(&known).intersection(&words(&asked)).count();
-    // The common words are and, at, by, bank; each subject has four nouns and two verbs.
+    // The common words are "and", "at", "by" and "bank"; each subject has four nouns and two verbs.
     assert_eq!((common, words(&asked).len()), (4, 4 + 2 * 6));
     let shares = |reader: &SenseReader| -> Result<Vec<f64>, taper_theory::TheoryError> {
         let points = reader.vectors(&known)?.into_iter().zip(reader.vectors(&asked)?);

@@ -63,7 +63,7 @@ pub enum Event {
     },
     /// A chunk of the text was learned from.
     Progress {
-        /// Number of the pass over the text, from 0.
+        /// Index of the pass over the text, from 0.
         epoch: u64,
         /// Number of words read so far, in all passes together.
         done: u64,

@@ -110,7 +110,8 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
 
 /// True if a line is an invalid row of text, and false if it is the beginning of binary numbers.
 /// Such bytes may begin with printable characters and a line end. So in a row of text, the first
-/// field must be a number, and at least half of the fields must exist.
+/// field after the word must be a number, and there must be at least half as many fields as
+/// dimensions.
 fn is_faulty_text(line: &[u8], dimensions: usize) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let fields: Vec<&str> = text.trim_end().split(' ').skip(1).collect();

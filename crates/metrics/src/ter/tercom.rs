@@ -87,8 +87,8 @@ fn is_asian_mark(character: char) -> bool {
 /// True if `asian_support` makes a character a word.
 ///
 /// The ranges are those that sacreBLEU actually tests. The range for enclosed letters is U+3200 to
-/// U+3F22. The rules for kana apply only at the start of a line, where the padding is, so kana stay
-/// together.
+/// U+3F22, wider than their Unicode block. The rules for kana match only at the start of a line,
+/// but a space is put there first, so they never apply and kana stay together.
 fn is_asian(character: char) -> bool {
     matches!(
         character,

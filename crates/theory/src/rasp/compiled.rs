@@ -121,7 +121,7 @@ impl CompiledProgram {
         Ok(pass.into_attention())
     }
 
-    /// Draws the attention weights on an input. Returns a name and a figure for each head that has
+    /// Plots the attention weights on an input. Returns a name and a figure for each head that has
     /// scores.
     ///
     /// # Errors

@@ -4,10 +4,10 @@
 //! domain: the column of the node's value is 1, and the others are 0. So a relation of keys and
 //! queries is a bilinear form of columns. A head computes the relations of one term, all of which
 //! must hold for a key to be selected: the score of a key is the number of relations that hold.
-//! `<cls>` has a fixed score, which a key exceeds only if the whole term holds for it. A head that
-//! counts is an exception: it gives `<cls>` the same score as a key for which the term holds. If w
-//! keys are selected, the weight of `<cls>` is then 1/(w+1), and the feed-forward layer computes w
-//! from it.
+//! `<cls>`, the first token of every text, has a fixed score, which a key exceeds only if the whole
+//! term holds for it. A head that counts is an exception: it gives `<cls>` the same score as a key
+//! for which the term holds. If w keys are selected, the weight of `<cls>` is then 1/(w+1), and the
+//! feed-forward layer computes w from it.
 
 use super::graph::{Graph, Node, Source};
 use super::selectors::Term;

@@ -84,7 +84,7 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Number of functions to try for each k, if there are so many; `run` tries at least 256.
+/// Number of functions to try for each k, if there are so many; `run` raises it to 256.
 const SAMPLED: u64 = 64;
 
 fn run() -> Result<Findings, TheoryError> {

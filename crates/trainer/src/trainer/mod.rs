@@ -50,8 +50,8 @@ pub struct Trainer<M> {
     /// Cross entropy of the last update, per predicted token or class; 0 before the first update of
     /// this process.
     nll: f64,
-    /// Time of this process in the updates since the last log event. `whole_time` is that in all
-    /// updates before this event.
+    /// Time of this process in the updates since the last log event. `whole_time` is its time in
+    /// all updates before that log event.
     time: ProcessTime,
     whole_time: ProcessTime,
 }

@@ -8,7 +8,7 @@
 //!
 //! With one expert per token, g is p (Switch, equation 2). With several, g is p divided by the sum
 //! of the p of the token's experts (GShard, algorithm 1). The tokens of each expert are gathered
-//! and multiplied together, so that a token costs only the arithmetic of its own experts.
+//! for common matrix products, so that a token costs only the arithmetic of its own experts.
 //!
 //! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch.
 //! All first choices come before the second choices, and each of these groups is in the order of
