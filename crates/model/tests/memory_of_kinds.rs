@@ -1,5 +1,5 @@
-//! Memory that a pass keeps for its backward pass, by formula and as the allocator counts it: every
-//! attention kind, in f32 on a CPU.
+//! Compares the memory that a pass keeps for its backward pass, as the allocator counts it, with
+//! the formula: for every attention kind, in f32 on a CPU.
 
 use std::alloc::System;
 use std::sync::Arc;

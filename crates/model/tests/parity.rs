@@ -174,7 +174,7 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
 
 /// Compares the loss of guided alignment and all gradients
 /// (`scripts/golden/translation/guided_alignment.py`): by the fused operations and by plain Candle,
-/// for a batch that is divided, and for a batch that passes twice.
+/// for a batch that is divided, and for a batch that passes twice (R-Drop).
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) =

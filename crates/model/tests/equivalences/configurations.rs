@@ -50,8 +50,8 @@ fn the_cost_of_the_base_model_by_hand() {
     assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
     assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
     // Kept for a token: in each layer queries, keys and values; the result of attention with one
-    // number per head, and its projection; the inner layer and the outer; keys and values for the
-    // decoder. Also the embedding.
+    // number per head, and its projection; the results of both feed-forward matrices; keys and
+    // values for the decoder. Also the embedding.
     let layer = (5 * d + 8) + (2048 + d);
     assert_eq!(source.activation_bytes, 4 * (6 * (layer + 2 * d) + d));
     // In addition: the decoder's attention to the encoder; the gradient of the loss with respect to

@@ -1,6 +1,6 @@
-//! Classifiers of images: a ViT against the parts of the library Transformers, and properties that
-//! hold for any numbers. `scripts/golden/images/vit.py` makes the golden files. Models with class
-//! tokens are compared in another test, which reads folders of Transformers
+//! Classifiers of images: a ViT compared with one made of parts of the library Transformers, and
+//! properties that hold for any numbers. `scripts/golden/images/vit.py` makes the golden files.
+//! Models with class tokens are compared in another test, which reads folders of Transformers
 //! (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
