@@ -25,7 +25,8 @@ fn finalise(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Epoch of a run. Its batches, and the random changes of its data, are functions of it.
+/// Epoch of a run. The batches of the epoch, and the random changes of its data, depend only on the
+/// seed and the number in this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Epoch {
     /// The seed of the run.
@@ -92,8 +93,8 @@ impl Draws {
     /// Puts `items` in random order (Fisher and Yates).
     pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            // The product's high half is uniform in 0..=last, with a bias below 2^-32 at these
-            // sizes.
+            // The product's high half is uniform in 0..=last, with a bias of at most 2^-32 for up
+            // to 2^32 items.
             let wide = u128::from(self.bits(last as u64)) * (last as u128 + 1);
             items.swap(last, (wide >> 64) as usize);
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 
-/// Plan of an epoch, which is made once.
+/// Plan of an epoch (its division into batches), which is made once.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
 /// Epochs of a data set, one after the other without end.

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// that follow.
 const LONGEST_NAME: usize = 160;
 
-/// The name of a file about a split, without its extension. The stem of a split may be any path, so
+/// The name of a file about a split, without its extension. The name of a split may be a path, so
 /// path separators are replaced.
 ///
 /// If the name is too long for a file name, because the split has many corpora, its end is replaced

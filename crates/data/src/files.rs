@@ -1,5 +1,5 @@
-//! Writes files atomically: under a temporary name, then flushed and renamed. Reads complete
-//! regular files up to a size.
+//! Writes files atomically: each is written under a temporary name, then flushed and renamed. Reads
+//! whole regular files that have at most a given size.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -114,13 +114,15 @@ pub fn write_whole(
     partial.rename(path)
 }
 
-/// Fills all of `bytes` from the byte `at` of the file on; several threads can do so at once.
+/// Fills all of `bytes` with the content of the file from its byte `at` on; several threads can do
+/// so at once.
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Fills all of `bytes` from the byte `at` of the file on; several threads can do so at once.
+/// Fills all of `bytes` with the content of the file from its byte `at` on; several threads can do
+/// so at once.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -137,7 +139,8 @@ pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Res
     Ok(())
 }
 
-/// Fills all of `bytes` from the byte `at` of the file on. WebAssembly has only one thread.
+/// Fills all of `bytes` with the content of the file from its byte `at` on. This version moves the
+/// position of the file, which is safe because WebAssembly has only one thread.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     io::Seek::seek(&mut file, io::SeekFrom::Start(at))?;

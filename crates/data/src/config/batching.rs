@@ -59,7 +59,8 @@ impl Default for BatchingConfig {
     }
 }
 
-/// Value of `max_tokens` for `"auto"` in a recipe: the program finds the token budget itself.
+/// Value of `max_tokens` for `"auto"` in a recipe: the program itself finds the token budget (the
+/// largest number of tokens of a batch).
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {

@@ -84,7 +84,7 @@ impl ModifiersConfig {
 
     /// Refuses numbers that are not probabilities, and combinations that are impossible.
     /// `is_lowercased` is true if the recipe lowercases text, and `has_links` if its corpora have
-    /// word links.
+    /// word links (which word of a source belongs to which word of its target).
     pub(super) fn validate(&self, is_lowercased: bool, has_links: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         for (key, probability) in self.probabilities() {

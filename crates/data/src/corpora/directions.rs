@@ -49,7 +49,8 @@ impl DataConfig {
         self.trained_directions().len() > 1
     }
 
-    /// Tokens of the target languages in token sequences; empty for a model of one direction.
+    /// Tokens that name the target languages in token sequences, such as `<2de>`; empty for a model
+    /// of one direction.
     pub(crate) fn language_marks(&self) -> Vec<String> {
         match self.is_multilingual() {
             true => distinct(self.trained_directions().into_iter().map(|one| one.to))
@@ -90,7 +91,7 @@ impl DataConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Direction`] if the model does not read or write such a language, or if `to` is
+    /// [`Error::Direction`] if the model does not read `from` or does not write `to`, or if `to` is
     /// `None` and the model writes several languages.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();

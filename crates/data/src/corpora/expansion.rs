@@ -112,8 +112,8 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
 }
 
 /// Files that match the pattern `second`, in the order of the files that match the pattern `first`.
-/// Two files belong together if the wildcards of both patterns match the same text in them. If the
-/// patterns have different numbers of wildcards, files belong together by their order.
+/// Two files belong together if the wildcards of both patterns match the same text in their names.
+/// If the patterns have different numbers of wildcards, files belong together by their order.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

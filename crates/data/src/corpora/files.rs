@@ -1,4 +1,4 @@
-//! Files of one side of a corpus, or of its table.
+//! Files of one side of a corpus, or of a table with both sides.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

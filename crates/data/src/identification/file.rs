@@ -23,8 +23,8 @@ struct Head {
 }
 
 impl LanguageIdentifier {
-    /// Content of the model's file. Each bias and weight has 32 bits, and each number of a vector 4
-    /// bits.
+    /// Content of the model's file. Each bias and weight has 32 bits, and each number of a
+    /// feature's vector has 4 bits.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head =
