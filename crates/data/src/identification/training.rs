@@ -86,8 +86,8 @@ pub fn train_identifier(
     let (mut loss, mut since) = (0.0, 0);
     let exact = settings.pieces / 2;
     for piece in 0..settings.pieces {
-        // The second half of training corrects the rounding: gradients pass through it as if values
-        // were not rounded.
+        // In the second half of training, vectors are rounded, so that the model adapts to the
+        // rounding. Gradients pass through it as if values were not rounded.
         if piece >= exact && (piece - exact).is_multiple_of(BETWEEN_SCALES) {
             trainee.measure_scales();
         }
@@ -164,8 +164,8 @@ impl Trainee {
             add(&mut weights[place], &mean, step);
             biases[place] += BIAS_RATE * step;
         }
-        // The features of a piece share its gradient. The factor 1/√n is larger than 1/n, the
-        // derivative of the mean.
+        // Each of the n features of a piece gets the gradient times 1/√n, which is larger than 1/n,
+        // the derivative of the mean.
         let share = 1.0 / (rows.len() as f32).sqrt();
         for &row in rows.iter() {
             add(&mut vectors[row], &gradient, share);

@@ -1,7 +1,7 @@
 //! Examines a JPEG or PNG file before it is decoded: finds out if a JPEG is complete, and the
 //! orientation of the picture.
 
-/// First bytes of PNG and TIFF files, and of EXIF data and XMP packets in a JPEG.
+/// First bytes of PNG files, and of EXIF data and XMP packets in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const EXIF: &[u8] = b"Exif\0\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";

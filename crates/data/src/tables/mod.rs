@@ -97,7 +97,7 @@ pub(crate) fn table_format(path: &Path) -> Option<Format> {
 }
 
 /// Refuses a file that would be read as plain text although its name indicates another syntax:
-/// JSON, comma-separated columns, Parquet, or the formats of translators.
+/// JSON, comma-separated columns, Parquet, or a format of translation tools.
 ///
 /// # Errors
 ///

@@ -130,7 +130,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decodes a block of the part `number` of the scan. `at` is the index of the block.
+    /// Decodes a block of the part of the scan that has the index `number`. `at` is the index of
+    /// the block.
     fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
         let component = self.parts[number].component;
         if matches!(self.stage, Stage::Whole) {

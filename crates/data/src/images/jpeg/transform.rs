@@ -36,7 +36,7 @@ fn line_transform(line: [i32; 8], shift: u32) -> [i32; 8] {
     let times = |a: i32, b: i32| a.wrapping_mul(b);
     let plus = |a: i32, b: i32| a.wrapping_add(b);
     let minus = |a: i32, b: i32| a.wrapping_sub(b);
-    // Even indices: 0.541196100, -1.847759065 and 0.765366865.
+    // Even indices, with the factors 0.541196100, -1.847759065 and 0.765366865.
     let both = times(plus(line[2], line[6]), 4433);
     let (low, high) = (plus(both, times(line[6], -15137)), plus(both, times(line[2], 6270)));
     let sum = plus(line[0], line[4]).wrapping_shl(CONSTANT);

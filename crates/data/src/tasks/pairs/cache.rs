@@ -1,7 +1,8 @@
 //! Pairs in the [tokenised cache](crate::text::cache). For each pair, the file has its line in the
 //! corpus (u64), the lengths of source and target (u32 each), and the ids of source and target (u32
 //! each). The memory holds only the lengths of each pair, 8 bytes, and the place in the file of
-//! every 64th pair, or of every pair if pairs have word links.
+//! every 64th pair, or of every pair if pairs have word links (links between source words and
+//! target words).
 //!
 //! In a split with word links, the number of links of a pair (u32) is before its ids. After its ids
 //! are the index of the word of each source token, the index of the word of each target token, and
