@@ -16,8 +16,9 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which [`Dataset::growth`] is estimated. Other batches may grow more, so
-/// the estimate is multiplied by [`SAMPLING_MARGIN`].
+/// Number of batches from which [`Dataset::growth`] is estimated, the largest factor by which
+/// changes to the text enlarge a batch. Other batches may grow more, so the estimate is multiplied
+/// by [`SAMPLING_MARGIN`].
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
@@ -116,8 +117,8 @@ impl PairDataset {
         &self.report
     }
 
-    /// Indices of the pairs of an epoch, before shuffling. The weight of its corpus gives how often
-    /// a pair occurs. In a bidirectional epoch, each pair also occurs with its sides exchanged.
+    /// Indices of the pairs of an epoch, before shuffling. A pair occurs as often as the weight of
+    /// its corpus says. In a bidirectional epoch, each pair also occurs with its sides exchanged.
     /// `None` if each pair of the data set occurs once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
@@ -127,7 +128,7 @@ impl PairDataset {
         if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
-        // When the split was prepared, it was checked that the number of pairs fits.
+        // When the split was prepared, it was checked that the number of pairs fits into a `u32`.
         let all = self.len() as u32;
         let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();

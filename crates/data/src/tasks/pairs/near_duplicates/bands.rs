@@ -28,7 +28,7 @@ const MOST_ROWS: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct Bands {
     rows: usize,
-    /// Odd factor of each hash function, which multiplies hashes by it modulo 2^64.
+    /// Odd factor of each hash function. The function multiplies a hash by this factor modulo 2^64.
     factors: Vec<u64>,
 }
 

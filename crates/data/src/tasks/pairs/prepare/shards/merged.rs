@@ -77,7 +77,7 @@ impl<'a> Merged<'a> {
     }
 
     /// Adds the next pair of a shard of the corpus with the index `corpus`. `lines` is the number
-    /// of lines before the files of the shard.
+    /// of lines in all files before those of the shard.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,

@@ -83,7 +83,7 @@ impl SplitRules {
         self.drops_duplicates || self.has_lengths || self.near.is_some()
     }
 
-    /// Jaccard index from which on pairs are near duplicates; `None` if these are not dropped.
+    /// Smallest Jaccard index of near duplicates; `None` if these are not dropped.
     pub(super) fn near_threshold(&self) -> Option<f64> {
         self.near.as_ref().map(|(threshold, _)| *threshold)
     }
