@@ -49,7 +49,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens a cache. Returns the cache, the result of `index`, which reads all items, and the
+    /// Opens a cache. Returns the cache, the result of `index` (which reads all items), and the
     /// report. `None` if there is no file, or the file has another key or format or is damaged.
     pub(crate) fn open<T, R: DeserializeOwned>(
         path: &Path,

@@ -101,8 +101,8 @@ impl Fingerprint {
         Err(Error::Changed { files: files.join(" and ") })
     }
 
-    /// Checks as [`Fingerprint::still_holds`] does, but never reads files whose size and time are
-    /// unchanged.
+    /// Checks as [`Fingerprint::still_holds`] does, but reads the files only if the size or time of
+    /// one of them has changed.
     ///
     /// # Errors
     /// See [`Fingerprint::still_holds`].

@@ -207,8 +207,9 @@ impl SideCounter {
     }
 }
 
-/// Index of the bin of a length. Bins contain ten lengths each up to 100 tokens, and then each bin
-/// is twice as wide, so that the histogram of sentences or of documents fits on a page.
+/// Index of the bin of a length. Up to 100 tokens, each bin has ten lengths. The bins after these
+/// are 101 to 200 tokens, 201 to 400 and so on, so that the histogram of sentences or of documents
+/// fits on a page.
 fn bin_of(length: usize) -> usize {
     match length {
         0..=100 => length.saturating_sub(1) / 10,

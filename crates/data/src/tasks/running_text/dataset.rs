@@ -173,8 +173,8 @@ impl Blocks {
         match self.drawn {
             Some(draws) => {
                 // The high half of the product is uniform below the number of places, with a bias
-                // below 2^-32 at these sizes. There is always one more token after the block, to be
-                // predicted.
+                // of at most 2^-32 for texts of up to 2^32 tokens. There is always one more token
+                // after the block, to be predicted.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
                 ((wide >> 64) as u64, self.text.block_length)

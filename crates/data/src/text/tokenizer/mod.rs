@@ -300,7 +300,7 @@ impl Tokenizer {
     }
 
     /// Ids of a text, without special tokens. If [the rule](crate::SpelledSpecial) for text that
-    /// spells special tokens is to read them, these tokens are included.
+    /// spells special tokens converts it to these tokens, they are included.
     ///
     /// # Errors
     ///
