@@ -44,8 +44,8 @@ pub(super) struct Table<'a> {
     pub(super) meeting: f64,
 }
 
-/// Returns the median seconds of an empty parallel region: to give each thread of this machine an
-/// empty task and wait until the last has ended. The threads are awake.
+/// Returns the median time, in seconds, of an empty parallel region: giving each thread of this
+/// machine an empty task, and waiting until the last task has ended. The threads are awake.
 pub(super) fn meeting() -> f64 {
     const LOOPS: u32 = 1000;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

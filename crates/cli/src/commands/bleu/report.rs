@@ -119,7 +119,7 @@ pub(super) fn several_systems(
 }
 
 impl Report {
-    /// Returns the result of the system with number `index`, for JSON.
+    /// Returns the result of the system with the index `index`, for JSON.
     fn record(&self, index: usize) -> ResultRecord<'_> {
         match self {
             Self::Scores(scores) => ResultRecord::Score(&scores[index]),

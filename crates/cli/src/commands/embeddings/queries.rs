@@ -1,4 +1,4 @@
-//! `taper embeddings nearest|analogy|evaluate|convert`: queries of vectors.
+//! `taper embeddings nearest|analogy|similarities|evaluate|convert`: queries of vectors.
 
 use anyhow::{Context, Result, ensure};
 use taper_embeddings::{SimilaritySet, WordVectors};
