@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         // These commands divide the threads among processes themselves.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
-        // This command chooses them after its steps.
+        // This command chooses the threads after its steps.
         Command::Student(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }

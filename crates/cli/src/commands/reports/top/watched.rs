@@ -73,7 +73,7 @@ impl WatchedRun {
     }
 
     /// Returns the remaining seconds of training at the speed between the last two entries; `None`
-    /// if the run does not train or has no last update.
+    /// if the run does not train, or its number of updates is not limited.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         if !matches!(self.summary.state, RunState::Training { .. }) {
             return None;
