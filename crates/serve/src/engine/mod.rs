@@ -1,12 +1,12 @@
 //! A loaded run, and the queue of all clients' requests to it.
 //!
-//! **Decision.** One thread owns a run and works through its queue: it takes work that waits in one
-//! [lane](queue), which has requests of similar weight (estimated cost), up to a bound, and
-//! searches compatible requests together. While a batch is computed, the next one gathers, so that
-//! batches grow with the load. Clients that were answered together send their next requests shortly
-//! after each other, so the first request waits for the others, up to an eighth of the time of the
-//! last batch. A lone request does not wait. The result for a line does not depend on the other
-//! lines of its batch, so clients cannot see with whom they shared a batch.
+//! **Decision.** One thread owns a run and works through its queue. It takes work from one
+//! [lane](queue) of requests of similar weight (estimated cost), up to a bound on the total weight,
+//! and searches compatible requests together. While a batch is computed, the next one gathers, so
+//! that batches grow with the load. Clients that were answered together send their next requests
+//! shortly after each other, so the first request waits for the others, up to an eighth of the time
+//! of the last batch. A lone request does not wait. The result for a line does not depend on the
+//! other lines of its batch, so clients cannot see with whom they shared a batch.
 //!
 //! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
 //! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.

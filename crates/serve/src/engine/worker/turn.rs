@@ -13,8 +13,8 @@ use crate::engine::handlers::Handlers;
 use crate::engine::queue::LANES;
 use crate::engine::work::Job;
 
-/// Divisor of the time that a lane's work took: the quotient is the time in which no more work of
-/// this lane goes first. So heavy work progresses under any amount of light work.
+/// After work of a lane has gone first and taken the time t, no more work of this lane goes first
+/// for the time t / `REST`. So heavy work progresses under any amount of light work.
 const REST: u32 = 4;
 
 /// Pauses of a search that let lighter work go first. Each lane of the queue has requests of
