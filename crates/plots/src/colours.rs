@@ -70,7 +70,7 @@ pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-8", [0x61, 0x2A, 0x9A], [0xA6, 0x7F, 0xD6]),
 ];
 
-/// Colour of the series with this number.
+/// Colour of the series with the index `number`.
 pub(crate) const fn series_colour(number: usize) -> Colour {
     SERIES[number % SERIES.len()]
 }

@@ -188,7 +188,7 @@ pub struct Chart {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Series; the first is drawn at the bottom.
+    /// Series in the order in which they are drawn; later ones cover earlier ones.
     pub series: Vec<Series>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::PlotError;
 
-/// Refuses.
+/// Refuses to draw a PNG.
 ///
 /// # Errors
 /// Always [`PlotError::WithoutPng`].

@@ -1,4 +1,4 @@
-//! Reads `metrics.jsonl`.
+//! Reads `metrics.jsonl`, the record of a run's training.
 
 use std::collections::BTreeMap;
 use std::path::Path;

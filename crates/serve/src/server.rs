@@ -68,7 +68,8 @@ impl Server {
             .enable_time()
             .build()
             .context("cannot start to serve")?;
-        // The address may be taken, which is an error before minutes are spent on loading.
+        // The socket is opened before the runs are loaded: if the address is taken, no minutes are
+        // spent on loading first.
         let listener = runtime
             .block_on(TcpListener::bind(settings.address))
             .with_context(|| format!("cannot listen at {}", settings.address))?;
