@@ -1,4 +1,4 @@
-//! Checks with damaged text files and tokenizers.
+//! Checks with damaged text files, images, tables of captions and tokenizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,13 +27,13 @@ pub const MEMORY: &[u8] = "<?xml version=\"1.0\"?>\n<!DOCTYPE tmx [<!ENTITY a \"
     </tuv></tu></body></tmx>"
     .as_bytes();
 
-/// A valid exchange file, to be damaged.
+/// A valid exchange file (XLIFF), to be damaged.
 pub const EXCHANGE: &[u8] = "<xliff version=\"1.2\"><file source-language=\"en\" target-language=\"de\"><body>\
     <trans-unit id=\"1\"><source>a <g id=\"1\">ü</g><x/> &#228;</source><target>b</target></trans-unit>\
     <segment><source/><target state=\"new\">c</target></segment></body></file></xliff>"
     .as_bytes();
 
-/// A valid catalog, to be damaged.
+/// A valid catalog of gettext, to be damaged.
 pub const CATALOG: &[u8] = "msgid \"\"\nmsgstr \"Language: de\\n\"\n\n#, fuzzy\nmsgid \"a\"\nmsgstr \"b\"\n\n\
     msgctxt \"c\"\nmsgid \"one \\\"ü\"\nmsgid_plural \"\"\n\"two\"\nmsgstr[0] \"\\x41\"\nmsgstr[1] \"\\303\"\n"
     .as_bytes();

@@ -1,9 +1,9 @@
 //! Damaged and hostile input, and checks of everything that reads it.
 //!
-//! Each module states what must hold for one damaged input: [`corpora`] for text and tokenizers,
-//! [`checkpoints`], [`recipes`], [`records`] for runs, [`scores`], and [`vectors`] for word
-//! vectors. Their tests are property tests, which damage valid input at random. The fuzz targets in
-//! `fuzz` run the same checks on inputs that a coverage-guided fuzzer generates.
+//! Each module states what must hold for one damaged input: [`corpora`] for text, images and
+//! tokenizers, [`checkpoints`], [`recipes`], [`records`] for runs, [`scores`], and [`vectors`] for
+//! word vectors. Their tests are property tests, which damage valid input at random. The fuzz
+//! targets in `fuzz` run the same checks on inputs that a coverage-guided fuzzer generates.
 //!
 //! A parser survives random bytes easily, because it refuses the first of them. [`assault`]
 //! therefore starts from valid input and damages it a little, so that the parser understands most

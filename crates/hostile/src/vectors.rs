@@ -1,4 +1,4 @@
-//! Checks with damaged files of word vectors and of judgements.
+//! Checks with damaged files of word vectors, and of judgements how similar two words are.
 
 use std::path::Path;
 

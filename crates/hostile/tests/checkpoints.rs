@@ -1,5 +1,5 @@
-//! Damaged checkpoints are refused, whatever was damaged, even by somebody who corrects the
-//! checksums.
+//! Damaged checkpoints are refused, whatever was damaged. If the checksums are corrected
+//! afterwards, they are loaded or refused, and do not end the program.
 //!
 //! A few thousand cases run with the other tests; a million of each kind with
 //! `cargo test --release -p taper-hostile --test checkpoints -- --ignored`.

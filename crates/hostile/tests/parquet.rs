@@ -13,7 +13,8 @@ use parquet::schema::parser::parse_message_type;
 use taper_hostile::assault;
 use taper_hostile::corpora::Split;
 
-/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+/// Writes a Parquet file with a nested column, as Hugging Face's hub stores translations, and with
+/// one row without a target.
 fn write_parquet(path: &Path) {
     let schema = "message schema {
         REQUIRED BYTE_ARRAY id (UTF8);

@@ -30,7 +30,7 @@ pub struct Hub {
 impl Hub {
     /// Makes a connection to the hub at `HF_ENDPOINT`, by default huggingface.co. The token is the
     /// value of `HF_TOKEN`, or else the content of the file that `HF_TOKEN_PATH` names. Without
-    /// this variable, it is the file `token` in the folder `HF_HOME`, which is
+    /// this variable, the file is `token` in the folder `HF_HOME`, which is
     /// `~/.cache/huggingface` by default.
     ///
     /// # Errors

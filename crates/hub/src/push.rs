@@ -28,7 +28,7 @@ pub struct PushSettings {
     pub revision: String,
     /// Whether a new repository is private.
     pub private: bool,
-    /// First line of the commit.
+    /// First line of the commit's message.
     pub message: String,
 }
 

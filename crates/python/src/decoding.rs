@@ -56,7 +56,7 @@ pub(crate) struct TranslateOptions {
     overlong: String,
     max_source_tokens: Option<usize>,
     ensemble: Vec<PathBuf>,
-    /// Prefixes, one for each line; empty: none.
+    /// Prefixes of the translations, one for each line; empty: none.
     prefixes: Vec<String>,
     /// Source language and, as `to`, target language, for a run of several directions.
     from: Option<String>,

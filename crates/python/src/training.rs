@@ -130,7 +130,8 @@ impl Training {
                     RunEvent::Trained { .. } => trains = false,
                     _ => {}
                 }
-                // While a model trains, the loop itself ends training, with a checkpoint.
+                // While a model trains, the training loop checks `stop` itself, and ends with a
+                // checkpoint.
                 if !trains && stop.is_cancelled() {
                     bail!("stopped");
                 }

@@ -2,7 +2,7 @@
 
 /// Ratio of neighbouring bin limits (TensorFlow's `histogram.cc`).
 const RATIO: f64 = 1.1;
-/// Upper limit of the first bin above 0.
+/// Upper limit of the bin that contains 0.
 const FIRST: f64 = 1e-12;
 /// Number of bins on each side of 0; their limits reach about 10²⁰.
 const BINS: i32 = 774;
