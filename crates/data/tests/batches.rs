@@ -152,7 +152,8 @@ fn any_position_resumes_exactly() {
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 1]);
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 2]);
     }
-    // The thread yields the batches of the plan, in whichever order epochs are requested.
+    // The prefetcher's thread yields the batches of the plan, in whichever order epochs are
+    // requested.
     let epochs = epochs();
     for item in &whole {
         let plan = PairPlan::new(&fixture.dataset, &config, Epoch::new(4, item.position.epoch));

@@ -12,7 +12,8 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use taper_data::{DataConfig, Format, RawPair, Result, TokenizerKind, prepare_text, read_pairs};
 
-/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+/// Writes a Parquet file with a nested column, as Hugging Face's hub stores translations, and with
+/// one row without a target.
 fn write_parquet(path: &Path) {
     let schema = "message schema {
         REQUIRED BYTE_ARRAY id (UTF8);

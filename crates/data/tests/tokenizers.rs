@@ -56,7 +56,7 @@ fn any_text_survives() {
     }
 }
 
-/// If a file has a dropout, the library would segment a text differently in each call.
+/// If a file has a dropout, the library tokenizers would segment a text differently in each call.
 #[test]
 fn a_dropout_in_a_file_does_not_count() {
     let tokenizer = trained(TokenizerKind::Bpe);

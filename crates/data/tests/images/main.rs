@@ -17,7 +17,7 @@ use taper_data::{
 
 const SIZE: usize = 6;
 
-/// Pixel values of the image with the number `image`.
+/// Pixel values of the image with the index `image`.
 fn pixels(image: usize, values: usize) -> Vec<u8> {
     (0..values).map(|at| (image * 31 + at * 7 + at * at) as u8).collect()
 }
@@ -62,7 +62,7 @@ fn batches(data: &Arc<ImageDataset>, batching: &BatchingConfig, epoch: u64) -> V
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
-/// Number, class and values of each image of `batches`.
+/// Index, class and values of each image of `batches`.
 fn of_images(batches: &[Batch]) -> Vec<(usize, u32, Vec<u8>)> {
     let mut found = Vec::new();
     for batch in batches {

@@ -1,4 +1,4 @@
-//! Runs to serve, a server that ends with its test, and a client for any bytes.
+//! Runs to serve, a server that ends with its test, and a client that can send any bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
