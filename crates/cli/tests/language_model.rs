@@ -198,7 +198,7 @@ fn perplexity_by_length_is_that_of_evaluate() {
     workspace.fail("extrapolate rotary --lengths 0", &["at least one token"]);
 }
 
-/// Checks that some keys that a model has memorised are found, and no other keys.
+/// Checks that some passkeys that a model has memorised are found, and no other passkeys.
 #[test]
 fn keys_are_found_by_exact_match() {
     let workspace = Workspace::of_text();

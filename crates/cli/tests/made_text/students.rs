@@ -1,4 +1,4 @@
-//! `taper student`.
+//! Tests of `taper student`.
 
 #[cfg(unix)]
 use crate::common::wait_for;
@@ -8,7 +8,7 @@ const SMALL: &str = "--set model.encoder_layers=2 --set model.decoder_layers=1 \
     --set training.max_updates=40 --set training.checkpoint_every=5 \
     --set training.validate_every=0";
 
-/// A workspace with a teacher that is trained, and a file that looks like a module.
+/// Makes a workspace with a trained teacher, and a file that looks like a WebAssembly module.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     workspace.train("teacher");
