@@ -143,7 +143,7 @@ impl Fit {
     }
 }
 
-/// Boxed [`Verb`].
+/// A [`Verb`] of any kind, as `dyn Request`: the queue holds requests of all kinds.
 pub(super) trait Request: Any + Debug + Send + Sync {
     fn lines(&self) -> usize;
     fn weight(&self, beam: usize) -> usize;
