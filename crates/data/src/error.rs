@@ -135,7 +135,7 @@ pub enum Error {
         /// Fault and advice.
         message: String,
     },
-    /// A data set on the hub is not available.
+    /// A data set on the Hugging Face hub is not available.
     #[error("hub data set {dataset:?}: {message}")]
     Hub {
         /// The data set's id.

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Five kinds of TensorFlow's messages are written field by field (`event.proto`, `summary.proto`,
-//! `tensor.proto` and the plugin's `plugin_data.proto`): a code generator would be larger than the
-//! code that it makes.
+//! `tensor.proto`, and `plugin_data.proto` of the plugin for hyper-parameters): a code generator
+//! would be larger than the code that it makes.
 #![forbid(unsafe_code)]
 
 mod checksum;

@@ -51,8 +51,8 @@ fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> 
         Format::Text => (named.source, named.target) = (side(Side::Source), side(Side::Target)),
         format => match format.ending() {
             Some(ending) => named.file = path(ending).into(),
-            // In a data set on the hub, a stem is the name of a split, and there are no files to
-            // match.
+            // In a data set on the Hugging Face hub, a stem is the name of a split, and there are
+            // no files to match.
             None => return Ok(()),
         },
     }

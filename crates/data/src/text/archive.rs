@@ -173,7 +173,7 @@ impl<R: Read> Read for Checked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.crc.update(&buffer[..count]);
-        // The library counts the bytes modulo 2^32.
+        // The library `flate2` counts the bytes modulo 2^32.
         let is_whole = self.crc.sum() == self.expected && self.crc.amount() == self.size as u32;
         if count == 0 && !buffer.is_empty() && !is_whole {
             return Err(io::Error::new(

@@ -99,7 +99,8 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
 }
 
-/// Refuses a form with bytes that are not UTF-8; the library would replace such bytes by U+FFFD.
+/// Refuses a form with bytes that are not UTF-8; the library `serde_urlencoded` would replace such
+/// bytes by U+FFFD.
 ///
 /// # Errors
 /// [`Refusal::Malformed`] if a field is not UTF-8. The error names the field.

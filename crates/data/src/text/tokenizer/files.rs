@@ -31,8 +31,8 @@ impl Tokenizer {
     }
 
     /// Loads a `tokenizer.json` as [`Self::load`] does. If its content equals the file of `other`,
-    /// as for two languages with one vocabulary, both share one tokenizer of the library, because a
-    /// tokenizer with 256,000 pieces takes about 200 MB.
+    /// as for two languages with one vocabulary, both share one tokenizer of the `tokenizers`
+    /// library, because a tokenizer with 256,000 pieces takes about 200 MB.
     ///
     /// # Errors
     ///

@@ -188,7 +188,7 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
         ModelWrapper::BPE(model) => inner.token_to_id(model.unk_token.as_deref()?),
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         ModelWrapper::WordLevel(model) => inner.token_to_id(&model.unk_token),
-        // The library has no getter for this id.
+        // The `tokenizers` library has no getter for this id.
         ModelWrapper::Unigram(model) => {
             let id = serde_json::to_value(model).ok()?["unk_id"].as_u64()?;
             u32::try_from(id).ok()

@@ -59,7 +59,7 @@ impl Tokenizer {
         let place = |name: &String| text.find(name.as_str());
         let spelled_names = names.iter().filter_map(|name| Some((place(name)?, name)));
         // If two special tokens begin at the same place, the longer one is chosen, as in the
-        // library.
+        // `tokenizers` library.
         let first = spelled_names.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
         first.map(|(_, name)| name.as_str())
     }

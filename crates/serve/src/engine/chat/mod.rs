@@ -205,7 +205,7 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
 }
 
 /// Functions for messages that a template raises about a conversation. Such a message has a mark at
-/// its beginning, which distinguishes it from the library's messages.
+/// its beginning, which distinguishes it from messages of the library `minijinja`.
 struct Raised;
 
 impl Raised {
