@@ -1,4 +1,4 @@
-//! Notice to the other processes of a training that this process ends.
+//! Notice that this process ends, to the other processes of a training.
 
 use std::sync::Mutex;
 

@@ -7,8 +7,8 @@ pub(super) const LARGEST: f32 = 7.0;
 
 /// The integer nearest to a number, between -[`LARGEST`] and [`LARGEST`].
 pub(super) fn nearest(number: f32) -> f32 {
-    // Floating-point numbers of this size have no fraction bits, so the sum is rounded. This is
-    // faster than `round` on processors without SSE4.1.
+    // Floating-point numbers of this size have no fraction bits, so adding this constant rounds a
+    // number. This is faster than `round` on processors without SSE4.1.
     const WHOLE: f32 = 12_582_912.0;
     (number.clamp(-LARGEST, LARGEST) + WHOLE) - WHOLE
 }

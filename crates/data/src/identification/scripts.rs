@@ -2,7 +2,7 @@
 
 use super::codes;
 
-/// Letters of scripts, as ranges of Unicode.
+/// Letters of a script, as ranges of Unicode.
 type Script = &'static [(char, char)];
 
 const LATIN: Script = &[('A', 'Z'), ('a', 'z'), ('\u{aa}', '\u{24f}'), ('\u{1e00}', '\u{1eff}')];

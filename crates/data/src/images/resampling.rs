@@ -115,7 +115,7 @@ impl Raster {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // As in Pillow 13, both differences decide which pass comes first.
+        // As in Pillow 13, the decreases of height and width decide which pass comes first.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {

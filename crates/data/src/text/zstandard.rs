@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_window_larger_than_that_of_the_program_is_refused() {
-        // A frame of no content size whose window is 1 GiB.
+        // A frame that does not state the size of its content, and whose window is 1 GiB.
         let frame = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 20 << 3, 0x01, 0x00, 0x00];
         assert!(text(&frame).unwrap_err().to_string().contains("window"));
     }

@@ -42,8 +42,8 @@ struct Component {
     /// Size of the component in samples, without the padding of the last blocks.
     width: usize,
     height: usize,
-    /// Number of blocks, including padding to whole units (the blocks of all components at one
-    /// place).
+    /// Number of blocks from left to right, and in the next field from top to bottom. Both include
+    /// padding to whole units (the blocks of all components at one place).
     blocks_across: usize,
     blocks_down: usize,
     /// Quantization table at the component's first scan; the file may redefine it later.

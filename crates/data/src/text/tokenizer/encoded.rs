@@ -65,8 +65,8 @@ impl EncodedText {
 
     /// Indices of the tokens of the byte range `part`; `None` if they might differ from the tokens
     /// of this part alone. No token may cross the end of `part`. The beginning of `part` must be
-    /// the beginning of the text, or after a blank if `stand_alone` says that words after a blank
-    /// have the same tokens as at the beginning of a text.
+    /// the beginning of the text or, if `stand_alone` is true, after a blank: words after a blank
+    /// then have the same tokens as at the beginning of a text.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
         if part.is_empty() {
             return None;

@@ -16,9 +16,9 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which [`Dataset::growth`] is estimated, the largest factor by which
-/// changes to the text enlarge a batch. Other batches may grow more, so the estimate is multiplied
-/// by [`SAMPLING_MARGIN`].
+/// Number of batches from which the largest factor is estimated by which changes to the text
+/// enlarge a batch ([`Dataset::growth`]). Other batches may grow more, so the estimate is
+/// multiplied by [`SAMPLING_MARGIN`].
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 

@@ -16,7 +16,7 @@ const PURPOSE: u64 = 14;
 /// More similar pairs have a higher probability.
 const RECALL: f64 = 0.95;
 
-/// Largest number of hash functions, unless bands have only `FEWEST_ROWS` rows.
+/// Largest number of hash functions, unless each band has only `FEWEST_ROWS` of them.
 const MOST_FUNCTIONS: usize = 48;
 
 /// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common

@@ -156,7 +156,7 @@ impl<'a> Merged<'a> {
             let reasons = self.dropped.to_string();
             return Err(Error::AllDropped { split, read, reasons });
         }
-        // Each pair may occur in both directions, and as often as the weight of its corpus.
+        // Each pair may occur in both directions, and as often as the weight of its corpus says.
         let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
         let most: f64 = self.corpora.iter().map(often).sum();
         if most > f64::from(u32::MAX / 2) {
