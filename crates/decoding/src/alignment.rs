@@ -25,7 +25,8 @@ pub struct AlignedAttention {
 }
 
 impl AlignedAttention {
-    /// Checks that the decoder of `model` attends to the source, and has this layer and head.
+    /// Checks that the decoder of `model` attends to the source, and has the selected layer and
+    /// head.
     ///
     /// # Errors
     /// If the model has no such attention, layer or head; the error says which layers and heads it
@@ -117,9 +118,9 @@ pub fn align_with(
     Ok(())
 }
 
-/// Returns how many of the first sentences can be aligned in one batch: at least one. Because of
-/// padding, each of them takes as much memory as a sentence with the longest source and the longest
-/// target of the batch.
+/// Returns the largest number of sentences, from the first one on, that can be aligned in one
+/// batch: at least one. Because of padding, each of them takes as much memory as a sentence with
+/// the longest source and the longest target of the batch.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::{DecodingConfig, DecodingError, Result};
 
-/// Number of batches from one return of freed memory to the system to the next.
+/// Number of batches after which freed memory is returned to the system.
 const BATCHES_BETWEEN: usize = 8;
 
 /// A finished batch, for progress reports and for showing translations early.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChunk<'a, T> {
-    /// Indices in the input of the batch's sentences.
+    /// Indices of the batch's sentences in the input.
     pub indices: &'a [usize],
     /// Results of the batch's sentences, in the order of `indices`.
     pub results: &'a [T],

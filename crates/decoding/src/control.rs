@@ -24,8 +24,8 @@ pub trait Control: Sync + fmt::Debug {
 
 impl Control for () {}
 
-/// Control for a search whose sentences have other indices than those that another control knows:
-/// sentence `i` of the search is sentence `numbers[i]` of that control.
+/// Wraps a control for a search that numbers the sentences differently: sentence `i` of the search
+/// is sentence `numbers[i]` of the wrapped control.
 #[derive(Debug, Clone, Copy)]
 pub struct Renumbered<'c> {
     control: &'c dyn Control,

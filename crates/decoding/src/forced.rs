@@ -38,8 +38,8 @@ impl ForcedScore {
         }
     }
 
-    /// Returns the score of the empty translation of an empty source, which is certain and takes no
-    /// model.
+    /// Returns the score of the empty translation of an empty source, which has probability 1 and
+    /// needs no model.
     pub(crate) fn empty() -> Self {
         Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
     }

@@ -60,7 +60,7 @@ impl ExpectedLength {
     }
 }
 
-/// Rounds to four decimal places, which are more than the fit determines.
+/// Rounds to four decimal places; the fit is less accurate than that.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

@@ -1,8 +1,9 @@
 //! Greedy search, beam search, sampling and forced scoring (the probability of a given translation)
 //! with any model that predicts one token at a time.
 //!
-//! A search uses a model only through [`StepModel`]: it starts rows from sources, steps all rows by
-//! one token, and keeps some rows. Searches run on the host, on plain rows of `f32` logits. The
+//! A search uses a model only through [`StepModel`]: it starts rows, each of which is one
+//! hypothesis, from sources, steps all rows by one token, and keeps some rows. Searches run on the
+//! host, on plain rows of `f32` logits. The
 //! alternative, a search by tensor operations on the device, was rejected: it would depend on one
 //! tensor library, its choice among equal scores would depend on the device's sort, and it would
 //! save only the copy of one row of logits per hypothesis and step.
@@ -18,8 +19,9 @@
 //! - The log-probability of a hypothesis is that of the model's full distribution, even if the
 //!   search forbids tokens, so that [`Translator::score`] gives an output the same log-probability
 //!   as the search.
-//! - Stopping is exact, unless `patience` is set: the result is the same as if the search ran to
-//!   the maximum length.
+//! - Stopping is exact, unless `patience`, required phrases or the [rules](SearchRules) of another
+//!   library end a search earlier: the result is the same as if the search ran to the maximum
+//!   length.
 //! - Random draws have no state: a draw is a function of the seed, the sentence's number, the index
 //!   of the sample and the position.
 //!

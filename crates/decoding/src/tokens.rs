@@ -18,7 +18,7 @@ pub const END: u32 = 3;
 pub struct SpecialIds {
     /// First input of the decoder.
     start: u32,
-    /// End that is forced at the length limit.
+    /// Id that ends an output, and is forced at the length limit.
     end: u32,
     /// Other ids that end an output.
     other_ends: Cow<'static, [u32]>,
@@ -69,7 +69,8 @@ impl SpecialIds {
         }
     }
 
-    /// Makes each id in `text_ends`, which must be an end, a part of the outputs that end with it.
+    /// Declares that the ids in `text_ends`, each of which must be an end, are also text: an output
+    /// that ends with such an id contains it.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }

@@ -113,7 +113,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
                 // Neither greedy search nor sampling compares outputs of different lengths, so all
-                // settings give the same.
+                // settings give the same translation.
                 let translations = self.translate_chunk(chunk, control)?.into_iter();
                 let best = translations.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
@@ -284,8 +284,8 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// Returns the source or, if it has no tokens, only the end: an empty line has no translation
-    /// without the model if it is scored or has a prefix.
+    /// Returns the source or, if it has no tokens, only the end: an empty line that is scored or
+    /// has a prefix needs the model, which needs at least one token.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
     }

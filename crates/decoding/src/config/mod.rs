@@ -260,9 +260,8 @@ impl DecodingConfig {
 
     /// Computes the score by which hypotheses of different lengths are compared: `log_probability`,
     /// divided by the length penalty; plus the length reward for each token; minus the penalty for
-    /// being shorter than `limits` expect. `length` is the number of tokens, including `</s>`,
-    /// whose probability `log_probability` is. For a fixed `log_probability` of at most 0, the
-    /// score grows with `length`.
+    /// being shorter than `limits` expect. `log_probability` is that of `length` tokens, including
+    /// `</s>`. For a fixed `log_probability` of at most 0, the score grows with `length`.
     pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
         let (length, expected) = (length as f64, limits.expected + 1.0);
         let expects = self.shortfall_penalty > 0.0;
@@ -304,8 +303,7 @@ impl DecodingConfig {
     /// Returns the limits on the output for a source of `source_length` tokens, not counting
     /// `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
-        // A conversion from float to integer saturates, so a huge ratio means that there is no
-        // limit by it.
+        // A conversion from float to integer saturates, so a huge ratio sets no limit.
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
         let max_length = by_ratio.saturating_add(self.max_length_offset).min(self.max_length);
         OutputLimits {

@@ -1,4 +1,4 @@
-//! The interface between a search and a model, whose rows advance by one token at a time, and its
+//! The interface through which a search advances a model by one token at a time, and its
 //! implementations.
 
 mod ensemble;

@@ -8,8 +8,8 @@ use crate::{Result, SpecialIds, StepModel};
 /// A model whose sources are passed to the search as numbers. The first id of a source is its
 /// number; when a batch begins, `read` returns the actual sources for the numbers in the batch.
 ///
-/// A search sees each source as two ids, the number and `</s>`. So the lengths and batches that it
-/// derives from sources are those of two ids.
+/// A search sees each source as two ids, the number and `</s>`. So it computes length limits and
+/// batches as if each source had two ids.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,

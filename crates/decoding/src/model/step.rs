@@ -24,8 +24,8 @@ pub trait StepModel: Sync {
         &OURS
     }
 
-    /// Returns the largest number of output tokens, without `</s>`, at which a search forces the
-    /// end; `None` if there is no limit.
+    /// Returns the largest number of output tokens, without `</s>`, that the model can produce; a
+    /// search forces the end there. `None` if there is no limit.
     fn longest_output(&self) -> Option<usize>;
 
     /// Returns the input of the first step for a row with this source: the token that precedes the

@@ -11,12 +11,13 @@
 //! log-probability of a token is at most 0, so that of a live hypothesis, `L ≤ 0`, can only fall.
 //! Length penalty and reward are largest at the maximum length `m`, and the shortfall penalty is
 //! smallest there. So no continuation of a live hypothesis can have a score above
-//! `score(L, m + 1)`. If the list is full, and this bound for the largest `L` does not exceed the
+//! `score(L, m + 1)`, where the 1 is `</s>`. If the list is full, and this bound for the largest
+//! `L` does not exceed the
 //! worst score in the list, then running to the maximum length would give the same list. With
 //! `patience`, a sentence stops earlier: once enough hypotheses have finished.
 //!
-//! If a sentence requires phrases, its beam is [divided by the number of phrase
-//! tokens](super::phrases) that hypotheses contain. Hypotheses that lack a phrase stay likelier
+//! If a sentence requires phrases, its beam is [divided among groups](super::phrases) of hypotheses
+//! that contain the same number of phrase tokens. Hypotheses that lack a phrase stay likelier
 //! than finished ones until the maximum length, so that no exact bound would stop the search. It
 //! stops once the number of finished hypotheses reaches the width of the beam, and no live
 //! hypothesis that contains all phrases would enter the list if it ended.
@@ -163,8 +164,8 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // Besides as many tokens as the beam is wide, all ends are needed, because ends take no places
-    // from tokens that continue a hypothesis.
+    // Besides as many tokens as the beam is wide, all end tokens are needed, because these take no
+    // places from tokens that continue a hypothesis.
     let enough = |search: &SentenceBeam<'_>| search.width + special.ends();
     let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&SentenceBeam<'_>, Live)> = active

@@ -15,7 +15,7 @@ pub(crate) struct Candidate {
     /// Log-probability under the model.
     pub(crate) log_probability: f64,
     /// Log-probability by which the search ranks the token. It equals `log_probability`, unless
-    /// repetition is penalised or the token costs nothing.
+    /// repetition is penalised or the token is forced and costs nothing.
     pub(crate) rank: f64,
 }
 
@@ -53,8 +53,8 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // At least `count` blocks have a logit of at least this size. This bound excludes nearly all
-    // other blocks at once.
+    // At least `count` blocks have a logit that reaches the `count`-th largest maximum of a block.
+    // This bound excludes nearly all other blocks at once.
     let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
         // Too few of the tokens found are admitted, so all blocks are searched.
@@ -81,7 +81,8 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // If the largest logit of a block is too small to be among the best, so are its others.
+        // If the largest logit of a block is too small to be among the best, so are the block's
+        // other logits.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -150,8 +151,8 @@ impl Best {
     }
 
     /// Whether `logit` would not be kept, because `count` logits are kept and none of them is
-    /// smaller. Ids must be inserted in ascending order, so that of equal logits that of the lower
-    /// id is kept.
+    /// smaller. Ids must be inserted in ascending order, so that among equal logits, the one with
+    /// the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)

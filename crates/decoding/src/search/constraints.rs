@@ -93,8 +93,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // If the output must end, only one of several ends is admitted, so that the likeliest
-            // need not be found.
+            // If the output must end, only one of several end tokens is admitted, so that the
+            // likeliest of them need not be found.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)

@@ -37,7 +37,7 @@ pub(crate) struct Path {
     /// Sum of `token_log_probabilities`.
     pub(crate) log_probability: f64,
     /// Log-probability by which the search ranks the path; equals `log_probability` if repetition
-    /// is not penalised and no token is free.
+    /// is not penalised and all tokens count, also the forced ones.
     pub(crate) rank: f64,
 }
 

@@ -68,7 +68,7 @@ impl Progress {
     }
 
     /// Returns the tokens that phrases need next: for each missing phrase that begins with the
-    /// tokens begun, the next token.
+    /// phrase tokens at the end of the hypothesis, the token after them.
     pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
         let phrases = required(phrases);
         let beginning = self.beginning(phrases);
@@ -80,7 +80,7 @@ impl Progress {
     }
 
     /// Returns the number of phrase tokens that the hypothesis contains: those of complete phrases,
-    /// and those begun.
+    /// and those of the phrase that has begun.
     pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
         let phrases = required(phrases).iter().enumerate();
         let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
@@ -89,8 +89,8 @@ impl Progress {
     }
 }
 
-/// Orders continuations for a beam that is divided among groups. `continuations` have their numbers
-/// of phrase tokens, and are sorted best first. The result begins with the best continuation for
+/// Orders continuations for a beam that is divided among groups. `continuations` are sorted best
+/// first, each with its number of phrase tokens. The result begins with the best continuation for
 /// each number of tokens, from the largest number to the smallest; then follows the second best for
 /// each number, and so on. So each group has about the same share of a beam of any size.
 pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {

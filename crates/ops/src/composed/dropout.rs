@@ -72,7 +72,7 @@ fn mask_on_device(
 ) -> Result<Tensor> {
     let bits = Words::on(device)?.bits(key, count)?;
     let threshold = Tensor::full(threshold, 1, device)?;
-    // 1 times `kept`, so that the result is just `kept` rounded to the type.
+    // Multiplies ones by `kept`, so that the result is just `kept` rounded to the type.
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
@@ -162,7 +162,7 @@ impl Words {
 
     /// Computes `(x ^ x >> shift) · factor`.
     fn round(&self, x: &Tensor, (shift, factor): (u32, u32)) -> Result<Tensor> {
-        // The shifted bits overlap only the bits below this one.
+        // `x >> shift` overlaps only the lowest `width` bits of `x`.
         let width = 32 - shift;
         let half = 1 << width.div_ceil(2);
         let above = self.times(&self.over(x, 1 << width)?, 1 << width)?;

@@ -24,7 +24,7 @@ const MOST: usize = 1 << 24;
 ///
 /// **Decision.** The largest logits are found one after the other, each as a maximum and the lowest
 /// token that has it. To save work, the vocabulary is divided into blocks: first the `count` blocks
-/// with the largest maxima are found, which suffice, and then the tokens among those in these
+/// with the largest maxima are found, which suffice, and then the largest logits in these
 /// blocks. Candle's sort on CUDA is not used, because it holds a row in the shared memory of a
 /// thread block, which is too small for a vocabulary; and for equal elements, neither the sort nor
 /// `argmax` specifies which one it returns.

@@ -183,8 +183,9 @@ impl Attention {
         self.sequences.starts[0].elem_count() - 1
     }
 
-    /// Returns the number of elements, and the arguments of the kernels that split and merge heads:
-    /// from and to these addresses, for queries (`side` 0) or for keys and values (1).
+    /// Returns the number of elements, and the arguments of the kernels that split and merge heads.
+    /// The kernels copy from the first address to the second. `side` is 0 for queries, and 1 for
+    /// keys and values.
     fn heads(
         &self,
         side: usize,

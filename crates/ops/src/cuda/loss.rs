@@ -38,8 +38,8 @@ pub(super) fn cross_entropy(
         u32::from(differentiate).into(),
     ];
     let name = format!("cross_entropy_{}", suffix(logits.dtype())?);
-    // SAFETY: each row has one block, `classes` logits, four sums, and a target that is below
-    // `classes`, as the caller has checked. Nothing reads the logits afterwards.
+    // SAFETY: each row has one block of threads, `classes` logits, four sums, and a target that is
+    // below `classes`, as the caller has checked. Nothing reads the logits afterwards.
     unsafe { launch(device, &name, (rows, 1), &arguments)? };
     Ok((sum_rows(&sums)?, differentiate.then(|| logits.clone())))
 }

@@ -46,8 +46,9 @@ pub fn cross_attention(
 /// queries beyond the end of their sequence are meaningless.
 ///
 /// # Shapes
-/// `query (N, Q)`, with all rotations, `key (M, K)`, `bias (H, T, T)`, where `T` is at least the
-/// length of the longest sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest.
+/// `query (N, Q)`, with the queries of all rotations (of dual chunk attention) side by side,
+/// `key (M, K)`, `bias (H, T, T)`, where `T` is at least the length of the longest sequence →
+/// `(B, H, Tq, Tk)`, each sequence padded to the longest.
 ///
 /// # Errors
 /// If the shapes disagree.

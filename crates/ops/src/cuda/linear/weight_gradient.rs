@@ -47,9 +47,8 @@ pub(in crate::cuda) fn weight_gradient(
     let cublas = device.cublas_handle();
     // The library's matrices are column-major: it sees the transpose of each matrix here, and
     // computes `outᵀ = xᵀ · gradient`.
-    // SAFETY: the addresses are those of matrices with `rows` rows of `inputs` and of `outputs`
-    // elements, and of as many elements as `out` has; all work is queued on the device's single
-    // stream.
+    // SAFETY: `x` and `gradient` have `rows` rows of `inputs` and of `outputs` elements, and `out`
+    // has `outputs` rows of `inputs` elements; all work is queued on the device's single stream.
     unsafe {
         result::gemm_ex(
             *cublas.handle(),

@@ -1,4 +1,5 @@
-//! Hierarchical attention, composed of Candle's operations, on chunks of padded sequences.
+//! Hierarchical attention, composed of Candle's operations, on chunks of padded sequences: a query
+//! sees the tokens of its own chunk, and only summaries (means) of the other chunks.
 
 use crate::composed::attention::{HIDDEN, pad, unpad};
 use crate::composed::drop;
@@ -71,7 +72,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // Share of each token in each place of the scores: 1 / n for the summary of n tokens.
+    // Share of each token in each place (column) of the scores: 1 / n for the summary of n tokens.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -187,8 +188,8 @@ impl Chunks {
         Ok(Self { query: part(0)?, key: part(1)?, value: part(2)? })
     }
 
-    /// Computes the attention weights of each query, one for each place of a key:
-    /// `(B, H, n, C, P)`.
+    /// Computes the attention weights of each query, one for each of P places: the tokens of its
+    /// chunk, then the summaries of each level. The shape is `(B, H, n, C, P)`.
     fn weights(&self, spec: &HierarchicalSpec, hierarchy: &Hierarchy) -> Result<Tensor> {
         let (batch, heads, count, chunk, head) = self.query.dims5()?;
         let scale = (head as f64).powf(-0.5);

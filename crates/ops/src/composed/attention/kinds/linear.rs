@@ -21,7 +21,7 @@ struct Mapped {
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    /// Number c for each head, `(B, H)`, if the keys have been divided by `exp(c)`.
+    /// Number c for each head, `(B, H)`, if the features of keys have been divided by `exp(c)`.
     left_out: Option<Tensor>,
 }
 

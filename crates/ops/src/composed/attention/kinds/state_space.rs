@@ -66,8 +66,8 @@ pub fn selective_scan(
     let gate = ordered(&inputs.gated.narrow(1, channels, channels)?)?;
     let decay = wide(inputs.log_decay)?.reshape((channels, states))?.exp()?.neg()?;
     let sides = wide(inputs.in_out)?;
-    // The shape of B and C is (B or 1, T or 1, E or 1, S), where B in the shape is the number of
-    // sequences.
+    // `into` and `from`, the matrices B and C of the state space, have the shape (N or 1, T or 1,
+    // E or 1, S) for N sequences.
     let (delta, into, from) = if spec.selective {
         let sides = in_order(&sides, &spec.lengths, spec.reverse)?;
         let side = |first| sides.narrow(2, first, states)?.unsqueeze(2);
