@@ -25,8 +25,8 @@ pub(super) struct Online<T> {
 pub(super) struct Softmax<T> {
     /// Logarithm of the softmax's denominator, `ln Σ exp(logit)`.
     pub(super) log_sum_exp: T,
-    /// Kullback–Leibler divergence of the partner's distribution from this one; 0 without a
-    /// partner.
+    /// Kullback–Leibler divergence `KL(p‖q)` of the token's distribution p from the partner's, q; 0
+    /// without a partner.
     pub(super) divergence: T,
 }
 

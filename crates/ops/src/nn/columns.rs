@@ -83,8 +83,9 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Adds to the gradient by each of the concatenated parts the columns of `adjoint` (the gradient by
-/// the result) that belong to it. `slots`: the parts, each with its number of columns.
+/// For each of the concatenated parts, adds the columns of `adjoint` (the gradient by the result)
+/// that belong to the part to the gradient by the part. `slots`: the parts, each with its number of
+/// columns.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

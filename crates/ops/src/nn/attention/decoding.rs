@@ -26,8 +26,8 @@ use std::ops::Range;
 /// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, r·Q)`, where each row is one query with its r rotations side by side, and Q is the
-/// width of queries in `shape` → `(R, Q)`.
+/// `query (R, r·Q)`, where each row is one query with its r rotations side by side (one, except for
+/// dual chunk attention), and Q is the width of queries in `shape` → `(R, Q)`.
 ///
 /// # Errors
 /// If the shapes disagree, `shape` is impossible, or a query's key has no row.

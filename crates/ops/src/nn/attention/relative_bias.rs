@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// `table (buckets, H)` → `(H, queries, keys)`.
 ///
 /// # Errors
-/// If the number of buckets is not the number of pairs, or a bucket is not in the table.
+/// If `buckets` does not have one element for each pair, or a bucket is not in the table.
 pub fn relative_bias(
     tape: Option<&Tape>,
     table: &Tensor,

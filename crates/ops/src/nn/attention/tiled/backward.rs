@@ -203,9 +203,9 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients by the keys and values in the blocks that belong to the chunk `chunk`
-    /// of `chunks`. Returns, for each query head, the contribution of these blocks to the gradients
-    /// by the queries; an empty list if the chunk has no block.
+    /// Writes the gradients by the keys and values in every `chunks`-th block, from the block
+    /// `chunk` on. Returns, for each query head, the contribution of these blocks to the gradients
+    /// by the queries; an empty list if there is no such block.
     ///
     /// # Safety
     /// No other thread reads or writes these gradients at the same time, nor the part of the bias's

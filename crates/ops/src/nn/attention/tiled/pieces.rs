@@ -8,17 +8,18 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel of the rows that a task holds (rows that a kernel processes together), with a range of
+/// A panel (rows that a kernel processes together) of the rows that a task holds, with a range of
 /// the rows over which the task goes; at least one pair of them is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
-/// Returns the pieces for `panels` panels of held rows. The order reads the passing rows as rarely
-/// as possible: all panels for one step of passing rows, then all panels for the next step. `seen`
-/// must write the ranges of passing rows that a panel needs, ascending. Pieces begin at whole
-/// panels of passing rows, and end within a step.
+/// Returns the pieces for `panels` panels of held rows. They are ordered so that the passing rows
+/// (those over which the task goes) are read as rarely as possible: all panels for one step of
+/// passing rows, then all panels for the next step. `seen` must write the ranges of passing rows
+/// that a panel needs, ascending. Pieces begin at whole panels of passing rows, and end within a
+/// step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),

@@ -65,7 +65,7 @@ struct Pass<'a, P: TileProducts> {
 ///
 /// # Safety
 /// No other thread reads or writes the gradients at the same time. If gradients are added, the
-/// memory is initialised; afterwards it is in any case.
+/// memory must be initialised. Afterwards it is initialised in both cases.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,

@@ -147,8 +147,8 @@ impl Layout {
         ChunkKeys { summaries, count, tokens, added, places }
     }
 
-    /// Returns the index in the dropout mask of a query's first weight. The query is given by its
-    /// chunk, and its index in the chunk.
+    /// Returns the index that a query's first weight has in the dropout mask. The query is given by
+    /// its chunk, and its index in the chunk.
     pub(super) fn mask_start(
         &self,
         sequence: &Sequence,

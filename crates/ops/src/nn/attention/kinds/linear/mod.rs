@@ -7,9 +7,9 @@
 //! length of the sequence. The backward pass needs denominators and states: all denominators, and
 //! the state before every eighth chunk, are kept; the other states are recomputed.
 //!
-//! Random features of keys are divided by the exponential of the largest exponent so far: that
-//! after each chunk here, and after each token in decoding. If a larger exponent occurs, earlier
-//! sums are scaled down.
+//! Random features of keys are divided by the exponential of the largest exponent so far, which is
+//! updated with each chunk here, and with each token in decoding. If a larger exponent occurs,
+//! earlier sums are scaled down.
 
 mod backward;
 mod features;

@@ -11,8 +11,8 @@
 //! where j runs over the tokens that i sees, and i over the tokens that see j. Pairs within a chunk
 //! are computed directly. All other pairs are computed from two states: the sums over the tokens
 //! before the chunk, `Σ φ(k) (v, 1)ᵀ`, and those over the tokens after it, `Σ φ(q) (P, p)ᵀ`. Chunks
-//! are processed from the last to the first. The states before the chunks of a group are recomputed
-//! from the state that was kept before the group.
+//! are processed from the last to the first, in groups of consecutive chunks. The states before the
+//! chunks of a group are recomputed from the state that was kept before the group.
 
 mod both_ways;
 mod causal;
@@ -94,7 +94,7 @@ struct Pass<'a, 'b, P: TileProducts> {
 ///
 /// # Safety
 /// No other thread reads or writes the gradients at the same time. If gradients are added, the
-/// memory is initialised; afterwards it is in any case.
+/// memory must be initialised. Afterwards it is initialised in both cases.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
