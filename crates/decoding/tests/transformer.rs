@@ -143,8 +143,8 @@ fn outputs_end_where_learned_positions_do() {
     let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
     let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
-        // A minimum length that cannot be reached within the positions, so that all outputs reach
-        // the maximum length.
+        // The minimum length cannot be reached within the positions, so all outputs reach the
+        // maximum length.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
         let alone = Translator::new(&members[0], config.clone())
             .expect("valid")
@@ -229,7 +229,7 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
     });
 }
 
-/// So many sentences, one of them so long, that they are aligned in several batches.
+/// Aligns so many sentences, one of them so long, that they do not fit in one batch.
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);

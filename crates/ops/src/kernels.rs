@@ -14,8 +14,8 @@ use crate::tape::{ParameterStore, Tape};
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 
-/// Sums over a block of rows of logits, and the gradient of the loss by the logits if it was
-/// requested.
+/// Sums over a block of rows of logits, and the gradient of the loss with respect to the logits if
+/// it was requested.
 pub(crate) type BlockOfLoss = (Tensor, Option<Tensor>);
 
 /// Kernels of a device. A method returns `None` if the device has no kernel for these inputs; the
@@ -101,7 +101,8 @@ pub(crate) trait Kernels {
 
     /// Computes four sums over a block of rows of logits: the smoothed loss, the negative
     /// log-likelihood, the number of correct predictions, and the divergence. If requested, also
-    /// computes the gradient of the loss by the logits, which can overwrite the logits' memory.
+    /// computes the gradient of the loss with respect to the logits, which can overwrite the
+    /// logits' memory.
     ///
     /// # Shapes
     /// `logits (R, V)`, `targets (R, 1)` in u32 and below `V` → `(4,)` in f32, and `(R, V)`.

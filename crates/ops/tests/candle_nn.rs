@@ -24,8 +24,8 @@ fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
     }
 }
 
-/// Compares the result of an operation on the tape, and the gradient by each input, with those of
-/// candle-nn, which Candle's autodiff differentiates.
+/// Compares the result of an operation on the tape, and the gradient with respect to each input,
+/// with those of candle-nn, which Candle's autodiff differentiates.
 fn agree(
     name: &str,
     inputs: &[Var],

@@ -60,7 +60,8 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // So many rows that a sum in either type would stop growing: the gradient by a bias is 5000.
+    // So many rows that a sum in either type would stop growing: the gradient with respect to a
+    // bias is 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,
@@ -108,8 +109,8 @@ fn norms_are_taken_in_f32() -> Result<()> {
         let spec = NormSpec::layer(1e-5);
         let norm = |v: &[Var]| composed::norm(&v[0], &v[1], Some(&v[2]), &spec);
         let errors = errors(dtype, &inputs, 1, &norm)?;
-        // The gradient by the input (of the sum of results) is a small difference of large numbers,
-        // and is not compared.
+        // The gradient with respect to the input (of the sum of results) is a small difference of
+        // large numbers, and is not compared.
         for error in [errors[0], errors[2], errors[3]] {
             assert!(error < 2.0, "{dtype:?}: {error} spacings");
         }

@@ -33,7 +33,7 @@ fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
 }
 
-/// Computes the result and the gradient by the input.
+/// Computes the result and the gradient with respect to the input.
 fn both(
     qkv: &Var,
     vectors: Option<&Tensor>,

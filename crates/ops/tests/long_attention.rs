@@ -273,7 +273,7 @@ fn results_do_not_depend_on_threads() {
             bias: true,
             ..AttentionCase::new("shared keys", &[700, 560])
         },
-        // Sequences of different lengths, which add to the gradient by the same bias.
+        // Sequences of different lengths, which add to the gradient with respect to the same bias.
         AttentionCase {
             bias: true,
             ..AttentionCase::new("unlike lengths, bias", &[1100, 700, 900, 1100])

@@ -154,8 +154,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// Compares the recorded gradient by a state with the effect of changing the state, which is done
-/// by the bias of the last gate in one row.
+/// Compares the recorded gradient with respect to a state with the effect of changing the state,
+/// which is done by the bias of the last gate in one row.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -172,7 +172,7 @@ fn gradients_by_states_are_noted() {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
         assert!((norms[last] - square.sqrt()).abs() < 1e-12);
     }
-    // The sequence with only one row gets the gradient by its initial state.
+    // The sequence with only one row gets the gradient with respect to its initial state.
     assert!(adjoints.get(&inputs[3]).unwrap().is_some());
     assert!(norms.iter().all(|norm| *norm > 0.0));
 }

@@ -389,8 +389,8 @@ fn phrases_are_in_every_translation() {
                 assert!(has_all(&list[0].tokens, phrases), "{:?}", list[0].tokens);
             }
         }
-        // In a batch with sentences without phrases, whose results must be the same as without the
-        // others.
+        // Translates some of them in a batch with sentences without phrases; the results of the
+        // latter must be the same as without the others.
         let mixed = [with[0], plain[1], with[2], plain[3]];
         let (all, alone) = (translate(3, &mixed), translate(3, &plain));
         assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));

@@ -2,10 +2,10 @@
 //! a time.
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
-//! pass. So the gradients by `hidden` and `weight` are computed together with the loss, block by
-//! block, as in [the fused operation](crate::smoothed_cross_entropy()) when it computes logits only
-//! once. A tape takes these gradients directly, and Candle's graph gets them through
-//! [`with_gradients`].
+//! pass. So the gradients with respect to `hidden` and `weight` are computed together with the
+//! loss, block by block, as in [the fused operation](crate::smoothed_cross_entropy()) when it
+//! computes logits only once. A tape takes these gradients directly, and Candle's graph gets them
+//! through [`with_gradients`].
 
 use super::{CountedProduct, on_tape, wide};
 use crate::device::kernels_of;
@@ -86,8 +86,8 @@ pub(crate) fn cross_entropy_on_tape(
             &[hidden, weight],
             &loss,
             move |adjoint, adjoints| {
-                // If the loss is the root of the graph, as usual, the gradient by it (its adjoint)
-                // is 1, and the other gradients stay as they are.
+                // If the loss is the root of the graph, as usual, the gradient with respect to it
+                // (its adjoint) is 1, and the other gradients stay as they are.
                 let factor = match adjoint {
                     Adjoint::One => None,
                     other => Some(other.tensor(&().into(), DType::F32, &device)?),
@@ -131,7 +131,8 @@ fn differentiable(
     }
 }
 
-/// Loss, its sums over tokens, and its gradients by `hidden` and `weight`, if requested.
+/// Loss, its sums over tokens, and its gradients with respect to `hidden` and `weight`, if
+/// requested.
 struct Computed {
     loss: Tensor,
     sums: LossSums,
@@ -230,8 +231,8 @@ fn sums_of_block(
     Ok((sums, gradient.map(|gradient| gradient.to_dtype(logits.dtype())).transpose()?))
 }
 
-/// Adds `gradientᵀ · hidden` to `sum`, the gradient by the weight so far. Blocks are summed in f32,
-/// whatever the type of the matrix products.
+/// Adds `gradientᵀ · hidden` to `sum`, the gradient with respect to the weight so far. Blocks are
+/// summed in f32, whatever the type of the matrix products.
 fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
     let kernels = kernels_of(gradient.device());
     if let Some(computed) = kernels.weight_gradient(gradient, hidden, sum.as_ref()) {
@@ -246,7 +247,7 @@ fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> R
 
 /// Computes, on the device, the sums over a block of rows, `(4,)`: smoothed loss, negative
 /// log-likelihood, number of correct predictions, divergence. If `differentiate`, also computes the
-/// gradient of the loss by the logits.
+/// gradient of the loss with respect to the logits.
 ///
 /// # Shapes
 /// `logits (R, V)`, `targets (R, 1)` → `(4,)` and `(R, V)`.
@@ -283,8 +284,9 @@ fn sums_and_gradient(
         let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
-            // The gradient by the logits of p, before the smoothed targets are subtracted: p + r (p
-            // (s - KL(p‖q)) + p - q), where s = ln p - ln q; see `loss/pairs.rs`.
+            // The gradient with respect to the logits of p, before the smoothed targets are
+            // subtracted: p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q; see
+            // `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?
@@ -322,9 +324,9 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// Returns a tensor that equals `value` and whose gradients by two tensors are given. To this end,
-/// the sum of the products of the tensors with their gradients, which Candle differentiates, is
-/// added to `value`, and subtracted again as a constant.
+/// Returns a tensor that equals `value` and whose gradients with respect to two tensors are given.
+/// To this end, the sum of the products of the tensors with their gradients, which Candle
+/// differentiates, is added to `value`, and subtracted again as a constant.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {

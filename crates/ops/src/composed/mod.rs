@@ -8,9 +8,9 @@
 //! **Decision.** In half precision (f16 or bf16), a result is rounded once: matrix products have
 //! operands and results of the half type, and everything after a product (bias, activation,
 //! softmax, loss, dropout) is computed in f32, including the backward pass. The reason is that
-//! Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the gradient by a bias
-//! would stop growing after some hundred rows. The price is that f32 copies are kept for the
-//! backward pass.
+//! Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the gradient with respect
+//! to a bias would stop growing after some hundred rows. The price is that f32 copies are kept for
+//! the backward pass.
 
 mod adam;
 pub(crate) mod attention;

@@ -115,8 +115,8 @@ fn go_back(
     Ok(())
 }
 
-/// Operation that maps the result of `operation` to a scalar whose gradient by the result is the
-/// given tensor, because Candle's backward pass begins with a scalar.
+/// Operation that maps the result of `operation` to a scalar whose gradient with respect to the
+/// result is the given tensor, because Candle's backward pass begins with a scalar.
 struct Root(Tensor);
 
 impl Root {

@@ -297,7 +297,7 @@ impl Attention {
         Ok((out, SavedTensors { query, key, value, scores, weights }))
     }
 
-    /// Writes the gradients by queries, keys and values to their columns.
+    /// Writes the gradients with respect to queries, keys and values to their columns.
     fn back(
         &self,
         saved: &SavedTensors,

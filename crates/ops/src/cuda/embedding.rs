@@ -2,8 +2,8 @@
 //!
 //! Candle's backward pass of a lookup adds to rows with one thread for each column, which goes over
 //! all selected rows: it takes a millisecond, where other operations take microseconds. Here the
-//! gradient by each row is the sum over the row's uses, in order, added to the flat gradient buffer
-//! in place.
+//! gradient with respect to each row is the sum over the row's uses, in order, added to the flat
+//! gradient buffer in place.
 
 use super::launch::{THREADS, address_of, launch, suffix, word};
 use super::rows::looked_up;
@@ -58,7 +58,8 @@ pub(super) fn embedding(
     Ok(out)
 }
 
-/// Indices of looked-up rows of a table, with the gradient by each result row: `(M, D)`.
+/// Indices of looked-up rows of a table, with the gradient with respect to each result row,
+/// `(M, D)`.
 struct Uses<'a> {
     gradient: &'a Tensor,
     ids: &'a Arc<[u32]>,
@@ -66,7 +67,7 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Adds the gradient by the table to the one collected on the tape.
+    /// Adds the gradient with respect to the table to the one collected on the tape.
     fn give(
         &self,
         table: Slot,

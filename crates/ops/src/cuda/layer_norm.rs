@@ -72,8 +72,8 @@ impl LayerNorm {
         Ok(out)
     }
 
-    /// Computes the gradient by `x`, and statistics of its rows: the mean, and the reciprocal of
-    /// the standard deviation.
+    /// Computes the gradient with respect to `x`, and statistics of its rows: the mean, and the
+    /// reciprocal of the standard deviation.
     ///
     /// # Shapes
     /// `gradient` with the shape of `x` → the shape of `x`, and `(rows, 2)`.
@@ -99,7 +99,7 @@ impl LayerNorm {
         Ok((out, statistics))
     }
 
-    /// Sums the gradients by weight and bias over each block of rows: `(blocks, 2·D)`.
+    /// Sums the gradients with respect to weight and bias over each block of rows: `(blocks, 2·D)`.
     pub(super) fn parameter_sums(&self, gradient: &Tensor, statistics: &Tensor) -> Result<Tensor> {
         let x = &self.x;
         let (device, width) = (x.device().as_cuda_device()?, x.dim(D::Minus1)?);
@@ -121,8 +121,8 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient by `x`, and adds those by weight and bias to the ones collected on the
-    /// tape.
+    /// Computes the gradient with respect to `x`, and adds those with respect to weight and bias to
+    /// the ones collected on the tape.
     fn back(
         &self,
         gradient: &Tensor,

@@ -1,5 +1,5 @@
 //! Cross entropy of a block of logits in one kernel, which reads the logits twice and replaces them
-//! with the gradient of the loss by the logits.
+//! with the gradient of the loss with respect to the logits.
 
 use super::launch::{address_of, empty, launch, suffix, word};
 use super::row_sums::sum_rows;
@@ -8,7 +8,7 @@ use crate::spec::CrossEntropySpec;
 use candle_core::{DType, Result, Tensor, bail};
 
 /// Number of logits in a block: 128 MiB in half precision. The larger blocks are, the less often
-/// the whole gradient by the weight is read and written, which is done for each block.
+/// the whole gradient with respect to the weight is read and written, which is done for each block.
 pub(super) const LOGITS: usize = 1 << 26;
 
 /// Computes the sums and the gradient of a block, without R-Drop; see

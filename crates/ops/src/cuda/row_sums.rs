@@ -45,8 +45,8 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Adds the sums of `width` columns of `x`, from column `first` on, to the gradient by a parameter:
-/// in place if the flat gradient buffer has a part for it.
+/// Adds the sums of `width` columns of `x`, from column `first` on, to the gradient with respect to
+/// a parameter: in place if the flat gradient buffer has a part for it.
 ///
 /// # Shapes
 /// `x (N, …)`.

@@ -1,5 +1,6 @@
-//! The loss in chunks of rows: right after the softmax, the gradient by a chunk's logits replaces
-//! the logits, and the gradients by the inputs are computed and kept for the backward pass.
+//! The loss in chunks of rows: right after the softmax, the gradient with respect to a chunk's
+//! logits replaces the logits, and the gradients with respect to the inputs are computed and kept
+//! for the backward pass.
 
 use super::pairs::{BLOCK_ROWS, arranged, pair, restored};
 use crate::float::{Float, vectorised};
@@ -54,8 +55,8 @@ pub(super) fn cross_entropy<T: Float>(
         let inputs: Vec<&Tensor> = [hidden, weight].into_iter().chain(bias).collect();
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // If the loss is the root of the graph, as usual, the gradient by it (its adjoint) is
-            // 1, and the other gradients stay as they are.
+            // If the loss is the root of the graph, as usual, the gradient with respect to it (its
+            // adjoint) is 1, and the other gradients stay as they are.
             if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }
@@ -71,9 +72,9 @@ pub(super) fn cross_entropy<T: Float>(
 }
 
 /// Returns the number of rows of logits in a chunk. If operands are packed (copied to the order in
-/// which a kernel reads them), each chunk packs all weights again and adds to the gradient by all
-/// of them: with more rows there are fewer chunks, but they take more memory. The faster a kernel
-/// multiplies, the more time it loses with a chunk that does not fit in the cache.
+/// which a kernel reads them), each chunk packs all weights again and adds to the gradient with
+/// respect to all of them: with more rows there are fewer chunks, but they take more memory. The
+/// faster a kernel multiplies, the more time it loses with a chunk that does not fit in the cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -87,7 +88,7 @@ pub(super) struct Classes<'a, T> {
     pub(super) count: usize,
     /// The transposed matrix, by which hidden states are multiplied.
     pub(super) transposed: Right<'a, T>,
-    /// The matrix itself, by which the gradient by the logits is multiplied.
+    /// The matrix itself, by which the gradient with respect to the logits is multiplied.
     pub(super) weight: Right<'a, T>,
     pub(super) bias: Option<&'a [T]>,
 }
@@ -100,7 +101,7 @@ pub(super) struct Wanted {
     pub(super) bias: bool,
 }
 
-/// Gradients by the inputs; those that are not requested are empty.
+/// Gradients with respect to the inputs; those that are not requested are empty.
 pub(super) struct Gradients<T> {
     pub(super) hidden: Vec<T>,
     pub(super) weight: Vec<T>,
@@ -178,7 +179,7 @@ pub(super) fn compute<T: Float>(
 }
 
 /// Adds biases to the logits of some rows, and computes their sums; if `differentiate` is set, also
-/// replaces the logits with the gradient of the loss by the logits.
+/// replaces the logits with the gradient of the loss with respect to the logits.
 fn sums_of_rows<T: Float>(
     logits: &mut [T],
     bias: Option<&[T]>,
@@ -207,7 +208,7 @@ fn sums_of_rows<T: Float>(
 }
 
 /// Computes the sums of the pairs of rows in a block; if `differentiate` is set, replaces the
-/// logits with the gradient of the loss by the logits.
+/// logits with the gradient of the loss with respect to the logits.
 fn pairs<T: Float>(
     logits: &mut [T],
     targets: &[u32],
@@ -236,7 +237,7 @@ fn add_rows_in_order<T: Float>(rows: &[T], sums: &mut [T]) {
 
 vectorised! {
     /// Computes the sums of one token. If there is a `scale`, also replaces the logits with the
-    /// gradient of the loss by the logits.
+    /// gradient of the loss with respect to the logits.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);

@@ -1,14 +1,14 @@
 //! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
 //!
 //! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus
-//! `ε / V` on every class. With `p = softmax(h Wᵀ)` the loss of a token is
+//! `ε / V` on every class. With `p = softmax(h Wᵀ)` for a hidden state `h`, the loss of a token is
 //! `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's `CrossEntropyLoss(label_smoothing=ε)`, and its
-//! gradient by the logits is `p - target`.
+//! gradient with respect to the logits is `p - target`.
 //!
 //! With AMX (a unit for matrix products in Intel processors), where products cost almost nothing,
 //! logits are recomputed when they are needed ([`tiled`]). Otherwise the forward pass computes the
-//! gradient by the logits chunk by chunk, right after the softmax, and keeps only the gradients by
-//! `h` and `W` ([`chunked`]). Tests compare the two.
+//! gradient with respect to the logits chunk by chunk, right after the softmax, and keeps only the
+//! gradients with respect to `h` and `W` ([`chunked`]). Tests compare the two.
 
 mod chunked;
 mod online;
@@ -157,8 +157,8 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Adds the gradients by the hidden states and by the weights, times `scale`. `paired`: whether
-/// rows were arranged in pairs.
+/// Adds the gradients with respect to the hidden states and to the weights, times `scale`.
+/// `paired`: whether rows were arranged in pairs.
 fn give_gradients(
     tiled: &Tiled,
     softmaxes: &[Softmax<f32>],

@@ -20,7 +20,7 @@ pub(super) struct Online<T> {
     true_logit: T,
 }
 
-/// What is kept of a token's softmax to compute the gradient by its logits.
+/// What is kept of a token's softmax to compute the gradient with respect to its logits.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
     /// Logarithm of the softmax's denominator, `ln Σ exp(logit)`.

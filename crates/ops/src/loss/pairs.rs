@@ -2,10 +2,10 @@
 //! different dropout, and the additional loss `KL(p‖q) + KL(q‖p)` pulls its two distributions `p`
 //! and `q` towards each other.
 //!
-//! With `s = ln p - ln q`, the gradient of the additional loss by the logits of `p` is
-//! `p (s - KL(p‖q)) + p - q`; the gradient by the logits of `q` follows by exchanging `p` and `q`.
-//! So both rows of logits are needed together: rows are arranged in blocks that contain both passes
-//! of a token, and the rest of the loss works on blocks as without R-Drop.
+//! With `s = ln p - ln q`, the gradient of the additional loss with respect to the logits of `p` is
+//! `p (s - KL(p‖q)) + p - q`; the gradient with respect to the logits of `q` follows by exchanging
+//! `p` and `q`. So both rows of logits are needed together: rows are arranged in blocks that
+//! contain both passes of a token, and the rest of the loss works on blocks as without R-Drop.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};
@@ -41,7 +41,7 @@ pub(super) fn partner(row: usize, rows: usize) -> usize {
 }
 
 /// Computes the sums of a pair of rows; if `differentiate` is set, replaces their logits with the
-/// gradient of the loss by the logits.
+/// gradient of the loss with respect to the logits.
 pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],
@@ -76,10 +76,10 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// Replaces the logits of a pair of rows with the gradient of the loss by the logits, except
-    /// for the part of the true classes: `scale` times the gradients of the cross entropies (whose
-    /// label smoothing subtracts `share` for each class), plus `weight` times the gradients of the
-    /// divergences.
+    /// Replaces the logits of a pair of rows with the gradient of the loss with respect to the
+    /// logits, except for the part of the true classes: `scale` times the gradients of the cross
+    /// entropies (whose label smoothing subtracts `share` for each class), plus `weight` times the
+    /// gradients of the divergences.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

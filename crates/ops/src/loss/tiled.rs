@@ -4,8 +4,8 @@
 //! With AMX, it is cheaper to recompute logits than to store them, so none are kept. The forward
 //! pass keeps the logarithm of the softmax denominator of each token, computed online over the
 //! segments (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits
-//! twice: in blocks of tokens for the gradient by the hidden states, and in segments of classes for
-//! the gradient by the weights.
+//! twice: in blocks of tokens for the gradient with respect to the hidden states, and in segments
+//! of classes for the gradient with respect to the weights.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};
@@ -147,8 +147,8 @@ impl Tiled {
         (sums, softmaxes)
     }
 
-    /// Computes the logits of a block, and replaces them with the gradient of the loss by the
-    /// logits.
+    /// Computes the logits of a block, and replaces them with the gradient of the loss with respect
+    /// to the logits.
     fn gradient(&self, worker: &mut Worker, block: &Block, softmaxes: &[Softmax<f32>], scale: f64) {
         self.logits(worker, block);
         let CrossEntropySpec { smoothing, r_drop, .. } = self.spec;
@@ -185,8 +185,8 @@ impl Tiled {
         }
     }
 
-    /// Adds the gradient by the hidden states to `out`, given the weights `(V, D)`. `scale`: number
-    /// by which the sum over tokens is multiplied.
+    /// Adds the gradient with respect to the hidden states to `out`, given the weights `(V, D)`.
+    /// `scale`: number by which the sum over tokens is multiplied.
     pub(super) fn add_hidden_gradient(
         &self,
         weight: &[f32],
@@ -229,7 +229,7 @@ impl Tiled {
         });
     }
 
-    /// Adds the gradient by the weights to `out`, given the hidden states `(N, D)`.
+    /// Adds the gradient with respect to the weights to `out`, given the hidden states `(N, D)`.
     pub(super) fn add_weight_gradient(
         &self,
         hidden: &[f32],

@@ -110,7 +110,7 @@ fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
 }
 
 vectorised! {
-    /// Computes the gradients by some rows; `at` is as for `gate`.
+    /// Computes the gradients with respect to some rows; `at` is as for `gate`.
     fn gate_backward<T>(
         x: &[T],
         adjoint: &[T],

@@ -123,8 +123,8 @@ fn forward<T: Float>(
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        // The input is needed only for the gradient by the weight, which is not computed if the
-        // weight is constant.
+        // The input is needed only for the gradient with respect to the weight, which is not
+        // computed if the weight is constant.
         let kept = tape.needs(&weight).then(|| tape.keep(x));
         let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
@@ -279,7 +279,7 @@ impl Back {
         }
     }
 
-    /// Adds the gradient by the weight, unless the weight is constant.
+    /// Adds the gradient with respect to the weight, unless the weight is constant.
     fn add_to_weight<T: Float>(
         &self,
         grad: &[T],

@@ -220,7 +220,8 @@ impl Back {
         adjoints.give(&self.x, grad)
     }
 
-    /// Adds the gradients by the matrices B, and writes the gradient by `inner` to `inner_grad`.
+    /// Adds the gradients with respect to the matrices B, and writes the gradient with respect to
+    /// `inner` to `inner_grad`.
     fn through_up<T: Float>(
         &self,
         (rows, rank, outputs): (usize, usize, usize),

@@ -184,8 +184,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradient by some rows. Adds the gradients by the weight and, if there is one,
-    /// by the bias to `sums`, one after the other.
+    /// Computes the gradient with respect to some rows. Adds the gradients with respect to the
+    /// weight and, if there is one, to the bias to `sums`, one after the other.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],

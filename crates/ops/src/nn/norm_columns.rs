@@ -156,8 +156,8 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-/// Writes or adds the gradient by the rows `x` to `out`, as `write` says, and returns the gradients
-/// by the weights and biases of all parts.
+/// Writes or adds the gradient with respect to the rows `x` to `out`, as `write` says, and returns
+/// the gradients with respect to the weights and biases of all parts.
 fn back_rows<T: Float>(
     parts: &[Values<'_, T>],
     width: usize,

@@ -18,8 +18,8 @@ use std::ops::Range;
 /// networks") for the parameters in `range` of the store's flat layout (all parameters one after
 /// the other), and updates them in place.
 ///
-/// The weights `W` of each projection, with `m` rows and `n` columns, follow the momentum `M` of
-/// their gradient `G`:
+/// A parameter can consist of several matrices, its projections. The weights `W` of each
+/// projection, with `m` rows and `n` columns, follow the momentum `M` of their gradient `G`:
 ///
 /// ```text
 /// M ← μ M + (1 - μ) G
@@ -144,7 +144,7 @@ impl Projection<'_> {
 }
 
 /// Moves the singular values of a matrix close to 1, by repeatedly applying a polynomial of the
-/// product of the matrix and its transpose (the order with the smaller result).
+/// product of the matrix and its transpose (in the order that makes this product smaller).
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;

@@ -14,7 +14,7 @@ use std::ops::Range;
 pub struct Piece<'a> {
     /// The weights themselves, which the pass updates.
     pub weights: &'a mut [f32],
-    /// Gradient of the loss by these weights.
+    /// Gradient of the loss with respect to these weights.
     pub gradient: &'a [f32],
     /// Optimizer state of these elements, which the pass updates: a slice of each of the
     /// optimizer's buffers.

@@ -245,11 +245,11 @@ impl Pieces {
     }
 }
 
-/// Computes a product with few results and a long summed dimension, such as the gradient by a
-/// weight. Each task takes a stretch of the summed dimension, so that no two tasks pack the same
-/// data. The stretches depend only on the shape, and their sums are added in order. If there are
-/// more threads than stretches, the columns are divided, too; then each task of a stretch packs the
-/// same rows again.
+/// Computes a product with few results and a long summed dimension, such as the gradient with
+/// respect to a weight. Each task takes a stretch of the summed dimension, so that no two tasks
+/// pack the same data. The stretches depend only on the shape, and their sums are added in order.
+/// If there are more threads than stretches, the columns are divided, too; then each task of a
+/// stretch packs the same rows again.
 ///
 /// # Safety
 /// As for [`product`].

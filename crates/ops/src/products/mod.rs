@@ -288,8 +288,8 @@ fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + S
 /// destination.
 ///
 /// # Safety
-/// No other thread reads or writes `out` at the same time. If the product is added, `out` is
-/// initialised; afterwards it is in any case.
+/// No other thread reads or writes `out` at the same time. If the product is added, `out` must be
+/// initialised. Afterwards it is initialised in both cases.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),

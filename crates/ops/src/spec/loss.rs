@@ -12,8 +12,8 @@ pub struct LossSums {
     /// Number of tokens for which the true class has the highest logit (of several highest logits,
     /// the first counts).
     pub correct: usize,
-    /// Kullback–Leibler divergence of the distribution in the token's other forward pass from that
-    /// in this pass (R-Drop), in nats; 0 if there is no other pass.
+    /// Kullback–Leibler divergence of the distribution in this forward pass from that in the
+    /// token's other pass (R-Drop), in nats; 0 if there is no other pass.
     pub divergence: f64,
 }
 

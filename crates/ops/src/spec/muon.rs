@@ -14,8 +14,8 @@ pub struct MuonStep {
 }
 
 /// Coefficients a, b and c of the polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X`, which moves singular
-/// values in (0, 1] towards 1 in a few rounds. It is fast rather than exact: they end between 0.7
-/// and 1.2.
+/// values in (0, 1] towards 1 in a few rounds. It is fast rather than exact: the singular values
+/// end between 0.7 and 1.2.
 pub(crate) const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 /// Number of times that the polynomial is applied.
 pub(crate) const ROUNDS: usize = 5;

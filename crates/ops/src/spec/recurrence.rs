@@ -57,8 +57,8 @@ pub struct RecurrenceSpec {
     pub attended: Arc<[Range<usize>]>,
     /// Whether to return the attention weights.
     pub wants_weights: bool,
-    /// Where the backward pass records the norm of the gradient by each state; `None` to record
-    /// nothing.
+    /// Where the backward pass records the norm of the gradient with respect to each state; `None`
+    /// to record nothing.
     pub state_gradients: Option<StateGradients>,
     /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
@@ -113,8 +113,9 @@ pub struct Recurred {
     pub weights: Option<Tensor>,
 }
 
-/// Norm of the gradient of the loss by the state at each row, including the gradient through all
-/// later states: the quantity that vanishes or explodes (Bengio et al. 1994; Pascanu et al. 2013).
+/// Norm of the gradient of the loss with respect to the state at each row, including the gradient
+/// through all later states: the quantity that vanishes or explodes (Bengio et al. 1994; Pascanu et
+/// al. 2013).
 #[derive(Debug, Clone, Default)]
 pub struct StateGradients(Arc<Mutex<Vec<f64>>>);
 

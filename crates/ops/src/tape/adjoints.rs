@@ -1,5 +1,5 @@
 //! Adjoints during the backward pass of a tape: gradients of a root (the scalar that is
-//! differentiated) by tensors.
+//! differentiated) with respect to tensors.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::parallel::CHUNK;
 use crate::profile::{even, region};
 use crate::shared::Write;
 
-/// Gradient of the root by one tensor, in one of three forms.
+/// Gradient of the root with respect to one tensor, in one of three forms.
 pub(crate) enum Adjoint {
     /// The number 1: the adjoint of the root itself, a scalar.
     One,
@@ -86,7 +86,7 @@ pub(super) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     ))
 }
 
-/// Gradients of the root by the tensors that have been reached so far.
+/// Gradients of the root with respect to the tensors that have been reached so far.
 pub struct Adjoints<'a> {
     pub(super) values: HashMap<TensorId, Adjoint>,
     pub(super) outputs: HashSet<TensorId>,
@@ -94,8 +94,8 @@ pub struct Adjoints<'a> {
 }
 
 impl Adjoints<'_> {
-    /// Returns the gradient of the root by a variable, in the shape of the variable; `None` if the
-    /// root does not depend on it.
+    /// Returns the gradient of the root with respect to a variable, in the shape of the variable;
+    /// `None` if the root does not depend on it.
     ///
     /// # Errors
     /// If the device has no memory left.

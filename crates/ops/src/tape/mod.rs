@@ -3,11 +3,11 @@
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
 //! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
-//! functions in reverse order. Each function moves the gradients by the operation's inputs (their
-//! adjoints) to where they are collected, or adds to those already there, and then drops the
-//! tensors that the operation kept. The adjoint of a parameter is collected in its part of the flat
-//! gradient buffer. On the host, results that cost little to compute are recomputed instead of kept
-//! (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! functions in reverse order. Each function moves the gradients with respect to the operation's
+//! inputs (their adjoints) to where they are collected, or adds to those already there, and then
+//! drops the tensors that the operation kept. The adjoint of a parameter is collected in its part
+//! of the flat gradient buffer. On the host, results that cost little to compute are recomputed
+//! instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
 //! Fused operations on the host record backward functions of elements ([`Tape::record`]); all other
 //! operations record backward functions of tensors ([`Tape::record_tensors`]). Values stay Candle
@@ -49,7 +49,7 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
 }
 
 /// Backward function of an operation: computes the adjoints of the operation's inputs from that of
-/// its result. (The adjoint of a tensor is the gradient of the loss by it.)
+/// its result. (The adjoint of a tensor is the gradient of the loss with respect to it.)
 type Backward = Box<dyn FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()>>;
 
 /// Function that recomputes a tensor.
@@ -294,7 +294,8 @@ impl Tape {
         self.nodes.take()
     }
 
-    /// Adds the gradient of `root`, a scalar, by each parameter of `store` to `gradients`.
+    /// Adds the gradient of `root`, a scalar, with respect to each parameter of `store` to
+    /// `gradients`.
     ///
     /// # Errors
     /// If a parameter gets no gradient: the graph does not connect it to the root, and training
@@ -338,8 +339,8 @@ impl Tape {
         })
     }
 
-    /// Computes the gradients of the scalar `Σ root ⊙ adjoint` by the variables on which `root`
-    /// depends. Meant for checks of single operations.
+    /// Computes the gradients of the scalar `Σ root ⊙ adjoint` with respect to the variables on
+    /// which `root` depends. Meant for checks of single operations.
     ///
     /// # Errors
     /// If the shape of `adjoint` differs from that of `root`, and errors of the operations.

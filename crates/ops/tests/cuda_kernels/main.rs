@@ -386,12 +386,13 @@ fn kept(rate: f64) -> Argument<'static> {
     Real(1.0 / (1.0 - rate))
 }
 
-/// Returns variables with the same values in f64, by which the reference is differentiated.
+/// Returns variables with the same values in f64, with respect to which the reference is
+/// differentiated.
 fn variables(arrays: &[(&Array, &[usize])]) -> Result<Vec<Var>> {
     arrays.iter().map(|(array, shape)| Var::from_tensor(&array.tensor(shape))).collect()
 }
 
-/// Returns the gradients of `Σ out ⊙ adjoint` by each of the variables.
+/// Returns the gradients of `Σ out ⊙ adjoint` with respect to each of the variables.
 fn gradients(out: &Tensor, adjoint: &Array, by: &[Var]) -> Result<Vec<Tensor>> {
     let all = out.mul(&adjoint.tensor(out.dims()))?.sum_all()?.backward()?;
     Ok(by.iter().map(|var| all.get(var).expect("a gradient").clone()).collect())

@@ -57,8 +57,8 @@ fn forward(
     if let Some(tape) = tape {
         let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
         let back = Back {
-            // Needed only for the gradient by the weight, which is not computed if the weight is
-            // constant.
+            // Needed only for the gradient with respect to the weight, which is not computed if the
+            // weight is constant.
             kept: tape.needs(weight).then(|| tape.keep(x)),
             x: x.into(),
             weight: weight.into(),

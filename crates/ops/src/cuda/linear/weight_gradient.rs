@@ -1,4 +1,4 @@
-//! Gradient by a weight, summed in f32 for any type of the activations.
+//! Gradient with respect to a weight, summed in f32 for any type of the activations.
 //!
 //! The CUDA library writes the sums of bf16 or f16 products in f32, and can add them to existing
 //! values, so that neither a conversion nor an addition is needed afterwards.

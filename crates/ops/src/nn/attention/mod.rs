@@ -269,8 +269,8 @@ fn go_back<T: Float>(
         let is_wider = at[0].stride > layout.width();
         of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // Also runs if only the gradient by the bias is needed, which is computed along with the
-        // others.
+        // Also runs if only the gradient with respect to the bias is needed, which is computed
+        // along with the others.
         //
         // SAFETY: query, key and value together are a whole row, and the rows of every sequence are
         // written.
@@ -292,9 +292,9 @@ fn go_back<T: Float>(
     }
 }
 
-/// Adds the gradients by a query and by separate keys and values, which `back` computes, to the
-/// adjoints. Returns the gradient by the bias. If `query` has columns other than the queries, the
-/// gradient by these columns is zero.
+/// Adds the gradients with respect to a query and to separate keys and values, which `back`
+/// computes, to the adjoints. Returns the gradient with respect to the bias. If `query` has columns
+/// other than the queries, the gradient with respect to these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

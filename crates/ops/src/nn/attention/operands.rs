@@ -28,14 +28,14 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients by queries, keys and values, at the positions of the inputs, and
-/// of the gradient by the bias.
+/// Destinations of the gradients with respect to queries, keys and values, at the positions of the
+/// inputs, and of the gradient with respect to the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],
     pub(super) write: Write,
-    /// Destination of the gradient by the bias; it must be initialised, because gradients are added
-    /// to it.
+    /// Destination of the gradient with respect to the bias; it must be initialised, because
+    /// gradients are added to it.
     pub(super) bias: Option<Shared<T>>,
 }
 
@@ -50,7 +50,8 @@ impl<T: Float> Gradients<T> {
         Some(Gradients { values: [query?, key?, value?], write: self.write, bias })
     }
 
-    /// Writes or adds the gradient by the queries, keys or values (`part`) of one head in one row.
+    /// Writes or adds the gradient with respect to the queries, keys or values (`part`) of one head
+    /// in one row.
     ///
     /// # Safety
     /// No other thread reads or writes this gradient at the same time. If gradients are added, the

@@ -55,8 +55,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces `grad`, the gradient by the weights, with the gradient by the scores before
-    /// scaling: `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
+    /// Replaces `grad`, the gradient with respect to the weights, with the gradient with respect to
+    /// the scores before scaling: `grad ← scale · weights ⊙ (grad - Σ grad ⊙ weights)`, row by row.
     fn softmax_backward<T>(weights: &[T], grad: &mut [T], keys: usize, scale: T) {
         for (weights, grad) in weights.chunks_exact(keys).zip(grad.chunks_exact_mut(keys)) {
             let sum = blocked_sum([weights, &*grad], |[weight, grad]| weight * grad);

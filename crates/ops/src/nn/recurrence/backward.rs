@@ -89,17 +89,17 @@ struct Back {
 /// Gradients that the steps compute. Rows are in the order of steps: by step, and within a step by
 /// decreasing length of their sequences.
 struct StepGradients<T> {
-    /// Gradients by the contribution of the layer's input to the gates: `(N, G·H)`.
+    /// Gradients with respect to the contribution of the layer's input to the gates: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// Gradients by the contribution `U h + b` to the gates; empty for LSTMs, where they equal
-    /// `by_inputs`.
+    /// Gradients with respect to the contribution `U h + b` to the gates; empty for LSTMs, where
+    /// they equal `by_inputs`.
     by_product: Vec<T>,
-    /// Gradients by the state h and the cell c of each sequence, which a step passes to the step
-    /// before it: `(B, H)` each, longest sequence first.
+    /// Gradients with respect to the state h and the cell c of each sequence, which a step passes
+    /// to the step before it: `(B, H)` each, longest sequence first.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// Gradients by queries, `(N, A)`; by energies, separately for each sequence, `(B, A)`; by
-    /// keys, `(M, A)`; and by values, `(M, V)`.
+    /// Gradients with respect to queries, `(N, A)`; to energies, separately for each sequence,
+    /// `(B, A)`; to keys, `(M, A)`; and to values, `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -187,8 +187,8 @@ impl Back {
         }
     }
 
-    /// Adds to `carried` the gradients by the states before a step, which come from the gates and
-    /// the queries of the step.
+    /// Adds to `carried` the gradients with respect to the states before a step, which come from
+    /// the gates and the queries of the step.
     fn carry<T: Float>(
         &self,
         of_step: Range<usize>,
@@ -217,7 +217,8 @@ impl Back {
         }
     }
 
-    /// Computes the gradients by the gates' inputs at a step from those by the states of the step.
+    /// Computes the gradients with respect to the gates' inputs at a step from those with respect
+    /// to the states of the step.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -277,8 +278,8 @@ impl Back {
         });
     }
 
-    /// Computes the gradients by queries, keys, values and energies at a step from those by the
-    /// gates' inputs and by the returned contexts.
+    /// Computes the gradients with respect to queries, keys, values and energies at a step from
+    /// those with respect to the gates' inputs and to the returned contexts.
     fn attention<T: Float>(
         &self,
         step: usize,

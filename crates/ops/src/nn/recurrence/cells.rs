@@ -31,9 +31,10 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients by the contributions to the gates of the layer's input (`by_inputs`)
-    /// and of `U h + b` (`by_product`). On entry, `carried` holds the gradient by the new state; on
-    /// return, the part of it that passes directly to the state before.
+    /// Computes the gradients with respect to the contributions to the gates of the layer's input
+    /// (`by_inputs`) and of `U h + b` (`by_product`). On entry, `carried` holds the gradient with
+    /// respect to the new state; on return, the part of it that passes directly to the state
+    /// before.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -92,9 +93,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` is the gradient by the
-    /// new h, none of which passes directly to the state before; `carried_cell` is the gradient by
-    /// the new c, and on return that by the previous c.
+    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` is the gradient with
+    /// respect to the new h, none of which passes directly to the state before; `carried_cell` is
+    /// the gradient with respect to the new c, and on return that with respect to the previous c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

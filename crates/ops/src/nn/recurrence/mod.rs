@@ -4,8 +4,8 @@
 //! The contribution of the layer's input to the gates is a single product for all rows, which a
 //! separate linear layer computes. The rest is computed step by step: a step multiplies the states
 //! of all sequences that still have a row in one product, and computes the gates of these rows
-//! while they are in the cache. In the backward pass, the gradient by each matrix is again a single
-//! product over all rows.
+//! while they are in the cache. In the backward pass, the gradient with respect to each matrix is
+//! again a single product over all rows.
 //!
 //! In decoding, the same operation computes one step, on sequences of one row each.
 
@@ -233,7 +233,7 @@ impl Widths {
     }
 }
 
-/// Elements on the host of the tensors of attention.
+/// Elements of the tensors of attention, on the host.
 struct AttentionHosts<'a> {
     query: Host<'a>,
     energy: Host<'a>,

@@ -176,8 +176,8 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
 
 /// Defines the kernel for registers of one width. Its blocks of results have at most `$rows` rows,
 /// and as many columns as `$vectors` registers hold, so that the sums and the operands fit in
-/// registers. If blocks are as wide as a panel, the fewest rows are left over, in blocks that have
-/// too few sums to keep both multipliers busy.
+/// registers. Blocks as wide as a panel leave the fewest rows for smaller blocks, which have too
+/// few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {

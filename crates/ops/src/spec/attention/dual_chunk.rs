@@ -7,9 +7,9 @@ use std::ops::Range;
 /// Chunks of dual chunk attention: rotary positions of keys and queries in texts longer than in
 /// training.
 ///
-/// Keys count from the beginning of their chunk, `j mod s`. A query is rotated three times, once
-/// for each kind of chunk that it sees ([`queries`](Self::queries)), so that its distance from a
-/// key is below `c`:
+/// Keys count from the beginning of their chunk of `s` tokens, `j mod s`. A query is rotated three
+/// times, once for each kind of chunk that it sees ([`queries`](Self::queries)), so that its
+/// distance from a key is below `c`, the length of the longest sequence in training:
 ///
 /// | chunk of the key | distance |
 /// |---|---|

@@ -16,7 +16,8 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Adjoint of the result (gradient of the loss by it), with what the forward pass computed.
+/// Adjoint of the result (gradient of the loss with respect to it), with what the forward pass
+/// computed.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Adjoint<'a, T> {
     pub(in super::super) values: &'a [T],
@@ -56,7 +57,7 @@ struct Block<'a, P: TileProducts> {
 }
 
 /// A task: some blocks of keys, of one key head. They belong to one sequence, or to all sequences
-/// if these add to the gradient by the same bias.
+/// if these add to the gradient with respect to the same bias.
 struct Task {
     sequences: Range<usize>,
     /// Query heads that share these keys.
@@ -97,9 +98,9 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // If sequences add to the gradient by the same bias, all are divided in the same way. Otherwise
-    // the same elements of the bias could belong to several tasks, which would add to them at the
-    // same time.
+    // If sequences add to the gradient with respect to the same bias, all are divided in the same
+    // way. Otherwise the same elements of the bias could belong to several tasks, which would add
+    // to them at the same time.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * key_value_heads * most)
         .map(|i| {
@@ -120,7 +121,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // Contributions to the gradients by the queries, by task, sequence and head.
+    // Contributions to the gradients with respect to the queries, by task, sequence and head.
     let mut parts: Vec<Vec<Vec<Vec<P::Value>>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
@@ -203,9 +204,9 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients by the keys and values in every `chunks`-th block, from the block
-    /// `chunk` on. Returns, for each query head, the contribution of these blocks to the gradients
-    /// by the queries; an empty list if there is no such block.
+    /// Writes the gradients with respect to the keys and values in every `chunks`-th block, from
+    /// the block `chunk` on. Returns, for each query head, the contribution of these blocks to the
+    /// gradients with respect to the queries; an empty list if there is no such block.
     ///
     /// # Safety
     /// No other thread reads or writes these gradients at the same time, nor the part of the bias's
@@ -268,8 +269,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the contributions of one query head to the gradients by a block of keys and values, and
-    /// by the queries. `number`: index of the query head among those that share the keys.
+    /// Adds the contributions of one query head to the gradients with respect to a block of keys
+    /// and values, and to the queries. `number`: index of the query head among those that share the
+    /// keys.
     ///
     /// # Safety
     /// As for [`Self::keys_of_chunk`].
@@ -372,10 +374,11 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the adjoints of the scores in a tile to the gradient by the bias.
+    /// Adds the adjoints of the scores in a tile to the gradient with respect to the bias.
     ///
     /// # Safety
-    /// No other thread reads or writes the gradient by the bias of these keys at the same time.
+    /// No other thread reads or writes the gradient with respect to the bias of these keys at the
+    /// same time.
     unsafe fn add_to_bias(
         &self,
         bias: Shared<P::Value>,

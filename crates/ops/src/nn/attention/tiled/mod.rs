@@ -11,9 +11,10 @@
 //! Tiles in which no query sees a key are not computed ([`pieces`]).
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
-//! backward pass is some blocks of keys: only this task writes the gradients by these keys, and it
-//! sums its contributions to the gradients by the queries in its own memory. So the backward pass
-//! takes five matrix products; with separate passes for keys and for queries it would take seven.
+//! backward pass is some blocks of keys: only this task writes the gradients with respect to these
+//! keys, and it sums its contributions to the gradients with respect to the queries in its own
+//! memory. So the backward pass takes five matrix products; with separate passes for keys and for
+//! queries it would take seven.
 
 mod backward;
 mod forward;

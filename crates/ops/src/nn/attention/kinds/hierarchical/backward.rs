@@ -1,8 +1,8 @@
 //! Backward pass of hierarchical attention, which recomputes the weights. The adjoints of summaries
-//! (gradients of the loss by them) are passed on to their tokens once all chunks that see the
-//! summaries have been processed. Under a causal mask, chunks are processed from the last to the
-//! first, so the adjoints of a chunk's summaries are passed on together with those of its tokens;
-//! otherwise, at the end.
+//! (gradients of the loss with respect to them) are passed on to their tokens once all chunks that
+//! see the summaries have been processed. Under a causal mask, chunks are processed from the last
+//! to the first, so the adjoints of a chunk's summaries are passed on together with those of its
+//! tokens; otherwise, at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
@@ -61,7 +61,7 @@ struct Pass<'a, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
-/// Computes the gradients by the inputs of all sequences.
+/// Computes the gradients with respect to the inputs of all sequences.
 ///
 /// # Safety
 /// No other thread reads or writes the gradients at the same time. If gradients are added, the
@@ -96,10 +96,10 @@ pub(super) unsafe fn run<P: TileProducts>(
 }
 
 impl<P: TileProducts> Pass<'_, P> {
-    /// Computes the gradients by some heads of a sequence.
+    /// Computes the gradients with respect to some heads of a sequence.
     ///
     /// # Safety
-    /// No other thread reads or writes the gradients by these heads at the same time.
+    /// No other thread reads or writes the gradients with respect to these heads at the same time.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
@@ -129,7 +129,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Computes the gradients by a chunk of one head.
+    /// Computes the gradients with respect to a chunk of one head.
     ///
     /// # Safety
     /// As for [`Self::sequence`].
@@ -241,7 +241,8 @@ impl<P: TileProducts> Pass<'_, P> {
         Rows { values, at, count: rows.len(), width }
     }
 
-    /// Writes or adds the gradient by the query, key or value (`part`) of one head in one row.
+    /// Writes or adds the gradient with respect to the query, key or value (`part`) of one head in
+    /// one row.
     ///
     /// # Safety
     /// As for [`Self::sequence`]. If the gradient is added, the memory is initialised.

@@ -63,7 +63,8 @@ vectorised! {
 
 vectorised! {
     /// Replaces scores by weights after dropout, and the adjoints of these weights (gradients of
-    /// the loss by them) by those of the scores. `products[i]` is the inner product `dO_i·O_i`.
+    /// the loss with respect to them) by those of the scores. `products[i]` is the inner product
+    /// `dO_i·O_i`.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

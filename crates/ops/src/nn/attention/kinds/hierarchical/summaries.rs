@@ -1,5 +1,5 @@
 //! Summaries of chunks, which are the mean of the chunk's keys and the mean of its values, and
-//! their adjoints (gradients of the loss by them).
+//! their adjoints (gradients of the loss with respect to them).
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};

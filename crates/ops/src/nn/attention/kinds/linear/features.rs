@@ -87,8 +87,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Computes the adjoint of rows (the gradient of the loss by them), `out`, from that of their
-    /// features, `adjoint`, which is overwritten.
+    /// Computes the adjoint of rows (the gradient of the loss with respect to them), `out`, from
+    /// that of their features, `adjoint`, which is overwritten.
     ///
     /// # Shapes
     /// `features` and `adjoint (N, M)`, `out (N, Dh)`; each row is padded to whole panels (of the

@@ -8,7 +8,8 @@ use crate::sums::blocked_sum;
 
 /// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, where each token has features φ, a vector b and a number
 /// w. In the forward pass, b are values, and w is 1; in the backward pass, b are the adjoints of
-/// weighted sums of values (gradients of the loss by them), and w those of denominators.
+/// weighted sums of values (gradients of the loss with respect to them), and w those of
+/// denominators.
 #[derive(Clone)]
 pub(super) struct State<T> {
     /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`; each row is padded to whole panels (of the number of

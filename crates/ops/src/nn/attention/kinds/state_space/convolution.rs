@@ -199,7 +199,7 @@ vectorised! {
 
 vectorised! {
     /// Replaces the elements of `sums`, which are inputs of the nonlinearity, by the gradients of
-    /// the loss by them; `adjoint` has those by its outputs.
+    /// the loss with respect to them; `adjoint` has those with respect to its outputs.
     fn deactivate<T>(sums: &mut [T], adjoint: &[T]) {
         for (sum, adjoint) in sums.iter_mut().zip(adjoint) {
             *sum = *adjoint * Activation::Swish.derivative(*sum);
@@ -255,8 +255,8 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Sums over the tokens of this piece: gradients by the weights, followed by the one
-                // by the bias.
+                // Sums over the tokens of this piece: gradients with respect to the weights,
+                // followed by the one with respect to the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {
@@ -289,8 +289,8 @@ fn backward<T: Float>(
     })
 }
 
-/// Writes or adds the gradient by `x`, given `of_sums`, the gradient by the convolutions before the
-/// nonlinearity; `count` is the number of taps, K.
+/// Writes or adds the gradient with respect to `x`, given `of_sums`, the gradient with respect to
+/// the convolutions before the nonlinearity; `count` is the number of taps, K.
 fn add_to_input<T: Float>(
     total: &mut [T],
     write: Write,

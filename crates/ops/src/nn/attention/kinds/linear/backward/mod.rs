@@ -90,7 +90,7 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: (Shared<P::Value>, Write),
 }
 
-/// Computes the gradients by the inputs of all sequences.
+/// Computes the gradients with respect to the inputs of all sequences.
 ///
 /// # Safety
 /// No other thread reads or writes the gradients at the same time. If gradients are added, the
@@ -207,8 +207,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient by queries or keys, which it computes from that by their features. The
-    /// features begin at index `at` of the worker's.
+    /// Writes the gradient with respect to queries or keys, which it computes from that with
+    /// respect to their features. The features begin at index `at` of the worker's.
     ///
     /// # Safety
     /// As for [`Self::causal`].
@@ -231,8 +231,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// Writes or adds the gradient by the values that comes through `behind`, the state of sums
-    /// over later queries. The features of the keys begin at index `at` of the worker's.
+    /// Writes or adds the gradient with respect to the values that comes through `behind`, the
+    /// state of sums over later queries. The features of the keys begin at index `at` of the
+    /// worker's.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -261,7 +262,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         behind.add(self.products, &mut worker.products, features, &adjoint, numbers);
     }
 
-    /// Writes or adds the gradient by the query, key or value (`part`) of one head in some rows.
+    /// Writes or adds the gradient with respect to the query, key or value (`part`) of one head in
+    /// some rows.
     ///
     /// # Safety
     /// As for [`Self::causal`].
