@@ -176,7 +176,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
             let name = format!("{dtype:?}");
             let ours = attend_all_ways(&query, seen, kept, shape(&query), (&name, bound))?;
-            // The first query alone, with each of its past tokens in a separate step.
+            // Attends from the first query alone, with each of its past tokens in a separate step.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
@@ -332,7 +332,8 @@ fn what_does_not_fit_is_an_error() {
     assert!(in_one(std::slice::from_ref(&one), 3).is_err());
 }
 
-/// The summed dimension is long enough for several blocks, and every dimension has an edge.
+/// Tests sizes for which the summed dimension has several blocks, and every dimension ends within a
+/// block.
 #[test]
 fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     let (x, weight, bias) = (

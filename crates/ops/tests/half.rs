@@ -35,8 +35,8 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
 }
 
 /// Returns the errors of an operation in half precision, in units of the type's spacing: that of
-/// its result, and those of the gradients of the result's sum by each input. The first `halves`
-/// inputs are activations, in the half type; the others are parameters, in f32.
+/// its result, and those of the gradients of the result's sum with respect to each input. The first
+/// `halves` inputs are activations, in the half type; the others are parameters, in f32.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],
@@ -60,8 +60,8 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // So many rows that a sum in either type would stop growing: the gradient with respect to a
-    // bias is 5000.
+    // There are so many rows that a sum in either type would stop growing: the gradient with
+    // respect to a bias is 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,

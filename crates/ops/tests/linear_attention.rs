@@ -93,8 +93,9 @@ fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     Ok(())
 }
 
-/// Keys that become ever larger, and keys that become ever smaller. The exponent by which features
-/// of keys are divided grows in the forward pass, and shrinks in the backward pass.
+/// Tests keys that become ever larger, and keys that become ever smaller. Features of keys are
+/// divided by the exponential of an exponent, which grows in the forward pass, and shrinks in the
+/// backward pass.
 #[test]
 fn exponents_may_grow_and_shrink() -> Result<()> {
     let (tokens, vectors) = (300, random(&[40, WIDTH], 2).as_tensor().detach());

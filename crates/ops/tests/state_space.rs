@@ -1,6 +1,6 @@
 //! Tests the operations of state-space layers: fused operations are compared with composed ones,
-//! finite differences, the recurrence and a convolution, when computed in parts, and on any number
-//! of threads.
+//! with finite differences, with the recurrence and with a convolution; as a whole and in parts,
+//! and on any number of threads.
 
 mod common;
 
