@@ -24,7 +24,7 @@ fn main() {
     taper_ops::threads::in_pool(&Device::Cpu, divan::main);
 }
 
-/// Number of tokens in a batch; below, in a sentence.
+/// Number of tokens in a batch; [`SENTENCE`] is the number of tokens in a sentence.
 const TOKENS: usize = 2048;
 const SENTENCE: usize = 16;
 /// Number of words in the vocabulary.

@@ -96,7 +96,7 @@ pub fn spare_addresses() {
 
 /// Whether bytes are being counted by [`Explaining`], for [`counted`].
 static COUNTS: AtomicBool = AtomicBool::new(false);
-/// Bytes in use less those at the start of counting; below, the maximum of this number.
+/// Bytes in use less those at the start of counting; [`MOST_IN_USE`] is the maximum of this number.
 static IN_USE: AtomicI64 = AtomicI64::new(0);
 static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 

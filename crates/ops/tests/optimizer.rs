@@ -107,8 +107,8 @@ const OF_MUON: [(&str, &[usize]); 6] = [
     ("fused", &[6, 3, 3]),
 ];
 
-/// Compares steps on whole parameters, and on the whole store, with those of PyTorch, fused and
-/// composed.
+/// Compares steps on the whole store, fused and composed, and steps on single parameters with those
+/// of PyTorch.
 #[test]
 fn muon_is_that_of_pytorch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/muon.safetensors");

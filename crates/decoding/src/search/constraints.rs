@@ -26,7 +26,8 @@ pub(crate) struct Constraints<'a> {
     /// Tokens whose repetition is penalised, each once, with the number of its occurrences in the
     /// output.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// Factor of the repetition penalty; below, the presence and the frequency penalty.
+    /// Factor of the repetition penalty. The next two fields are the presence penalty and the
+    /// frequency penalty.
     penalty: f32,
     presence: f32,
     frequency: f32,

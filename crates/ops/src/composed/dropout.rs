@@ -76,8 +76,8 @@ fn mask_on_device(
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// Number of bits of each of the two numbers that the table combines; below, the number of their
-/// values.
+/// Number of bits of each of the two numbers that the table combines; [`SIDE`] is the number of
+/// values that such a number can have.
 const PIECE: u32 = 9;
 const SIDE: u32 = 1 << PIECE;
 /// Number of elements with consecutive indices that differ only in the lower 16 bits.

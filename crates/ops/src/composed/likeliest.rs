@@ -106,8 +106,8 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Te
     first_few(&values, &tokens, count)
 }
 
-/// Finds the `count` largest values of each row, and the element of `numbers` at each; of equal
-/// values, the one with the lowest number comes first.
+/// Finds the `count` largest values of each row, and the elements of `numbers` at the same places;
+/// of equal values, the one with the lowest number comes first.
 ///
 /// # Shapes
 /// `values (R, W)`, `numbers (R or 1, W)` below [`MOST`] → `(R, count)` each.

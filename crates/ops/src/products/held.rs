@@ -135,7 +135,7 @@ mod tests {
     use crate::products::product_then;
     use crate::rng::Counter;
 
-    /// Checks that a product equals that with the same values in f32: identical bits if sums are
+    /// Checks that a product equals the product with the same values in f32, bit by bit if sums are
     /// not divided.
     #[test]
     fn products_are_those_of_the_values_in_f32() {

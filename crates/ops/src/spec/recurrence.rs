@@ -81,9 +81,9 @@ pub struct Recurrence<'a> {
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
-/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2): `e_j = vᵀ
-/// tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is the state before the row,
-/// `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`.
+/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2):
+/// `e_j = vᵀ tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is the state before
+/// the row, `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
     /// `W`, of width `A`: `(A, H)`.

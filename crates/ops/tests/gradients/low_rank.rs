@@ -45,7 +45,8 @@ fn low_rank() {
             &|v| composed::low_rank(&v[0], &v[1], &factors(&v[2..]), &spec),
         );
     }
-    // A linear layer with adapters, in which every part uses the same dropout mask.
+    // If all parts of a linear layer with adapters use the same dropout mask, the result is that of
+    // the changed matrix.
     let layer = LinearSpec { dropout: Dropout::new(0.4, 77), ..Default::default() };
     let [x, residual, down, up] =
         [random(&[6, 5], 1), random(&[6, 7], 2), random(&[2, 5], 3), random(&[7, 2], 4)];

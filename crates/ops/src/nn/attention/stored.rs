@@ -266,8 +266,8 @@ impl<T: Float> Backward<'_, T> {
     }
 
     /// Replaces the adjoint of a head's weights, in `scores`, by the adjoint of the products
-    /// `Q Kᵀ`, and adds the adjoint of the biased scores (which lacks the factor `scale`) to that
-    /// of the bias.
+    /// `Q Kᵀ`, and adds the adjoint of the biased scores, without the factor `scale`, to the
+    /// adjoint of the bias.
     fn adjoint_of_products(
         &self,
         head: usize,

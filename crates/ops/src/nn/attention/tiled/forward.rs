@@ -19,7 +19,7 @@ struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Index of the head and sequence among those of all long sequences.
+    /// Index of this pair of a sequence and a head among the pairs of all long sequences.
     number: usize,
 }
 

@@ -105,7 +105,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Under a causal mask, the rows of a whole group; otherwise those of a single chunk.
+    // Number of rows whose features are held at a time: under a causal mask, those of a whole
+    // group, otherwise those of a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -183,9 +184,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Writes or adds the adjoints of features of queries or keys that come through a state. Those
-    /// of queries come from the state before the chunk, with values and ones; those of keys from
-    /// the state after it, with the adjoints of numerators and denominators.
+    /// Writes or adds the adjoints of features of queries or keys that come through a state. For
+    /// queries, this is the state before the chunk, whose sums are with values and ones; for keys,
+    /// it is the state after the chunk, whose sums are with the adjoints of numerators and
+    /// denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
