@@ -15,8 +15,8 @@
 //! All searches keep four promises:
 //! - The results of a sentence do not depend on the other sentences of its batch, provided that the
 //!   model's predictions for a row do not depend on the other rows: every decision is made for one
-//!   sentence, in `f64`, and ties are broken by the order of hypotheses and then by the lowest token
-//!   id.
+//!   sentence, in `f64`, and ties are broken by the order of hypotheses and then by the lowest
+//!   token id.
 //! - The log-probability of a hypothesis is that of the model's full distribution, even if the
 //!   search forbids tokens, so that [`Translator::score`] gives an output the same log-probability
 //!   as the search.

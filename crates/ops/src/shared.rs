@@ -40,8 +40,8 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr(), slice.len())
     }
 
-    /// Returns the spare capacity of `vector` for `count` elements. It is not initialised: it must
-    /// be written before it is read.
+    /// Returns the spare capacity of `vector` for `count` elements. This memory is not
+    /// initialised: it must be written before it is read.
     pub(crate) fn spare(vector: &mut Vec<T>, count: usize) -> Self {
         let spare = vector.spare_capacity_mut();
         assert!(count <= spare.len());

@@ -16,8 +16,8 @@ pub struct Dropout {
 impl Dropout {
     /// Drops each element with probability `rate`; the mask is determined by `key`.
     ///
-    /// A rate outside `[0, 1)` is clamped. It would be an error of the calling program, which has
-    /// to validate its configuration.
+    /// A rate outside `[0, 1)` is clamped. Such a rate would be an error of the calling program,
+    /// which has to validate its configuration.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {
         Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }

@@ -66,8 +66,8 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs `backward`, a backward pass, with the values of the buffer. It adds to them in place,
-    /// or returns the gradients of all parameters in order, which are then added.
+    /// Runs `backward`, a backward pass, with the values of the buffer. `backward` adds to them
+    /// in place, or returns the gradients of all parameters in order, which are then added.
     pub(super) fn receive(
         &mut self,
         store: &ParameterStore,
