@@ -59,7 +59,7 @@ pub(crate) fn in_order<T: Send>(
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // Freed memory is not returned after each batch, which would cost a small model a tenth of its
+    // Freed memory is not returned after each batch. That would cost a small model a tenth of its
     // time: pages of freed memory would go back to the system, and cause page faults when they are
     // used again.
     let tidy = |number: usize| {

@@ -3,10 +3,10 @@
 //!
 //! A search uses a model only through [`StepModel`]: it starts rows, each of which is one
 //! hypothesis, from sources, steps all rows by one token, and keeps some rows. Searches run on the
-//! host, on plain rows of `f32` logits. The
-//! alternative, a search by tensor operations on the device, was rejected: it would depend on one
-//! tensor library, its choice among equal scores would depend on the device's sort, and it would
-//! save only the copy of one row of logits per hypothesis and step.
+//! host, on plain rows of `f32` logits. The alternative, a search by tensor operations on the
+//! device, was rejected: it would depend on one tensor library, its choice among equal scores would
+//! depend on the device's sort, and it would save only the copy of one row of logits per hypothesis
+//! and step.
 //!
 //! Between two steps, a search asks a [`Control`] for each sentence whether it is still wanted, and
 //! lets the control do other work. So a server can share time among searches, and drop sentences

@@ -90,7 +90,7 @@ impl Counter {
     }
 }
 
-/// Returns 32 uniform bits for the element `index` of a dropout mask. It computes with 32-bit
+/// Returns 32 uniform bits for the element `index` of a dropout mask. They are computed with 32-bit
 /// integers, so that loops vectorise.
 ///
 /// The hash is Chris Wellons' `lowbias32`; half of the key enters before it, and half after it,

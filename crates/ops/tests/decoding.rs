@@ -1,5 +1,5 @@
-//! Compares operations for decoding with the composed ones: attention of single queries, and linear
-//! layers with packed weights.
+//! Compares operations for decoding (attention of single queries, and linear layers with packed
+//! weights) with the composed ones.
 
 mod common;
 

@@ -167,8 +167,8 @@ fn parts_are_the_whole() -> Result<()> {
     let x = &tensors[0];
     let lengths = |lengths: [usize; 2]| ConvolutionSpec { lengths: lengths.into(), reverse: false };
     let whole = causal_convolution(None, x, &weight, &bias, &lengths([40, 7]))?;
-    // The three tokens before each cut. In the second sequence there are only two, so that a zero
-    // comes first.
+    // Takes the three tokens before each cut. In the second sequence there are only two, so that a
+    // zero comes first.
     let zero = Tensor::zeros((1, channels), DType::F64, &Device::Cpu)?;
     let before = Tensor::cat(&[&x.narrow(0, 32, 3)?, &zero, &x.narrow(0, 40, 2)?], 0)?;
     let before = before.reshape((2, 3 * channels))?;

@@ -12,9 +12,8 @@
 //! Length penalty and reward are largest at the maximum length `m`, and the shortfall penalty is
 //! smallest there. So no continuation of a live hypothesis can have a score above
 //! `score(L, m + 1)`, where the 1 is `</s>`. If the list is full, and this bound for the largest
-//! `L` does not exceed the
-//! worst score in the list, then running to the maximum length would give the same list. With
-//! `patience`, a sentence stops earlier: once enough hypotheses have finished.
+//! `L` does not exceed the worst score in the list, then running to the maximum length would give
+//! the same list. With `patience`, a sentence stops earlier: once enough hypotheses have finished.
 //!
 //! If a sentence requires phrases, its beam is [divided among groups](super::phrases) of hypotheses
 //! that contain the same number of phrase tokens. Hypotheses that lack a phrase stay likelier

@@ -37,7 +37,7 @@ impl<'a> Constraints<'a> {
     /// Makes the constraints on the token that follows `length` output tokens. If the configuration
     /// [needs earlier tokens](looks_back), `history` must end with the output tokens. Tokens before
     /// them in `history` (those of the source) count for the ban on repeated n-grams and, by the
-    /// rules of Transformers, for the repetition penalty.
+    /// rules of the library Transformers, for the repetition penalty.
     ///
     /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a complete sentence whose score includes its end.

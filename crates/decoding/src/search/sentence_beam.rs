@@ -33,7 +33,7 @@ pub(super) struct Live {
     /// Number by which the beam is ordered: the log-probability, reduced by the repetition penalty
     /// if there is one.
     rank: f64,
-    /// Which of the sentence's phrases the hypothesis contains.
+    /// Which of the phrases that the output must contain are already in the hypothesis.
     progress: Progress,
 }
 
@@ -189,7 +189,7 @@ impl<'a> SentenceBeam<'a> {
             }
         }
         if !phrases.is_empty() {
-            // Sorts by rank again, because a divided beam is in another order.
+            // Sorts by rank again, because continuations are in another order if there are phrases.
             let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
             both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
             (self.live, origins) = both.into_iter().unzip();
@@ -277,7 +277,7 @@ impl<'a> SentenceBeam<'a> {
 }
 
 /// Returns the continuations of all live hypotheses by their candidates, best first; if there are
-/// phrases, in the order of a divided beam.
+/// phrases, in the order for a beam that is [divided among groups](super::phrases).
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],

@@ -18,8 +18,8 @@ pub(crate) enum Output {
     /// A translation, which is a complete sentence: `</s>` is forced at the length limit.
     Translation,
     /// A continuation of the source: it is cut off at the length limit. The ban on repeated n-grams
-    /// (`no_repeat_ngram`) also applies to those in the source. By the rules of Transformers, the
-    /// repetition penalty also applies to the source's tokens.
+    /// (`no_repeat_ngram`) also applies to those in the source. By the rules of the library
+    /// Transformers, the repetition penalty also applies to the source's tokens.
     Continuation,
 }
 

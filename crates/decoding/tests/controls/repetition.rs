@@ -33,8 +33,8 @@ fn no_run_comes_twice() {
     }
 }
 
-/// The ban applies to the tokens of a prompt, as in `NoRepeatNGramLogitsProcessor` of Transformers;
-/// in translation, it applies to the prefix.
+/// The ban applies to the tokens of a prompt, as in `NoRepeatNGramLogitsProcessor` of the library
+/// Transformers; in translation, it applies to the prefix.
 #[test]
 fn no_run_of_a_prompt_or_prefix_comes_again() {
     let mut model = model(53);

@@ -103,9 +103,9 @@ fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> 
     Ok(scores)
 }
 
-/// Returns a tensor with all keys and values, and the index of its row for each column of each
-/// query. Hidden columns have the row of the query's last key, which is finite if all keys of the
-/// query are.
+/// Returns a tensor with all keys and values and, for each column of each query, the index of a row
+/// of this tensor. Hidden columns have the row of the query's last key, which is finite if all keys
+/// of the query are.
 fn places(
     visible: VisibleKeys<'_>,
     lengths: &[usize],

@@ -169,7 +169,7 @@ impl Words {
         let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
         let index = (self.times(&low, SIDE)? + &moved)?;
         let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
-        // The parts of both numbers below `half`, in one table index.
+        // Combines the parts of both numbers below `half` in one table index.
         let lower = (index - self.times(&upper, half)?)?;
         let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
         let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;

@@ -53,8 +53,8 @@ pub fn sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f
     }))
 }
 
-/// Computes [`sums_of_squares`] with Candle's operations. Unlike there, each chunk is summed in
-/// f32.
+/// Computes [`sums_of_squares`] with Candle's operations. Unlike in that function, each chunk is
+/// summed in f32.
 fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f64>> {
     let squares = flat.sqr()?;
     let mut sums = Vec::with_capacity(2 * segments.len());

@@ -32,7 +32,7 @@ impl Packing {
     }
 
     /// Like [`Packing::best`], for products of only some panels at a time: never a packing that
-    /// splits values into three bf16 parts, because this would not pay for them.
+    /// splits values into three bf16 parts, because this would not pay for such products.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]

@@ -10,8 +10,8 @@ pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// For each key, the number that is added to the scores with it.
     pub(super) added: &'a [T],
-    /// Number of keys that the first query sees: it sees the first keys. Each further query sees
-    /// `growth` more keys than the query before it.
+    /// The first query sees the first `visible` keys. Each further query sees `growth` more keys
+    /// than the query before it.
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
