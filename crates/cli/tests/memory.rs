@@ -169,7 +169,7 @@ fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     let output = workspace.script(&["sh"], text);
     assert!(
         !output.status.success()
-            && stderr(&output).contains("batches of 100000 tokens, but may take"),
+            && stderr(&output).contains("batches of 100000 tokens, but the limit is"),
         "{}",
         stderr(&output)
     );

@@ -1,6 +1,6 @@
-//! Differentiable operations for training Transformers on Candle. Each is fused on the CPU, with a
-//! backward pass, and is also composed of Candle's own operations, as a reference for tests and as
-//! a fallback.
+//! Differentiable operations for training Transformers on Candle. Each has two implementations: a
+//! fused one for the CPU, with a backward pass, and one composed of Candle's own operations, which
+//! is the reference in tests and the fallback.
 //!
 //! **Decision.** Sequences are packed: an activation is `(N, D)` with one row for each real token,
 //! and lengths say where sequences end. So there is no padding to compute, and no result depends on
@@ -13,8 +13,9 @@
 //! lived until the end. Without a tape, an operation whose inputs Candle tracks is composed of
 //! Candle's operations, and Candle's autodiff has the graph.
 //!
-//! Operations without a fused version, at all or on the current device, are computed by Candle's
-//! operations and recorded on the tape as a whole ([`composed::on_tape`]).
+//! An operation that has no fused version, or none for the current device, is computed by Candle's
+//! operations, and all of them together are recorded on the tape as one operation
+//! ([`composed::on_tape`]).
 //!
 //! All `unsafe` code of the project is in this crate: matrix products on raw pointers, threads that
 //! write to disjoint parts of a slice, calls of functions compiled for processor features detected

@@ -25,7 +25,7 @@ fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
 }
 
 /// Compares the result of an operation on the tape, and the gradient with respect to each input,
-/// with the result of candle-nn and the gradients that Candle's autodiff computes for it.
+/// with those of candle-nn, which Candle's autodiff differentiates.
 fn agree(
     name: &str,
     inputs: &[Var],

@@ -60,8 +60,8 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // There are so many rows that a sum in either type would stop growing: the gradient with
-    // respect to a bias is 5000.
+    // So many rows that a sum in either type would stop growing: the gradient with respect to a
+    // bias is 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,

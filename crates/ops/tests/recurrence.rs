@@ -154,8 +154,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// Checks that the norms of the gradients with respect to all states are recorded. At the last row
-/// of a sequence, the norm is that of the adjoint of the result.
+/// Compares the recorded gradient with respect to a state with the effect of changing the state,
+/// which is done by the bias of the last gate in one row.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn scores_of_another_metric_are_told_apart() {
         let mut stopping = EarlyStopping::default();
-        assert!(!stopping.is_of_another(Metric::Loss), "earlier versions do not tell");
+        assert!(!stopping.is_of_another(Metric::Loss), "no metric is known before the first score");
         stopping.observe(&config(Metric::Loss, 0), 1, 2.1);
         assert!(!stopping.is_of_another(Metric::Loss));
         assert!(stopping.is_of_another(Metric::Accuracy));

@@ -21,8 +21,9 @@ pub(crate) enum BenchCommand {
     Kernels(BenchKernels),
     /// Attention alone, of each kind at each length: time, memory, and their growth
     Attention(BenchAttention),
-    /// Updates of several processes over simulated networks of given speeds: the remaining rate,
-    /// with and without an exchange that begins before all gradients are computed
+    /// Updates of several processes over simulated networks of given speeds: the time of an update,
+    /// and the share of the speed without a network that remains; with an exchange that begins when
+    /// all gradients are computed, and with one that begins earlier
     Network(BenchNetwork),
 }
 
@@ -160,7 +161,7 @@ pub(crate) struct BenchKernels {
     /// Numbers of threads; each gives one table
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
-    /// Number of times each product is timed; the shortest time counts
+    /// Number of times each product is timed; the shortest time is reported
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) repeats: usize,
     /// Print as JSON
@@ -171,11 +172,12 @@ pub(crate) struct BenchKernels {
 /// Arguments of `bench attention`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchAttention {
-    /// Kinds of attention, as a recipe names them; without this option, all kinds that a stack can
-    /// have with or without --causal
+    /// Kinds of attention, by their names in a recipe [default: all kinds that an encoder can have
+    /// or, with --causal, a decoder]
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Number of tokens of a sequence; a batch of shorter sequences has 2048 tokens
+    /// Number of tokens of a sequence; if it is below 2048, a batch has several sequences, with
+    /// 2048 tokens in all
     #[arg(
         long,
         value_name = "N",
@@ -195,13 +197,14 @@ pub(crate) struct BenchAttention {
     /// Hide later tokens from each token
     #[arg(long)]
     pub(crate) causal: bool,
-    /// Seconds for each measurement; the shortest time counts
+    /// Seconds for which each measurement is repeated; the shortest time is reported
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) seconds: f64,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw the time with gradient over the length, with logarithmic axes, into this file
+    /// Draw a chart into this file: the time of a forward and backward pass by the length of a
+    /// sequence, with logarithmic axes
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }

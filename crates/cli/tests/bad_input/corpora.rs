@@ -102,7 +102,8 @@ fn what_would_fail_after_the_training_fails_before_it() {
     // A model that needs more memory than any machine has is refused without allocating it.
     for inner in ["100000000000", "72057594037927935"] {
         let huge = format!("--set data.test=[] --set model.d_ff={inner}");
-        workspace.fail(format!("{train} {huge}"), &["parameters takes", "but may take", "[model]"]);
+        workspace
+            .fail(format!("{train} {huge}"), &["parameters takes", "but the limit is", "[model]"]);
     }
     // Sizes whose sums would overflow are refused too.
     let wide = "--set data.test=[] --set model.d_ff=9223372036854775807";

@@ -138,7 +138,7 @@ fn hidden_tokens(workspace: &Workspace) {
         (journey["choices"].as_array().expect("choices").clone(), tokens)
     };
     let (all, tokens) = choices("red cat");
-    assert_eq!(all.len(), tokens - 2, "between the marks");
+    assert_eq!(all.len(), tokens - 2, "all tokens except the marks at both ends");
     let token = all[0]["token"].clone();
     // Without masks, each token is hidden in turn, so its probability is computed with a mask in
     // its place.

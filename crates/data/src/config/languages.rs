@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Side whose rows name the target language.
+/// Side of a pair, source or target, that begins with the token of the target language.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LanguageTag {
@@ -16,15 +16,16 @@ pub enum LanguageTag {
     Target,
 }
 
-/// Several directions in one model: the directions of `data.train`, whose corpora set `from` and
-/// `to`.
+/// Settings of a model that translates in several directions. The directions are those of the
+/// corpora of `data.train`, each of which sets `from` and `to`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LanguagesConfig {
-    /// Temperature T of the mix of directions: a direction with n pairs, weights included, gets a
-    /// share of each epoch that is proportional to n^(1/T) (Arivazhagan et al. 2019, section 4.2).
-    /// 1 takes pairs as they are, 5 is usual, and with larger values all directions have nearly the
-    /// same share. The vocabulary is trained on the same mix.
+    /// Temperature T of the mix of directions: a direction with n pairs gets a share of each epoch
+    /// that is proportional to n^(1/T) (Arivazhagan et al. 2019, section 4.2). In n, the pairs of
+    /// each corpus are multiplied by its weight. 1 takes pairs as they are, 5 is usual, and with
+    /// larger values all directions have nearly the same share. The vocabulary is trained on the
+    /// same mix.
     #[schemars(range(min = 1.0))]
     #[schemars(
         extend("x-names" = "sampling_temperature temperature_sampling"),
@@ -32,7 +33,8 @@ pub struct LanguagesConfig {
         extend("x-idle" = ["one-direction"])
     )]
     pub temperature: f64,
-    /// Side whose rows begin with the token of the target language, such as `<2de>`.
+    /// Side of a pair, source or target, that begins with the token of the target language, such as
+    /// `<2de>`.
     #[schemars(
         extend("x-names" = "lang_tok encoder_langtok decoder_langtok"),
         extend("x-change" = "never"),

@@ -137,7 +137,7 @@ pub struct DataConfig {
     /// Rules by which pairs are dropped.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub cleaning: CleaningConfig,
-    /// Several directions in one model.
+    /// Settings of a model that translates in several directions.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub languages: LanguagesConfig,
     /// Changes to training pairs that make a model robust. Each key is the probability of its

@@ -1,7 +1,7 @@
-//! Classifiers of images: a ViT compared with one made of parts of the library Transformers, and
-//! properties that hold for any numbers. `scripts/golden/images/vit.py` makes the golden files.
-//! Models with class tokens are compared in another test, which reads folders of Transformers
-//! (`run/tests/folders/vit.rs`).
+//! Tests of image classifiers: a ViT is compared with one made of parts of the library Transformers
+//! (golden files of `scripts/golden/images/vit.py`), and properties are checked that hold for all
+//! weights and images. Models with class tokens are compared in another test, which reads folders
+//! of Transformers (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;

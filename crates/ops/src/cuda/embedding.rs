@@ -58,7 +58,7 @@ pub(super) fn embedding(
     Ok(out)
 }
 
-/// Indices of looked-up rows of a table, with the gradient with respect to each result row,
+/// Indices of looked-up rows of a table, with the gradient with respect to each result row:
 /// `(M, D)`.
 struct Uses<'a> {
     gradient: &'a Tensor,

@@ -121,8 +121,8 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient with respect to `x`, and adds those with respect to weight and bias to
-    /// the ones collected on the tape.
+    /// Computes the gradient with respect to `x`, and adds the gradients with respect to weight and
+    /// bias to those collected on the tape.
     fn back(
         &self,
         gradient: &Tensor,

@@ -1,9 +1,8 @@
 //! Taper's own CUDA kernels, for operations that would take many of Candle's kernels.
 //!
 //! Each operation computes its result, and records its backward pass on the tape; the device tests
-//! compare both with the operation composed of Candle's, in f64. A kernel reads its inputs as
-//! rarely as possible, usually once. It computes in f32 and rounds once, and keeps nothing but the
-//! inputs for the backward pass.
+//! compare both with the operation composed of Candle's, in f64. A kernel reads its inputs once,
+//! computes in f32 and rounds once, and keeps nothing but the inputs for the backward pass.
 //! Gradients with respect to parameters are added in place, in the flat gradient buffer.
 
 mod adam;

@@ -157,8 +157,8 @@ fn tiled_cross_entropy(
     Ok((loss, sums))
 }
 
-/// Adds the gradients with respect to the hidden states and to the weights, times `scale`.
-/// `paired`: whether rows were arranged in pairs.
+/// Adds the gradients with respect to the hidden states and the weights, times `scale`. `paired`:
+/// whether rows were arranged in pairs.
 fn give_gradients(
     tiled: &Tiled,
     softmaxes: &[Softmax<f32>],

@@ -20,13 +20,14 @@ pub(super) struct Online<T> {
     true_logit: T,
 }
 
-/// What is kept of a token's softmax to compute the gradient with respect to its logits.
+/// Values of a token's softmax that are kept, because the gradient with respect to the logits is
+/// computed from them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
     /// Logarithm of the softmax's denominator, `ln Σ exp(logit)`.
     pub(super) log_sum_exp: T,
-    /// Kullback–Leibler divergence `KL(p‖q)` of the token's distribution p from the partner's, q; 0
-    /// without a partner.
+    /// Kullback–Leibler divergence KL(p‖q), where p is the distribution of this token and q that of
+    /// its partner; 0 without a partner.
     pub(super) divergence: T,
 }
 

@@ -185,7 +185,7 @@ vectorised! {
 
 vectorised! {
     /// Computes the gradient with respect to some rows. Adds the gradients with respect to the
-    /// weight and, if there is one, to the bias to `sums`, one after the other.
+    /// weight and, if there is one, the bias to `sums`, one after the other.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],

@@ -34,7 +34,10 @@ pub(crate) fn check_buffers<'a>(
 ) -> Result<()> {
     crate::device::check(store.device())?;
     if range.end > store.len() {
-        candle_core::bail!("{name}: parameters {range:?} of {}", store.len());
+        candle_core::bail!(
+            "{name}: the range {range:?} of parameters ends behind the last of {}",
+            store.len()
+        );
     }
     for buffer in buffers {
         if buffer.elem_count() != range.len() {

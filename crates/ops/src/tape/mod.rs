@@ -3,16 +3,18 @@
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
 //! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
-//! functions in reverse order. Each function moves the gradients with respect to the operation's
-//! inputs (their adjoints) to where they are collected, or adds to those already there, and then
-//! drops the tensors that the operation kept. The adjoint of a parameter is collected in its part
-//! of the flat gradient buffer. On the host, results that cost little to compute are recomputed
-//! instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! functions in reverse order. Each function computes the gradients with respect to the operation's
+//! inputs (their adjoints), adds them to those that other operations have computed for the same
+//! inputs, and then drops the tensors that the operation kept. The adjoint of a parameter is
+//! collected in its part of the flat gradient buffer. On the host, results that cost little to
+//! compute are recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear
+//! Memory Cost").
 //!
-//! Fused operations on the host record backward functions of elements ([`Tape::record`]); all other
-//! operations record backward functions of tensors ([`Tape::record_tensors`]). Values stay Candle
-//! tensors, and operations that Candle differentiates are unaffected: without a tape, operations on
-//! a tensor that Candle tracks are composed of Candle's own.
+//! A fused operation on the host records a backward function that takes the adjoint as a list of
+//! numbers ([`Tape::record`]); the backward functions of all other operations take it as a tensor
+//! ([`Tape::record_tensors`]). Values stay Candle tensors, and operations that Candle
+//! differentiates are unaffected: without a tape, operations on a tensor that Candle tracks are
+//! composed of Candle's own.
 
 mod adjoints;
 mod gradients;
@@ -61,7 +63,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Identity and size of a tensor, without its values: where an adjoint is added.
+/// Identity and size of a tensor, without its values. It says to which tensor an adjoint belongs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -129,8 +131,9 @@ impl Tape {
         Self::default()
     }
 
-    /// Makes an empty tape for a segment: operations on results of this tape that are recorded
-    /// apart and [added](Tape::record_segment) to this tape as a single operation.
+    /// Makes an empty tape for a segment: a sequence of operations, some on results of this tape,
+    /// that are recorded on a tape of their own and then [added](Tape::record_segment) to this tape
+    /// as a single operation.
     #[must_use]
     pub fn for_segment(&self) -> Self {
         let outer = self.outer.union(&self.outputs.borrow()).copied().collect();
@@ -287,8 +290,8 @@ impl Tape {
         SavedTensor { slot: tensor.into(), value }
     }
 
-    /// Removes and returns the operations, in order, so that only the result keeps their tensors
-    /// alive.
+    /// Removes all operations from the tape, and returns them in order. Then only the returned list
+    /// keeps their tensors alive.
     fn take(&self) -> Vec<Node> {
         self.again.take();
         self.nodes.take()
@@ -309,8 +312,9 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// Like [`Tape::backward`]. On the host, `when_final` is also called whenever more gradients at
-    /// the end of the flat layout are final. Parameters that no operation of this pass uses are
+    /// Like [`Tape::backward`]. On the host, `when_final` is also called during the backward pass.
+    /// Gradients become final from the end of the flat buffer to its beginning, and each call
+    /// reports that more of them are final. Parameters that no operation of this pass uses are
     /// never reported as final, nor is any parameter before them.
     ///
     /// # Errors

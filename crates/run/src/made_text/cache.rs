@@ -45,7 +45,8 @@ pub struct CacheProgress<'a> {
 #[derive(Debug, Clone)]
 pub struct TranslationCache(pub PathBuf);
 
-/// One of the translations of a line, or the given translation of a line, with its score.
+/// A translation of a line with its score: one that a model has made, or one that was given and
+/// scored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// The text.
@@ -54,9 +55,9 @@ pub struct Choice {
     pub score: f64,
 }
 
-/// Function that returns the choices for each line of a window. Arguments: the lines, the number of
-/// the first line in the text, counted from 1, and a function that receives the number of
-/// translated sentences of the window.
+/// Function that returns the choices for each line of a window. Arguments: the lines of the window;
+/// the line number, in the whole text and counted from 1, of the first of them; and a function that
+/// receives the number of sentences of the window that are translated so far.
 type Answers<'a> =
     Box<dyn FnMut(&[String], usize, &mut dyn FnMut(usize)) -> Result<Vec<Vec<Choice>>> + 'a>;
 
@@ -155,9 +156,9 @@ impl TranslationCache {
         self.entry(order, sources, lines, &begin, observe)
     }
 
-    /// Returns the entry for `order`, the description of a translation task. If the cache does not
-    /// have the entry, it is made with the function that `begin` returns, from the `lines` lines of
-    /// `text`.
+    /// Returns the entry for `order`, which describes the wanted translation: its weights, settings
+    /// and texts. If the cache does not have the entry, it is made with the function that `begin`
+    /// returns, from the `lines` lines of `text`.
     fn entry<'a>(
         &self,
         order: Order,
@@ -296,12 +297,17 @@ fn write(
     Ok(())
 }
 
-/// Returns an error if the entry belongs to another order, or was changed after it was written.
+/// Returns an error if the entry is of another translation than `order` describes, or was changed
+/// after it was written.
 fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     let text = taper_data::read_regular(record, 1 << 20)?;
     let known: Record =
         serde_json::from_slice(&text).with_context(|| damaged(&record.display().to_string()))?;
-    ensure!(known.order == *order, "{}: its name is that of another translation", record.display());
+    ensure!(
+        known.order == *order,
+        "{} describes another translation than its name says: remove it, and it is made again",
+        record.display()
+    );
     let is_same = checksum(path).is_ok_and(|sum| sum == known.sha256);
     ensure!(
         is_same,

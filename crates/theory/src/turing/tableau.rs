@@ -3,10 +3,10 @@
 //! The text is one configuration after the other. Each is W tokens: the symbols of the cells, with
 //! the state at the cell of the head. A cell depends on three cells of the configuration before, so
 //! each token attends to tokens at distances of W − 2 to W. A sliding window of W + 1 tokens is
-//! therefore enough, and so is every pattern that contains it, such as BigBird's, which also has
-//! global and random blocks (Zaheer et al. 2020, appendix B, for tapes without a bound; the decoder
-//! there reads the past again and again). Before the first configuration there is one more token,
-//! the left neighbour of cell 0.
+//! therefore enough. So is every pattern that contains such a window, for example BigBird's, which
+//! also has global and random blocks (Zaheer et al. 2020). Appendix B of that paper has a decoder
+//! for tapes without a bound, which reads the past again and again. Before the first configuration
+//! there is one more token, the left neighbour of cell 0.
 
 use super::decoder::SPECIAL;
 use super::machine::{Machine, Move};
@@ -16,7 +16,7 @@ use crate::blueprint::{Blueprint, Column, Decoder, Form, Head, Layer, Unit};
 use candle_core::DType;
 use taper_model::AttentionConfig;
 
-/// Factor of scores.
+/// Factor by which scores are multiplied, so that the softmax selects the largest one.
 const HARD: f64 = 64.0;
 /// Largest number of positions: the integers in scores are then below 2^24, and thus exact in f32.
 const MOST_POSITIONS: usize = 2896;
@@ -40,7 +40,8 @@ pub struct TableauDecoder {
     decoder: Decoder,
 }
 
-/// Columns of a cell: its symbol and, if the head is there, the state.
+/// Columns of the hidden vector that describe one cell: its symbol and, if the head of the machine
+/// is there, the state.
 struct Cell {
     states: Vec<Column>,
     symbols: Vec<Column>,
@@ -80,8 +81,8 @@ impl TableauDecoder {
         let positions = cells.saturating_mul(steps.saturating_add(1)).saturating_add(2);
         if cells < 3 || positions > MOST_POSITIONS {
             return Err(TheoryError::Input(format!(
-                "{steps} steps on {cells} cells take {positions} positions: there are at least 3 \
-                 cells, and at most {MOST_POSITIONS} positions"
+                "{steps} steps on {cells} cells take {positions} positions: use at least 3 cells, \
+                 and so few cells and steps that they take at most {MOST_POSITIONS} positions"
             )));
         }
         let (states, symbols) = (machine.states().len(), machine.symbols().len());
@@ -140,7 +141,8 @@ impl TableauDecoder {
         steps: usize,
     ) -> Result<Vec<Tableau>, TheoryError> {
         if first >= self.cells || first + input.len() > self.cells {
-            let message = format!("the input ends behind the last of {} cells", self.cells);
+            let message =
+                format!("the input does not fit on the tape, which has {} cells", self.cells);
             return Err(TheoryError::Input(message));
         }
         let mut now = Configuration::first(&self.machine, input);

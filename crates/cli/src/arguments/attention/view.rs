@@ -78,7 +78,8 @@ impl From<PartChoice> for AttentionPart {
 pub(crate) struct PruneHeads {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Measure the importance of each head and change nothing; nothing else is implemented so far
+    /// Only measure the importance of each head, and remove none; required, because removal is not
+    /// implemented yet
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Split of the run's data to measure on [default: data.validation, else data.test]

@@ -1,4 +1,5 @@
-//! `taper import` and `taper export`: models of the library Transformers, and for other engines.
+//! `taper import` and `taper export`: read models of the library Transformers, and write models for
+//! it and for other engines.
 
 use anyhow::{Result, bail};
 use taper_run::engines::{self, ctranslate2::Ctranslate2, onnx::Onnx};
@@ -72,7 +73,7 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
             bail!("--quantize is for --format ctranslate2: add it, or leave --quantize out")
         }
         _ if arguments.adapters => {
-            bail!("--adapters writes for PEFT: leave it or --format out")
+            bail!("--adapters writes the format of PEFT: remove either --adapters or --format")
         }
         (Format::Ctranslate2, quantize) => {
             let engine = Ctranslate2(quantize.map(Into::into).unwrap_or_default());
@@ -104,7 +105,7 @@ fn tell_unexpressed(config: &RunConfig) {
     for (key, value) in settings.into_iter().filter(|(_, value)| *value > 0.0) {
         if entry(config.task).translates {
             say(&format!(
-                "note: other engines have no decoding.{key} = {value}, and translate shorter"
+                "note: other engines ignore decoding.{key} = {value}, so their translations are shorter"
             ));
         }
     }

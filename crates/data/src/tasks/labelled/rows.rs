@@ -18,9 +18,9 @@ pub struct Row {
     pub second: usize,
     /// Segment of the second text: 1, or 0 for a model that reads both texts in one segment.
     pub second_segment: u32,
-    /// Indices of the tokens at which the model predicts. The class of a text is predicted at the
-    /// first token. The two ends of an answer are also predicted there, so the first token is
-    /// listed twice. Tags are predicted at the first token of each word.
+    /// Indices of the tokens at which the model predicts. For the class of a text, this is the
+    /// index of the first token; for the two ends of an answer, the same index twice; for tags, the
+    /// index of the first token of each word.
     pub asked: Vec<u32>,
     /// Index of the word that begins at each token of `asked`; empty if nothing is predicted for
     /// words.
@@ -53,8 +53,8 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Makes rows as [`rows_of`] does, but a line that is refused gets an error instead of a row.
-/// Errors number the first line `before + 1`.
+/// Makes rows as [`rows_of`] does, but a line that is refused gets an error instead of a row. In
+/// errors, the first line has the number `before + 1`.
 ///
 /// # Errors
 ///

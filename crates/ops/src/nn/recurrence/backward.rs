@@ -98,8 +98,8 @@ struct StepGradients<T> {
     /// to the step before it: `(B, H)` each, longest sequence first.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// Gradients with respect to queries, `(N, A)`; to energies, separately for each sequence,
-    /// `(B, A)`; to keys, `(M, A)`; and to values, `(M, V)`.
+    /// Gradients with respect to the queries, `(N, A)`; the energies, separately for each sequence,
+    /// `(B, A)`; the keys, `(M, A)`; and the values, `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -279,7 +279,7 @@ impl Back {
     }
 
     /// Computes the gradients with respect to queries, keys, values and energies at a step from
-    /// those with respect to the gates' inputs and to the returned contexts.
+    /// those with respect to the gates' inputs and the returned contexts.
     fn attention<T: Float>(
         &self,
         step: usize,

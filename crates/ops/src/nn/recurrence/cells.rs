@@ -94,9 +94,9 @@ vectorised! {
 
 vectorised! {
     /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` is the gradient with
-    /// respect to the new h, none of which passes directly to the state before. `carried_cell` is
-    /// the gradient with respect to the new c on entry, and with respect to the previous c on
-    /// return.
+    /// respect to the new h, none of which passes directly to the state before; `carried_cell` is
+    /// the gradient with respect to the new c, and on return the gradient with respect to the
+    /// previous c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -151,7 +151,7 @@ fn require<M: TaskModel>(
             None => "set a smaller data.batching.max_tokens, or \"auto\"".to_owned(),
         };
         bail!(
-            "training takes {} of memory with batches of {wanted} tokens, but may take {}{}; \
+            "training takes {} of memory with batches of {wanted} tokens, but the limit is {}{}; \
              {advice}",
             bytes(needed),
             bytes(limit),
@@ -221,7 +221,7 @@ fn require_room(
 ) -> Result<()> {
     if needed > limit {
         bail!(
-            "a model of {} parameters takes {} of memory for {content} alone, but may take {}{}; \
+            "a model of {} parameters takes {} of memory for {content} alone, but the limit is {}{}; \
              make [model] or the vocabulary smaller, or use more memory",
             grouped(parameters),
             bytes(needed),

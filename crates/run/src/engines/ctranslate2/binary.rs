@@ -181,7 +181,9 @@ fn write_variable(
         file.write_all(&u32::try_from(length)?.to_le_bytes())?;
     }
     let size = u32::try_from(bytes.len());
-    let size = size.with_context(|| format!("{name}: the format holds 4 GiB of a tensor"))?;
+    let size = size.with_context(|| {
+        format!("{name} is too large: the format allows at most 4 GiB per tensor")
+    })?;
     file.write_all(&[kind as u8])?;
     file.write_all(&size.to_le_bytes())?;
     Ok(file.write_all(bytes)?)

@@ -1,4 +1,4 @@
-//! Learns words with certain translations from a corpus of sentence pairs.
+//! Learns translations of words from a corpus of sentence pairs, only where they are nearly sure.
 //!
 //! A word and a piece of text (a word, or a few ideographs) count as translations of each other if
 //! the piece is in nearly every target whose source has the word, and seldom in other targets. This
@@ -34,7 +34,7 @@ const LEAST_SHARE: f64 = 0.9;
 /// contain the translation.
 const LEAST_DICE: f64 = 0.5;
 
-/// Words with certain translations.
+/// Words whose translations are nearly sure.
 #[derive(Debug)]
 pub(crate) struct WordPairs {
     translations: HashMap<String, String>,

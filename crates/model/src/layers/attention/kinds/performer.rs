@@ -1,6 +1,7 @@
 //! Random features of a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers",
-//! FAVOR+): they turn a softmax over all keys into a sum as in linear attention. The vectors are
-//! drawn here; linear attention computes the features.
+//! FAVOR+): they turn a softmax over all keys into a sum as in linear attention. This file draws
+//! the random vectors ω of the formula; the code of linear attention computes the features φ from
+//! them.
 //!
 //! ```text
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
@@ -171,7 +172,10 @@ mod tests {
             if count == 1 {
                 assert!((error / bound - 1.0).abs() < 0.1, "{error}, by the formula {bound}");
             } else {
-                assert!(least_gain > 0.05 * bound, "the bound is not that of independent ones");
+                assert!(
+                    least_gain > 0.05 * bound,
+                    "the bound is as large as for independent features"
+                );
                 assert!(error < 1.05 * bound, "{error}, the bound is {bound}");
                 assert!(error > 0.3 * bound, "{error}, the bound is {bound}");
             }

@@ -204,9 +204,9 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients with respect to the keys and values in every `chunks`-th block, from
-    /// the block `chunk` on. Returns, for each query head, the contribution of these blocks to the
-    /// gradients with respect to the queries; an empty list if there is no such block.
+    /// Writes the gradients with respect to the keys and values in the blocks that belong to the
+    /// chunk `chunk` of `chunks`. Returns, for each query head, the contribution of these blocks to
+    /// the gradients with respect to the queries; an empty list if the chunk has no block.
     ///
     /// # Safety
     /// No other thread reads or writes these gradients at the same time, nor the part of the bias's
@@ -269,9 +269,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the contributions of one query head to the gradients with respect to a block of keys
-    /// and values, and to the queries. `number`: index of the query head among those that share the
-    /// keys.
+    /// Adds the contributions of one query head to the gradients with respect to the queries and a
+    /// block of keys and values. `number`: index of the query head among those that share the keys.
     ///
     /// # Safety
     /// As for [`Self::keys_of_chunk`].

@@ -96,10 +96,11 @@ pub(super) unsafe fn run<P: TileProducts>(
 }
 
 impl<P: TileProducts> Pass<'_, P> {
-    /// Computes the gradients with respect to some heads of a sequence.
+    /// Computes the gradients with respect to the queries, keys and values of some heads of a
+    /// sequence.
     ///
     /// # Safety
-    /// No other thread reads or writes the gradients with respect to these heads at the same time.
+    /// No other thread reads or writes these gradients at the same time.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
@@ -129,7 +130,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Computes the gradients with respect to a chunk of one head.
+    /// Runs the backward pass for the queries in a chunk of one head.
     ///
     /// # Safety
     /// As for [`Self::sequence`].

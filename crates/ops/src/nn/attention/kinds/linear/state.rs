@@ -7,8 +7,8 @@ use crate::shared::Write;
 use crate::sums::blocked_sum;
 
 /// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, where each token has features φ, a vector b and a number
-/// w. In the forward pass, b are values, and w is 1. In the backward pass, b are the adjoints of
-/// weighted sums of values (gradients of the loss with respect to them), and w are the adjoints of
+/// w. In the forward pass, b are values, and w is 1; in the backward pass, b are the adjoints of
+/// weighted sums of values (gradients of the loss with respect to them), and w those of
 /// denominators.
 #[derive(Clone)]
 pub(super) struct State<T> {

@@ -198,8 +198,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces the elements of `sums`, which are inputs of the nonlinearity, by the gradients of
-    /// the loss with respect to them; `adjoint` has those with respect to its outputs.
+    /// Replaces the elements of `sums`, the inputs of the nonlinearity, with the gradients of the
+    /// loss with respect to them; `adjoint` has the gradients with respect to the nonlinearity's
+    /// outputs.
     fn deactivate<T>(sums: &mut [T], adjoint: &[T]) {
         for (sum, adjoint) in sums.iter_mut().zip(adjoint) {
             *sum = *adjoint * Activation::Swish.derivative(*sum);
@@ -256,7 +257,7 @@ fn backward<T: Float>(
         region(even(pieces), || {
             let of_piece = |piece: usize| {
                 // Sums over the tokens of this piece: gradients with respect to the weights,
-                // followed by the one with respect to the bias.
+                // followed by the gradient with respect to the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
                 for token in rows(piece) {

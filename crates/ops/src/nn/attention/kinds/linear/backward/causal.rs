@@ -13,10 +13,11 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Computes the gradients with respect to some heads of a sequence.
+    /// Computes the gradients with respect to the queries, keys and values of some heads of a
+    /// sequence.
     ///
     /// # Safety
-    /// No other thread reads or writes the gradients with respect to these heads at the same time.
+    /// No other thread reads or writes these gradients at the same time.
     pub(super) unsafe fn causal(
         &self,
         worker: &mut Worker<P>,
