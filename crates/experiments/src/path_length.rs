@@ -312,8 +312,8 @@ fn run() -> Result<Findings, TheoryError> {
         series,
     );
     let title = "Gradients by distance, in five kinds of layers";
-    let description = "Norm of the gradient with respect to a token's vector, divided by the norm for \
-                       the last token, before training and after it.";
+    let description = "Norm of the gradient with respect to a token's vector, divided by the norm \
+                       for the last token, before training and after it.";
     let figure = Figure::new(title, description, chart);
     Ok(Findings {
         columns: heads(&[

@@ -105,7 +105,7 @@ fn tell_unexpressed(config: &RunConfig) {
     for (key, value) in settings.into_iter().filter(|(_, value)| *value > 0.0) {
         if entry(config.task).translates {
             say(&format!(
-                "note: other engines ignore decoding.{key} = {value}, so their translations are shorter"
+                "note: other engines ignore decoding.{key} = {value}, so they translate shorter"
             ));
         }
     }

@@ -221,8 +221,8 @@ fn require_room(
 ) -> Result<()> {
     if needed > limit {
         bail!(
-            "a model of {} parameters takes {} of memory for {content} alone, but the limit is {}{}; \
-             make [model] or the vocabulary smaller, or use more memory",
+            "a model of {} parameters takes {} of memory for {content} alone, but the limit is \
+             {}{}; make [model] or the vocabulary smaller, or use more memory",
             grouped(parameters),
             bytes(needed),
             bytes(limit),
