@@ -163,5 +163,5 @@ fn every_command_that_computes_takes_threads() {
     workspace.succeed("bleu data/test.bb data/test.bb --threads 1");
     // The option applies to the process and is not written into the run.
     mentions(workspace.read("run/config.toml"), &["threads = 0"]);
-    workspace.fail("evaluate run --threads 5000", &["--threads 5000: at most"]);
+    workspace.fail("evaluate run --threads 5000", &["--threads 5000: must be at most"]);
 }

@@ -167,8 +167,8 @@ pub enum Error {
     },
     /// A text spells a special token where this is not allowed.
     #[error(
-        "spells the special token {token}, which is refused here: leave it out, or have special \
-         tokens taken as text (text) or as tokens (read)"
+        "spells the special token {token}, which is refused here: leave the token out, or have \
+         special tokens taken as text (text) or as tokens (read)"
     )]
     SpelledSpecial {
         /// The token.

@@ -52,7 +52,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(refused(format!("larger than {most} bytes, which it cannot be")));
+        return Err(refused(format!("larger than {most} bytes, the largest size of such a file")));
     }
     Ok(bytes)
 }

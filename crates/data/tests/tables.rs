@@ -64,7 +64,10 @@ fn running_text_of_a_table_is_the_text_of_its_records() {
     named.fields.text = "inner.body".to_owned();
     assert_eq!(running_text(&named).unwrap(), "b|c");
     named.fields.text = "body".to_owned();
-    mentions(said(running_text(&named)), &["line 1: no field body; it has inner, label, text"]);
+    mentions(
+        said(running_text(&named)),
+        &["line 1: no field body; the record has inner, label, text"],
+    );
     let list = file(&config, "train.jsonl", "[\"text\"]\n");
     mentions(said(running_text(&list)), &["line 1: no field text, nor any other"]);
     let mut tsv = file(&config, "train.tsv", "1\tone\n2\ttwo\n");
@@ -91,7 +94,7 @@ fn texts_with_labels_are_read_from_tables_by_their_fields() {
     let error = said(read("train.jsonl", "{\"text\": \"a\", \"label\": 7}\n"));
     mentions(&error, &["train.jsonl, record 1: has the label \"7\""]);
     let error = said(read("train.jsonl", "{\"text\": \"a\"}\n"));
-    mentions(&error, &["line 1: no field label; it has text"]);
+    mentions(&error, &["line 1: no field label; the record has text"]);
     mentions(said(read("train.json", "[]")), &["train.json: is JSON"]);
     mentions(said(read("train.tsv", "1\ta\n0\tb\tc\n")), &["line 2: has two texts", "pairs"]);
 

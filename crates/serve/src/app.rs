@@ -111,7 +111,9 @@ impl App {
     pub(crate) fn check_lines(&self, lines: usize) -> Result<(), Refusal> {
         let most = self.limits().lines;
         if lines > most {
-            return Err(Refusal::Large(format!("{lines} lines: at most {most} are taken at once")));
+            return Err(Refusal::Large(format!(
+                "{lines} lines: a request must have at most {most}"
+            )));
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Server {
     /// # Errors
     /// When a run cannot be loaded, two have the same name, or the address is taken.
     pub fn start(settings: ServeSettings, observer: Observer) -> Result<Self> {
-        ensure!(!settings.runs.is_empty(), "no run is named that is to be served");
+        ensure!(!settings.runs.is_empty(), "no run to serve is named");
         if settings.api_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             bail!("the key is empty: anybody would know it");
         }

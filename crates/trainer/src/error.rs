@@ -164,8 +164,8 @@ pub enum CheckpointError {
     },
     /// A pointer file does not contain the name of a checkpoint.
     #[error(
-        "{} names {content:?}, but there is no checkpoint there: write the name of one into \
-         it; there is {available}",
+        "{} names {content:?}, but there is no checkpoint there: write the name of a checkpoint \
+         into this file; there is {available}",
         path.display()
     )]
     Pointer {

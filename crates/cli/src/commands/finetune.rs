@@ -17,7 +17,7 @@ use crate::text::{print_line, quoted};
 pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     let from = &arguments.from;
     let name =
-        from.file_name().with_context(|| format!("{}: a folder has a name", from.display()))?;
+        from.file_name().with_context(|| format!("{}: the folder has no name", from.display()))?;
     let mut observer = |event: &RunEvent<'_>| {
         if let RunEvent::Notice(notice) = event {
             say_notice(notice);

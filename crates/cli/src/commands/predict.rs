@@ -28,11 +28,13 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     };
     if let (Some(prompt), false) = (arguments.prompt.first(), has(|it| it.takes_prompts)) {
         let others = predictions_that(|it| it.takes_prompts);
-        bail!("--prompt {prompt:?} is for a run of the task {others}; this one's is {task}");
+        bail!(
+            "--prompt {prompt:?} is for a run of the task {others}; the task of this run is {task}"
+        );
     }
     if let (Some(folder), false) = (&arguments.attention, has(|it| it.draws_attention)) {
         bail!(
-            "--attention {} is for a run of the task {}; this one's is {task}",
+            "--attention {} is for a run of the task {}; the task of this run is {task}",
             folder.display(),
             predictions_that(|it| it.draws_attention)
         );

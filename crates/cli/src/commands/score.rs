@@ -106,7 +106,7 @@ impl Question {
     fn parse(line: &str) -> Result<Self> {
         let question: Self = serde_json::from_str(line)?;
         if question.answer.is_some_and(|answer| answer >= question.choices.len()) {
-            bail!("`answer` is not the number of a choice, counted from 0");
+            bail!("`answer` is not the index of a choice, counted from 0");
         }
         Ok(question)
     }

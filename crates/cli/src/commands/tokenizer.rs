@@ -51,7 +51,8 @@ fn load(file: &TokenizerFile) -> Result<Tokenizer> {
     if !path.is_dir() {
         ensure!(
             !file.target,
-            "--target: {} is one tokenizer; give the folder of a run with two, or leave it out",
+            "--target: {} is one tokenizer; give the folder of a run with two, or leave --target \
+             out",
             path.display()
         );
         return Ok(Tokenizer::load(path)?);

@@ -51,7 +51,7 @@ impl Children {
     /// When the system starts no more processes, or has no free port.
     pub(super) fn start(size: usize) -> Result<(TcpListener, String, Self)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port can be opened")?;
-        let port = listener.local_addr().context("no port of this machine")?.port();
+        let port = listener.local_addr().context("cannot tell the port that was opened")?.port();
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| anyhow!("no random number: {error}"))?;
         let key = taper_data::hexadecimal(&secret);

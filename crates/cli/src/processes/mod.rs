@@ -86,13 +86,14 @@ impl Processes {
                 "--exchange mpi: neither mpirun nor srun has started this process as one of \
                  several"
             ),
-            (None, Some(0)) => bail!("--processes 0: at least one process trains"),
+            (None, Some(0)) => bail!("--processes 0: there must be at least one process"),
             (None, Some(wanted)) if wanted > MOST_PROCESSES => {
-                bail!("--processes {wanted}: at most {MOST_PROCESSES}")
+                bail!("--processes {wanted}: must be at most {MOST_PROCESSES}")
             }
             (None, Some(wanted)) if wanted > 1 => {
                 let (listener, key, children) = Children::start(wanted)?;
-                let port = listener.local_addr().context("no port of this machine")?.port();
+                let port =
+                    listener.local_addr().context("cannot tell the port that was opened")?.port();
                 let place = Place::local(0, wanted, port);
                 divide_threads(&place, threads.unwrap_or(usual))?;
                 Self::meet(&place, key, Some(listener), children)?

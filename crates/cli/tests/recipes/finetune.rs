@@ -82,7 +82,8 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
             None => assert!(found != parent && found != last, "{share}"),
         }
     }
-    workspace.fail("average parent --with-parent 0.5", &["began with no other"]);
+    workspace
+        .fail("average parent --with-parent 0.5", &["did not begin with the weights of another"]);
     workspace.fail("average whole --with-parent 2", &["from 0 to 1"]);
 
     refused(&workspace.run(files), &["tiny-here.toml exists already", "taper train"]);

@@ -159,8 +159,8 @@ impl Corpus {
         let of_name = self.file.first().and_then(|path| Format::by_name(path));
         if let Some(other) = self.file.iter().find(|path| Format::by_name(path) != of_name) {
             let message = format!(
-                "is another kind of file than {}, and both are files of one corpus: make it a \
-                 corpus of its own",
+                "is another kind of file than {}, but both are files of one corpus: put this file \
+                 into a corpus of its own",
                 self.file.first_path().display()
             );
             return Err(Error::Malformed { path: other.clone(), message });

@@ -201,7 +201,7 @@ fn validate_direction(
     if !trained.iter().any(|one| one.to == *to) || !trained.iter().any(|one| one.from == *from) {
         let message = format!(
             "has text from {from} to {to}, but data.train has no corpus from {from}, or none to \
-             {to}: leave it out, or add such a corpus"
+             {to}: leave this text out, or add such a corpus to data.train"
         );
         return wrong(key, message);
     }

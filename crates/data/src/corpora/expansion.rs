@@ -146,8 +146,8 @@ fn beside(
     for (pattern, matched, others) in [(second, of_first, &seconds), (first, &of_second, &firsts)] {
         if let Some(alone) = matched.iter().find(|one| !others.contains_key(&one.stands_for)) {
             return wrong(format!(
-                "matches {} files, and {matches_of_first}; no file that {} matches belongs to {}, \
-                 since wildcards have to stand for the same in both",
+                "matches {} files, and {matches_of_first}; no file that {} matches belongs to {}: \
+                 wildcards have to stand for the same text in both names",
                 counts[1],
                 pattern.display(),
                 alone.path.display()

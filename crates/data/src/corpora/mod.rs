@@ -67,7 +67,10 @@ impl Corpora {
         if self.iter().all(|corpus| *corpus == plain(corpus)) {
             return Ok(());
         }
-        Err(Error::Config { key, message: format!("names what is for sentence pairs; {instead}") })
+        Err(Error::Config {
+            key,
+            message: format!("has a key that is only for sentence pairs; {instead}"),
+        })
     }
 }
 

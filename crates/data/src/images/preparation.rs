@@ -19,8 +19,8 @@ pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raste
     let sides = 1..=LONGEST_SIDE;
     if !sides.contains(&height) || !sides.contains(&width) || height * width > MOST_PIXELS {
         return Err(format!(
-            "has {} x {} pixels, which data.images.resize turns into {height} x {width}: leave it \
-             out, or cut it to another shape",
+            "has {} x {} pixels, which data.images.resize turns into {height} x {width}: leave the \
+             image out, or cut it to another shape",
             picture.height, picture.width
         ));
     }

@@ -43,8 +43,11 @@ impl Field {
     fn missing(&self, present: &[&str]) -> String {
         let paths = self.paths.join(" or ");
         match present {
-            [] => format!("no field {paths}, nor any other: expected a record with names"),
-            _ => format!("no field {paths}; it has {}; name it in data.fields", present.join(", ")),
+            [] => format!("no field {paths}, nor any other: expected a record with named fields"),
+            _ => format!(
+                "no field {paths}; the record has {}; name one of these in data.fields",
+                present.join(", ")
+            ),
         }
     }
 

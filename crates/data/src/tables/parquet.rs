@@ -72,7 +72,7 @@ impl ParquetRecords {
             return Err(Error::Malformed {
                 path: path.to_owned(),
                 message: format!(
-                    "no column {}; it has {}; name the right ones in data.fields",
+                    "no column {}; the file has {}; name the right columns in data.fields",
                     roots.join(" or "),
                     present.join(", ")
                 ),

@@ -113,8 +113,8 @@ impl Read for Bounded {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
-                    "grows to more than {LARGEST_RATIO} times its size, as no text does: it may \
-                     be made to fill a disk; unpack it yourself if it is not"
+                    "grows to more than {LARGEST_RATIO} times its size, as no text does: the file \
+                     may have been made to fill a disk; if you trust the file, unpack it yourself"
                 ),
             ));
         }

@@ -57,8 +57,8 @@ pub(crate) fn of_text<T>(
         Ok(Ok(made)) => return Ok(made),
         Ok(Err(refusal)) => refusal.to_string(),
         Err(said) => format!(
-            "{said}; a pattern of tokenizer.json does not come to an end with it: leave this text \
-             out, shorten it, or use another tokenizer"
+            "{said}; a pattern of tokenizer.json does not come to an end with this text: leave \
+             this text out, shorten it, or use another tokenizer"
         ),
     };
     if text.is_empty() {

@@ -38,7 +38,11 @@ const MOST: usize = 1 << 24;
 pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
     let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
     if also.len() != rows || vocabulary > MOST {
-        bail!("{} tokens are requested for {rows} rows of {vocabulary} logits", also.len());
+        bail!(
+            "{} tokens do not fit {rows} rows of {vocabulary} logits: each row needs one token, \
+             and must have at most 2^24 logits",
+            also.len()
+        );
     }
     if let Some(token) = also.iter().find(|&&token| token as usize >= vocabulary) {
         bail!("token {token} is not in a vocabulary of {vocabulary}");

@@ -10,7 +10,12 @@ use candle_core::{DType, Result, Tensor, bail};
 pub(crate) fn add_in_place(sum: &Tensor, x: &Tensor) -> Result<()> {
     let (x, count) = (x.contiguous()?, sum.elem_count());
     if x.elem_count() != count || [x.dtype(), sum.dtype()] != [DType::F32; 2] {
-        bail!("a gradient of {:?} for {count} numbers in {:?}", x.shape(), sum.dtype());
+        bail!(
+            "a gradient of {:?} does not fit a sum of {count} numbers in {:?}: both must be f32 \
+             and of one size",
+            x.shape(),
+            sum.dtype()
+        );
     }
     let arguments = [address_of(&x)?.into(), address_of(sum)?.into(), (count as u64).into()];
     let grid = walking_in_pieces(count, DType::F32);

@@ -100,7 +100,9 @@ pub(super) fn cross_attention(
     let (shape, dtype) = (spec.shape, query.dtype());
     let fits = (width, row) == (shape.query_width(), 2 * shape.key_value_width());
     if !fits || key_value.dtype() != dtype {
-        bail!("keys and values in rows of {row} for queries of {width} of {shape:?}");
+        bail!(
+            "keys and values in rows of {row} do not fit queries in rows of {width} and {shape:?}"
+        );
     }
     let columns = move |query: &Tensor, key_value: &Tensor| -> Result<[Columns; 3]> {
         let first = address_of(key_value)?;
@@ -162,7 +164,10 @@ impl Attention {
             && [1, shape.heads].contains(&mask_heads)
             && starts.iter().all(|starts| starts.elem_count() == batch + 1);
         if !is_one {
-            bail!("attention of {queries} queries to {keys} keys by a mask {:?}", mask.shape());
+            bail!(
+                "attention of {queries} queries to {keys} keys does not fit a mask of {:?}",
+                mask.shape()
+            );
         }
         Ok(Self { sequences, dtype })
     }
@@ -172,7 +177,7 @@ impl Attention {
     fn columns_of_parts(&self, first: u64, row: usize) -> Result<[Columns; 3]> {
         let shape = self.sequences.shape;
         if row != shape.projected_width() {
-            bail!("queries, keys and values of {shape:?} in rows of {row}");
+            bail!("queries, keys and values of {shape:?} do not fit rows of {row}");
         }
         let key = shape.query_width();
         let columns = [0, key, key + shape.key_value_width()];
@@ -280,7 +285,8 @@ impl Attention {
         let (shape, device) = (self.sequences.shape, device.as_cuda_device()?);
         if [rows, key_rows] != self.sequences.rows || shape.fault().is_some() {
             bail!(
-                "attention of {shape:?} of {rows} rows to {key_rows}, for sequences of {:?}",
+                "attention of {shape:?} of {rows} rows to {key_rows} rows does not fit sequences \
+                 of {:?} rows",
                 self.sequences.rows
             );
         }

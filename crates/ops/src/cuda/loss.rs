@@ -24,7 +24,7 @@ pub(super) fn cross_entropy(
 ) -> Result<BlockOfLoss> {
     let (rows, classes) = logits.dims2()?;
     if targets.elem_count() != rows {
-        bail!("{} targets for {rows} rows of logits", targets.elem_count());
+        bail!("{} targets do not fit {rows} rows of logits", targets.elem_count());
     }
     let device = logits.device().as_cuda_device()?;
     let sums = empty((rows, 4), DType::F32, device)?;

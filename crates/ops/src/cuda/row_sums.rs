@@ -73,7 +73,7 @@ pub(super) fn sum_columns_for(
 fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result<()> {
     let ((rows, row), width) = (x.dims2()?, out.elem_count());
     if first + width > row {
-        bail!("{width} columns from {first} on of {:?}", x.shape());
+        bail!("{width} columns from column {first} on are more than {:?} has", x.shape());
     }
     let arguments = [
         (address_of(x)? + (first * size_of::<f32>()) as u64).into(),

@@ -11,7 +11,11 @@ use candle_core::{CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Ten
 /// The shapes of [`Kernels::rows`](crate::kernels::Kernels::rows).
 pub(super) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Result<Tensor> {
     if x.dim(0)? != back.elem_count() {
-        bail!("rows of {:?}, and back {:?}", x.shape(), back.shape());
+        bail!(
+            "the rows of {:?} need one index back each, but there are {:?}",
+            x.shape(),
+            back.shape()
+        );
     }
     x.contiguous()?.apply_op1(Rows { index: index.clone(), back: Some(back.clone()) })
 }
@@ -62,7 +66,9 @@ impl CustomOp1 for Rows {
     }
 
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let Some(back) = &self.back else { bail!("rows by number are not differentiable") };
+        let Some(back) = &self.back else {
+            bail!("rows that were selected without indices back are not differentiable")
+        };
         let back = Self { index: back.clone(), back: Some(self.index.clone()) };
         gradient.contiguous()?.apply_op1_no_bwd(&back).map(Some)
     }

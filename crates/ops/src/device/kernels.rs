@@ -47,7 +47,10 @@ pub fn kernel_times(
     repeats: usize,
 ) -> Result<Vec<KernelTime>> {
     if sizes.heads == 0 || !sizes.width.is_multiple_of(sizes.heads) || sizes.length == 0 {
-        bail!("kernels of {sizes:?}: no sequences of heads of one width");
+        bail!(
+            "kernels of {sizes:?}: heads and length must be at least 1, and heads must divide the \
+             width"
+        );
     }
     let times = kernels_of(device).times(device, sizes, repeats);
     times.unwrap_or_else(|| {

@@ -45,10 +45,10 @@ impl Communicator {
     pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         super::check(device)?;
         let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
-            bail!("{} bytes are not an id of NCCL, which has {UNIQUE_ID}", id.len());
+            bail!("{} bytes are not an id of NCCL, which must have {UNIQUE_ID} bytes", id.len());
         };
         if rank >= size || i32::try_from(size).is_err() {
-            bail!("process {rank} of {size}");
+            bail!("process {rank} of {size}: the processes are counted from 0");
         }
         let id = Id::uninit(bytes.map(|byte| byte as core::ffi::c_char));
         let stream = device.as_cuda_device()?.cuda_stream();
@@ -69,7 +69,7 @@ impl Communicator {
         super::check(&self.device)?;
         let (rank, size) = (self.comm.rank(), self.comm.world_size());
         if parts.len() != size || counts.len() != size || counts[rank] != parts[rank].elem_count() {
-            bail!("{} parts and {} counts of {size} processes", parts.len(), counts.len());
+            bail!("{} parts and {} counts do not fit {size} processes", parts.len(), counts.len());
         }
         let device = self.device.as_cuda_device()?.clone();
         let parts = parts.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;

@@ -72,7 +72,8 @@ pub fn biased_cross_entropy(
     let has_biases = bias.is_none_or(|bias| bias.dims() == [classes]);
     if targets.len() != rows || hidden.dim(1)? != weight.dim(1)? || !has_biases {
         candle_core::bail!(
-            "cross entropy: hidden {:?}, weight {:?}, bias {:?}, {} targets",
+            "cross entropy: shapes do not fit together: hidden {:?}, weight {:?}, bias {:?}, {} \
+             targets",
             hidden.shape(),
             weight.shape(),
             bias.map(Tensor::shape),
@@ -80,10 +81,10 @@ pub fn biased_cross_entropy(
         );
     }
     if let Some(target) = targets.iter().find(|&&target| target as usize >= classes) {
-        candle_core::bail!("cross entropy: target {target} in a vocabulary of {classes}");
+        candle_core::bail!("cross entropy: target {target} is not in a vocabulary of {classes}");
     }
     if spec.is_paired() && !rows.is_multiple_of(2) {
-        candle_core::bail!("cross entropy: {rows} rows are no pairs");
+        candle_core::bail!("cross entropy: {rows} rows are no pairs: their number must be even");
     }
     let is_held = is_held(weight);
     let weights = Some(weight).filter(|_| !is_held);

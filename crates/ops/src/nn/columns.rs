@@ -21,12 +21,12 @@ use rayon::prelude::*;
 /// # Errors
 /// If there are no parts, or the parts differ in their numbers of rows.
 pub fn columns(tape: Option<&Tape>, parts: &[&Tensor], dropout: Dropout) -> Result<Tensor> {
-    let Some(first) = parts.first() else { candle_core::bail!("columns of no matrix") };
+    let Some(first) = parts.first() else { candle_core::bail!("columns: no matrix is given") };
     let rows = first.dim(0)?;
     let widths = parts.iter().map(|part| Ok(part.dims2()?.1)).collect::<Result<Vec<_>>>()?;
     if parts.iter().any(|part| part.dims()[0] != rows) {
         let shapes: Vec<_> = parts.iter().map(|part| part.shape()).collect();
-        candle_core::bail!("columns of matrices {shapes:?}");
+        candle_core::bail!("columns: the matrices {shapes:?} must have the same number of rows");
     }
     if !is_fused(tape, parts)? {
         return on_tape(tape, "columns", parts, |v| {

@@ -32,7 +32,9 @@ pub fn embedding(
         .iter()
         .find(|&&row| row as usize >= count)
     {
-        Some(row) => candle_core::bail!("embedding: {what} {row} in a table of {count} rows"),
+        Some(row) => {
+            candle_core::bail!("embedding: {what} {row} is not in a table of {count} rows")
+        }
         None => Ok(()),
     };
     inside("id", &spec.ids, table.dim(0)?)?;
@@ -40,7 +42,8 @@ pub fn embedding(
         inside("position", &spec.positions, positions.dim(0)?)?;
         if positions.dim(1)? != table.dim(1)? || spec.positions.len() != spec.ids.len() {
             candle_core::bail!(
-                "embedding: {} ids and {} positions, tables {:?} and {:?}",
+                "embedding: shapes do not fit together: {} ids and {} positions, tables {:?} and \
+                 {:?}",
                 spec.ids.len(),
                 spec.positions.len(),
                 table.shape(),

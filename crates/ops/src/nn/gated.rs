@@ -23,7 +23,9 @@ use rayon::prelude::*;
 pub fn gated(tape: Option<&Tape>, x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     if !width.is_multiple_of(2) {
-        candle_core::bail!("gated linear unit of rows of {width}, which have no two halves");
+        candle_core::bail!(
+            "gated linear unit: rows of {width} have no two halves: the width must be even"
+        );
     }
     if !is_fused(tape, &[x])? {
         return on_tape(tape, "gated", &[x], |v| composed::gated(&v[0], spec));

@@ -69,7 +69,7 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
         || residual.as_ref().is_some_and(|residual| residual.dims() != [rows, outputs])
     {
         candle_core::bail!(
-            "linear: input {:?}, weight {:?}, bias {:?}, residual {:?}",
+            "linear: shapes do not fit together: input {:?}, weight {:?}, bias {:?}, residual {:?}",
             x.shape(),
             weight.shape(),
             bias.as_ref().map(Tensor::shape),

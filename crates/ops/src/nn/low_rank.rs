@@ -44,7 +44,7 @@ pub fn low_rank(
         total += part;
         if rank != inner || inputs != width {
             candle_core::bail!(
-                "low rank: input {:?}, factors {:?} and {:?}",
+                "low rank: shapes do not fit together: input {:?}, factors {:?} and {:?}",
                 x.shape(),
                 down.shape(),
                 up.shape()
@@ -53,7 +53,7 @@ pub fn low_rank(
     }
     if rows != base_rows || total != outputs {
         candle_core::bail!(
-            "low rank: {total} outputs of {rows} rows for a result of {:?}",
+            "low rank: {total} outputs of {rows} rows do not fit a result of {:?}",
             base.shape()
         );
     }

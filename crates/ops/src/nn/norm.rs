@@ -41,7 +41,7 @@ pub fn norm(
     let width = weight.elem_count();
     if x.dims().last() != Some(&width) || bias.is_some_and(|bias| bias.elem_count() != width) {
         candle_core::bail!(
-            "{}: input {:?}, weight {:?}, bias {:?}",
+            "{}: shapes do not fit together: input {:?}, weight {:?}, bias {:?}",
             spec.name(),
             x.shape(),
             weight.shape(),

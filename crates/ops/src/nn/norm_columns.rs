@@ -40,7 +40,7 @@ pub fn norm_columns(
         let groups: Vec<_> =
             parts.iter().map(|part| (part.columns, part.weight.elem_count())).collect();
         candle_core::bail!(
-            "{} of columns in groups {groups:?}, input {:?}",
+            "{} of columns in groups {groups:?} does not fit input {:?}",
             spec.name(),
             x.shape()
         );

@@ -42,7 +42,8 @@ pub fn rotary(
         || positions.len() != rows
     {
         candle_core::bail!(
-            "rotary: {turned} columns of heads of {head}, of which {pairs} are rotated, input {:?}, {} positions",
+            "rotary: shapes do not fit together: {turned} columns of heads of {head}, of which \
+             {pairs} are rotated, input {:?}, {} positions",
             x.shape(),
             positions.len()
         );

@@ -28,7 +28,9 @@ pub fn windows(
 ) -> Result<Tensor> {
     let rows = x.dims2()?.0;
     if lengths.iter().sum::<usize>() != rows {
-        candle_core::bail!("windows: {rows} rows, but lengths {lengths:?}");
+        candle_core::bail!(
+            "windows: {rows} rows, but the sum of the lengths {lengths:?} is another"
+        );
     }
     if !is_fused(tape, &[x])? {
         return composed::on_tape(tape, "windows", &[x], |v| {

@@ -16,7 +16,7 @@ pub fn ema_step(store: &ParameterStore, average: &mut Tensor, decay: f64) -> Res
     crate::device::check(store.device())?;
     if average.elem_count() != store.len() {
         candle_core::bail!(
-            "moving average: a buffer of {} values for {} parameters",
+            "moving average: a buffer of {} values does not fit {} parameters",
             average.elem_count(),
             store.len()
         );

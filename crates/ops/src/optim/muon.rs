@@ -50,7 +50,10 @@ pub fn muon_step(
     check_buffers("muon", store, &range, buffers.iter().chain([gradient]))?;
     for (parameter, within) in store.within(&range) {
         if !parameter.projections().is_empty() && within.len() < parameter.len() {
-            candle_core::bail!("muon: {} is cut at {within:?}", parameter.name());
+            candle_core::bail!(
+                "muon: {} is cut at {within:?}, but an update needs the whole matrix",
+                parameter.name()
+            );
         }
     }
     if !store.device().is_cpu() {

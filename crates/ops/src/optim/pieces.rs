@@ -35,14 +35,14 @@ pub(crate) fn check_buffers<'a>(
     crate::device::check(store.device())?;
     if range.end > store.len() {
         candle_core::bail!(
-            "{name}: the range {range:?} of parameters ends behind the last of {}",
+            "{name}: the range {range:?} goes past the end of the {} parameters",
             store.len()
         );
     }
     for buffer in buffers {
         if buffer.elem_count() != range.len() {
             candle_core::bail!(
-                "{name}: a buffer of {} values for {} parameters",
+                "{name}: a buffer of {} values does not fit {} parameters",
                 buffer.elem_count(),
                 range.len()
             );

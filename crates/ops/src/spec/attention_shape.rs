@@ -97,7 +97,7 @@ impl AttentionShape {
                 "{key_value_heads} heads of keys and values do not divide {heads} heads"
             ));
         }
-        (!scale.is_finite()).then(|| format!("scores have the factor {scale}"))
+        (!scale.is_finite()).then(|| format!("scores cannot have the factor {scale}"))
     }
 }
 

@@ -351,7 +351,7 @@ impl Tape {
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(
-                "an adjoint of shape {:?} for a result of shape {:?}",
+                "an adjoint of shape {:?} does not fit a result of shape {:?}",
                 adjoint.shape(),
                 root.shape()
             );

@@ -380,7 +380,7 @@ impl ParameterStore {
     /// If the length of `flat` is not that of the layout.
     pub fn set_flat(&self, flat: &Tensor) -> Result<()> {
         if flat.elem_count() != self.total {
-            candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
+            candle_core::bail!("{} values do not fit {} parameters", flat.elem_count(), self.total);
         }
         self.set_part(0, flat)
     }
@@ -411,7 +411,10 @@ impl ParameterStore {
         crate::device::check(&self.device)?;
         let range = start..start + values.elem_count();
         if range.end > self.total {
-            candle_core::bail!("values for {range:?} of {} parameters", self.total);
+            candle_core::bail!(
+                "values for the range {range:?} go past the end of the {} parameters",
+                self.total
+            );
         }
         for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;

@@ -67,7 +67,10 @@ pub fn head_importance(
 ) -> Result<HeadImportance> {
     let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
     if !entry(task).predicts_classes {
-        bail!("heads are weighed by the answers that they get right, and the task {task} has none");
+        bail!(
+            "heads are weighed by how many answers are right, but the task {task} has no right \
+             answers"
+        );
     }
     with_model!(task, M => {
         measure(&LoadedRun::<M>::open(root, load)?, split, tokens, &mut progress)

@@ -162,7 +162,10 @@ impl AttentionMap {
     pub fn rollout(&self, part: AttentionPart) -> Result<AttentionLayer> {
         let last = self.layer(part, None)?;
         if part == AttentionPart::Cross {
-            bail!("attention is rolled out over layers of self-attention: encoder or decoder");
+            bail!(
+                "attention can be rolled out over layers of self-attention only: choose encoder or \
+                 decoder"
+            );
         }
         let of_part = self.layers.iter().filter(|layer| layer.part == part);
         let wide = |layer: &AttentionLayer| -> Vec<Vec<f64>> {

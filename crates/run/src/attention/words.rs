@@ -54,7 +54,7 @@ impl<'a> WordAligner<'a> {
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
         let mut attention = TranslationSettings::from_config(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
-            ensure!(number != Some(0), "--{name} 0: they are counted from 1");
+            ensure!(number != Some(0), "--{name} 0: layers and heads are counted from 1");
         }
         if let Some(layer) = settings.layer {
             attention = AlignedAttention { layer: Some(layer - 1), head: None };

@@ -41,8 +41,8 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
     let most = MOST_THREADS.max(4 * cores);
     if threads > most {
         bail!(
-            "{origin} {threads}: at most {most}, since there are {cores} cores; 0 takes one for \
-             each"
+            "{origin} {threads}: must be at most {most}, since there are {cores} cores; 0 takes \
+             one thread for each core"
         );
     }
     // In WebAssembly, there is one thread, and it cannot start others.

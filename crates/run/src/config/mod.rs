@@ -254,8 +254,8 @@ impl RunConfig {
         }
         ensure!(
             self.model.architecture == Architecture::Transformer,
-            "training.guided_alignment.weight is {}: attention can be guided in a Transformer \
-                 alone (model.architecture); set it to 0",
+            "training.guided_alignment.weight is {}: attention can be guided only in a Transformer \
+             (model.architecture); set the weight to 0",
             guided.weight
         );
         let (layers, heads) = (self.model.decoder_layers, self.model.heads);

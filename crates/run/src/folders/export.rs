@@ -209,7 +209,7 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
     }
     for (key, id) in recipes::tokens_of(&run.config, tokenizer).ids(tokenizer) {
         if let Some(shape) = config.get(&key).filter(|&shape| *shape != id) {
-            bail!("its shape has {key} = {shape}, and its tokenizer {id}");
+            bail!("its shape has {key} = {shape}, but its tokenizer has {key} = {id}");
         }
         config.insert(key, id);
     }

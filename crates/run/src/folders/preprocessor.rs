@@ -128,7 +128,7 @@ impl Preprocessor {
         let path = source.join(PREPROCESSOR);
         let keys = if path.exists() { read_keys(&path)? } else { json!({}) };
         if !keys.is_object() {
-            bail!("{}: not of an image processor", path.display());
+            bail!("{}: does not describe an image processor", path.display());
         }
         Ok(Self { path, keys })
     }

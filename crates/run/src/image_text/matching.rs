@@ -82,7 +82,11 @@ impl Placed {
             let mut marked = Vec::with_capacity(ids.len());
             for (ids, text) in ids.iter().zip(texts) {
                 if ids.len() + 2 > most {
-                    bail!("{text:?} has {} tokens, with two marks more than {most}", ids.len());
+                    bail!(
+                        "{text:?} has {} tokens, which together with two marks are more than the \
+                         limit of {most}",
+                        ids.len()
+                    );
                 }
                 marked.push([&[START], ids.as_slice(), &[END]].concat());
             }

@@ -114,7 +114,7 @@ impl Keep {
     fn validate(self) -> Result<()> {
         let (Self::Share(value) | Self::Least(value)) = self;
         if !(0.0..=1.0).contains(&value) {
-            bail!("{value} of the pairs: shares and scores lie between 0 and 1");
+            bail!("{value}: a share of the pairs, or the least score, must be between 0 and 1");
         }
         Ok(())
     }

@@ -183,7 +183,10 @@ impl Graph<'_> {
             if let Verb::Diversify(step) = verb
                 && step.forward.is_empty()
             {
-                bail!("{}: name a run that translates as the corpus", self.place(name, "forward"));
+                bail!(
+                    "{}: name a run that translates in the direction of the corpus",
+                    self.place(name, "forward")
+                );
             }
         }
         Ok(())

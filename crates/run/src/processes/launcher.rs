@@ -62,7 +62,11 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             return Ok(None);
         }
         if rank >= size {
-            bail!("{} is {rank}, but {} is {size}: numbers begin at 0", names.rank, names.size);
+            bail!(
+                "{} is {rank}, but {} is {size}: processes are counted from 0",
+                names.rank,
+                names.size
+            );
         }
         let of_slurm = slurm::step(get)?;
         let local_size = match names.local_size {

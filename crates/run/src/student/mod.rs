@@ -97,8 +97,8 @@ fn require_one_direction(config: &RunConfig) -> Result<()> {
     );
     ensure!(
         config.data.train.iter().next().is_some(),
-        "the run has no training text (data.train) that it could translate for a student: an \
-         imported model needs one; fine-tune it first"
+        "the run has no training text (data.train) that it could translate for a student: if the \
+         model was imported, fine-tune it first"
     );
     Ok(())
 }

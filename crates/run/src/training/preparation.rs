@@ -146,7 +146,7 @@ fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> R
     if longest > positions {
         bail!(
             "the longest row has {longest} tokens, with </s> and possible additions by subword \
-             sampling, but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
+             sampling, but positions end at {key} = {positions}: raise {key}, or set {shorter_rows}"
         );
     }
     Ok(())

@@ -57,7 +57,10 @@ pub fn score_pairs(
             }
         }
         if target_ids.iter().any(|&id| of_target.is_special(id) && !of_target.is_unknown(id)) {
-            bail!("{}: has special tokens, which are scored without being written", target());
+            bail!(
+                "{}: has special tokens: leave them out; they are added before a text is scored",
+                target()
+            );
         }
         let answers = of_target.answer_row(target_ids);
         Ok((index, source_ids, answers[..answers.len() - 1].to_vec()))

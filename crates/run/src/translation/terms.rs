@@ -76,7 +76,7 @@ impl Terms {
                         return Ok(None);
                     }
                     bail!(
-                        "{source:?} has another translation before, {:?}; keep only one",
+                        "{source:?} has another translation before, {:?}; keep only one of the two",
                         terms[before].target
                     );
                 }

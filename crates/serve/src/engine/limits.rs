@@ -34,7 +34,7 @@ pub(super) fn encoded_text(
 /// Refuses more than `most` tokens.
 pub(super) fn within_limit(tokens: usize, most: usize) -> Result<(), Refusal> {
     if tokens > most {
-        return Err(Refusal::Large(format!("{tokens} tokens: at most {most} are taken at once")));
+        return Err(Refusal::Large(format!("{tokens} tokens: a request must have at most {most}")));
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) async fn bytes_of(
     most: usize,
     limits: &Limits,
 ) -> Result<Vec<u8>, Refusal> {
-    let too_large = || Refusal::Large(format!("the body may have {most} bytes"));
+    let too_large = || Refusal::Large(format!("the body must have at most {most} bytes"));
     if is_encoded(request.headers()) {
         return Err(Refusal::MediaType("sent unencoded, without Content-Encoding"));
     }

@@ -57,7 +57,7 @@ pub(super) struct SentDocument {
 pub(super) async fn opened(app: &App, part: Part) -> Result<SentDocument, Refusal> {
     let most = app.limits().document_bytes;
     if part.bytes.len() > most {
-        return Err(Refusal::Large(format!("a document may have {most} bytes")));
+        return Err(Refusal::Large(format!("a document must have at most {most} bytes")));
     }
     let place = Arc::clone(&app.documents).try_acquire_owned();
     let place = place.map_err(|_| Refusal::Busy(Duration::from_secs(1)))?;
@@ -136,7 +136,7 @@ impl DocumentWork {
             let sentences = parsed.lines().len();
             if sentences > most {
                 return Err(Refusal::Large(format!(
-                    "the document has {sentences} sentences: at most {most} are taken at once"
+                    "the document has {sentences} sentences: it must have at most {most}"
                 )));
             }
             let translation = DocumentTranslation::new(parsed);

@@ -81,7 +81,7 @@ pub(super) async fn translate(
     };
     let lines = lines(asked.text)?;
     if !options.prefix.trim().is_empty() && lines.len() != 1 {
-        return Err(Refusal::Unfit("a prefix is for one line".to_owned()));
+        return Err(Refusal::Unfit("a prefix can be given only for one line".to_owned()));
     }
     let translations = translated(&app, engine, lines, options).await?;
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
@@ -126,7 +126,9 @@ pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Ref
         terms.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
     let (most, bytes) = MOST_TERMS;
     if terms.len() > most || lines.len() > bytes {
-        return Err(Refusal::Large(format!("at most {most} terms with {bytes} bytes are taken")));
+        return Err(Refusal::Large(format!(
+            "there must be at most {most} terms, with at most {bytes} bytes together"
+        )));
     }
     let is_divided = |text: &String| text.contains(['\t', '\n', '\r']);
     match terms.iter().find(|(source, target)| is_divided(source) || is_divided(target)) {
@@ -178,7 +180,7 @@ pub(super) async fn translated(
         }
     }
     if options.beam.is_some_and(|beam| beam < options.alternatives) {
-        return Err(Refusal::Unfit("alternatives are at most as many as the beam".to_owned()));
+        return Err(Refusal::Unfit("alternatives must be at most as many as the beam".to_owned()));
     }
     app.check_lines(lines.len())?;
     if lines.is_empty() {

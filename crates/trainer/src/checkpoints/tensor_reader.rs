@@ -48,7 +48,7 @@ impl Reader {
         let length = u64::from_le_bytes(head);
         let Some(data) = bytes.checked_sub(HEAD).and_then(|rest| rest.checked_sub(length)) else {
             return Err(corrupt(format!(
-                "its header should have {length} bytes, the whole file has {bytes}"
+                "its header should have {length} bytes, but the whole file has only {bytes}"
             )));
         };
         let mut header = Vec::new();
@@ -218,8 +218,8 @@ impl Reader {
                     let matrix = Int8Matrix::from_parts(values, scales, width);
                     let Some(matrix) = matrix.filter(|matrix| matrix.rows() == rows) else {
                         let reason = format!(
-                            "tensor '{name}' has not the values, or not the scales in \
-                             '{name}{SCALES}', that rounding to int8 gives"
+                            "tensor '{name}', or its scales '{name}{SCALES}', have values that \
+                             rounding to int8 never gives"
                         );
                         return Err(CheckpointError::Corrupt { path: self.path, reason });
                     };

@@ -167,7 +167,10 @@ pub fn write_tensors<'a>(
     for (name, shape) in &tensors {
         let values = values(name)?;
         if values.len() != shape.iter().product::<usize>() {
-            return Err(corrupt(format!("{} values for '{name}' of {shape:?}", values.len())));
+            return Err(corrupt(format!(
+                "{} values do not fit '{name}' of shape {shape:?}",
+                values.len()
+            )));
         }
         for piece in values.chunks(PIECE) {
             file.write(little_endian(piece))?;

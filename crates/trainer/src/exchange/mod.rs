@@ -75,8 +75,8 @@ pub enum ExchangeError {
     /// A process has sent unexpected data, probably because it runs another version of this
     /// program.
     #[error(
-        "process {rank} sent data that this one does not understand: start the same program on \
-         each"
+        "process {rank} sent data that this process does not understand: start the same program \
+         for all processes"
     )]
     Garbled {
         /// Rank of the process.
@@ -102,7 +102,7 @@ impl ExchangeError {
 
     /// Error about the failure of a connection from process `here` to process `rank`.
     pub(crate) fn lost(rank: usize, here: usize, error: &std::io::Error) -> Self {
-        Self::Lost { rank, here, why: format!("the connection to it failed ({error})") }
+        Self::Lost { rank, here, why: format!("the connection to this process failed ({error})") }
     }
 }
 

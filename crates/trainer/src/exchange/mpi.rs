@@ -81,7 +81,9 @@ impl Mpi {
         let thread = std::thread::Builder::new()
             .name("mpi".to_owned())
             .spawn(move || serve(&requested, &answer_sender, &place_sender))
-            .map_err(|error| ExchangeError::Rendezvous(format!("no thread for MPI: {error}")))?;
+            .map_err(|error| {
+                ExchangeError::Rendezvous(format!("cannot start a thread for MPI: {error}"))
+            })?;
         let cannot = || {
             let why = "MPI cannot be initialised: was this process started by mpirun or srun?";
             ExchangeError::Rendezvous(why.to_owned())
@@ -310,7 +312,8 @@ fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
         let end = count.and_then(|count| start.checked_add(count));
         let (Some(count), Some(end)) = (count, end) else {
             return Err(ExchangeError::Rendezvous(
-                "more than 2^31 values go at once: make distributed.bucket_mib smaller".to_owned(),
+                "more than 2^31 values would be sent at once: make distributed.bucket_mib smaller"
+                    .to_owned(),
             ));
         };
         starts.push(start);

@@ -21,7 +21,7 @@ impl Optimizer for Adam {
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let Ok(moments) = <&mut [Tensor; 2]>::try_from(state) else {
-            bail!("adam keeps two moments")
+            bail!("adam must have two moments")
         };
         let numbers = numbers(&self.config, step, self.decoupled);
         adam_step(store, range, gradient, moments, &numbers)

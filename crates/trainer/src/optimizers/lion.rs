@@ -53,7 +53,7 @@ impl Lion {
     fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let &OptimizerConfig { beta1, beta2, weight_decay, .. } = &self.config;
-        let [momentum] = state else { bail!("lion keeps one momentum") };
+        let [momentum] = state else { bail!("lion must have one momentum") };
         let weights = store.part(range.clone())?;
         let gradient = (gradient * step.gradient_scale)?;
         let direction = ((&*momentum * beta1)? + (&gradient * (1.0 - beta1))?)?.sign()?;

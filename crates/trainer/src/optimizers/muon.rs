@@ -29,7 +29,7 @@ impl Optimizer for Muon {
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let Ok(buffers) = <&mut [Tensor; 2]>::try_from(state) else {
-            bail!("muon keeps two buffers")
+            bail!("muon must have two buffers")
         };
         let (adam, momentum) = (numbers(&self.config, step, true), self.config.momentum);
         muon_step(store, range, gradient, buffers, &MuonStep { adam, momentum })

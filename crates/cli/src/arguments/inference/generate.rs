@@ -66,8 +66,8 @@ impl Generate {
         settings.decoding.n_best = self.samples.unwrap_or(1);
         if settings.decoding.n_best > 1 && !settings.decoding.sampling.is_active() {
             bail!(
-                "--samples {} would repeat the same text, because nothing is sampled: leave it \
-                 out, or give a --temperature above 0",
+                "--samples {} would repeat the same text, because nothing is sampled: leave \
+                 --samples out, or give a --temperature above 0",
                 settings.decoding.n_best
             );
         }

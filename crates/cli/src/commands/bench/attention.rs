@@ -65,7 +65,7 @@ struct Growth {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
-    ensure!(!arguments.lengths.contains(&0), "--lengths: a sequence has at least one token");
+    ensure!(!arguments.lengths.contains(&0), "--lengths: a sequence must have at least one token");
     let kinds: Vec<AttentionKind> =
         arguments.kinds.iter().map(|name| kind(name)).collect::<Result<_>>()?;
     if let ([kind], [length]) = (kinds.as_slice(), arguments.lengths.as_slice()) {
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
 fn kind(name: &str) -> Result<AttentionKind> {
     AttentionKind::ALL.into_iter().find(|kind| kind.name() == name).with_context(|| {
         let names = AttentionKind::ALL.map(AttentionKind::name);
-        format!("--kinds {name:?}: there are {}", names.join(", "))
+        format!("--kinds {name:?}: no such kind; there are {}", names.join(", "))
     })
 }
 

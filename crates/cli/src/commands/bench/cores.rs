@@ -19,7 +19,8 @@ pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
     let threads = rayon::current_num_threads();
     if !cores.is_empty() && threads != 1 {
         bail!(
-            "--cores predicts from the time on one thread, and there are {threads}: add --threads 1"
+            "--cores predicts from the time on one thread, but there are {threads} threads: add \
+             --threads 1"
         );
     }
     Ok(())

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &BenchKernels) -> Result<()> {
         PRESETS.into_iter().filter(|(name, _)| name.contains(&arguments.layers)).collect();
     if presets.is_empty() {
         let names = PRESETS.map(|(name, _)| name).join(" and ");
-        bail!("--layers {:?}: on a GPU there are {names}", arguments.layers);
+        bail!("--layers {:?}: no such layers; on a GPU there are {names}", arguments.layers);
     }
     let device = device::open(&arguments.device)?;
     let mut all = Vec::new();

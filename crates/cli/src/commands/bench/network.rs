@@ -66,11 +66,11 @@ impl Row {
 pub(crate) fn run(arguments: &BenchNetwork) -> Result<()> {
     let processes = arguments.processes;
     if !(2..=MOST_PROCESSES).contains(&processes) || arguments.steps == 0 {
-        bail!("--processes is from 2 to {MOST_PROCESSES}, and --steps above 0");
+        bail!("--processes must be from 2 to {MOST_PROCESSES}, and --steps above 0");
     }
     let speeds = &arguments.gigabits;
     if let Some(speed) = speeds.iter().find(|&&speed| !(speed.is_finite() && speed > 0.0)) {
-        bail!("--gigabits {speed}: a network has a speed above 0");
+        bail!("--gigabits {speed}: the speed of a network must be above 0");
     }
     taper_ops::allocator::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;

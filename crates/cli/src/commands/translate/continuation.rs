@@ -43,8 +43,8 @@ pub(super) fn require(order: &Order, path: &Path) -> Result<()> {
         return Ok(());
     };
     bail!(
-        "--continue: what {} belongs to is a translation {other}; repeat it as it was, or begin \
-         anew with another --output",
+        "--continue: {} belongs to a translation {other}; repeat the first command as it was, or \
+         begin anew with another --output",
         path.display()
     )
 }

@@ -209,8 +209,8 @@ impl Partial {
         let (path, partial) = Self::names(path)?;
         ensure!(
             !taper_data::is_compressed(&path),
-            "--output {shown}: the text is not compressed, and would not be read again under \
-                 this name; choose another"
+            "--output {shown}: the text is written uncompressed, so it could not be read again \
+             under this name; choose another name"
         );
         let file = match File::create_new(&partial) {
             Ok(file) => file,

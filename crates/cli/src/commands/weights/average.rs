@@ -28,7 +28,8 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
     let count = match arguments.last {
         Some(0) => bail!("--last must be at least 1"),
         Some(count) if count > saved.len() => bail!(
-            "--last {count}: {} has {} checkpoints (training.keep_last decides how many are kept)",
+            "--last {count}: {} has only {} checkpoints (training.keep_last decides how many are \
+             kept)",
             arguments.run.display(),
             saved.len()
         ),
@@ -45,7 +46,10 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
         Some(share) if (0.0..=1.0).contains(&share) => {
             let state = read_state(&saved[saved.len() - 1].path)?;
             let Some(parent) = state.parent else {
-                bail!("{}: began with no other run's weights", arguments.run.display());
+                bail!(
+                    "{}: the run did not begin with the weights of another run",
+                    arguments.run.display()
+                );
             };
             let rest = 1.0 - share;
             let with = format!(", with {rest} of {}", parent.path.display());

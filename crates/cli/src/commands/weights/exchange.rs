@@ -62,7 +62,9 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
     let Export { run, folder, external_data, .. } = arguments;
     if *external_data && !matches!(arguments.format, Format::Onnx) {
-        bail!("--external-data is for --format onnx: add it, or leave --external-data out");
+        bail!(
+            "--external-data is for --format onnx: add --format onnx, or leave --external-data out"
+        );
     }
     let exported = match (arguments.format, arguments.quantize) {
         (Format::Transformers, None) if arguments.adapters => {
@@ -70,7 +72,10 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         }
         (Format::Transformers, None) => folders::export_run(run, &settings, folder)?,
         (Format::Transformers | Format::Onnx, Some(_)) => {
-            bail!("--quantize is for --format ctranslate2: add it, or leave --quantize out")
+            bail!(
+                "--quantize is for --format ctranslate2: add --format ctranslate2, or leave \
+                 --quantize out"
+            )
         }
         _ if arguments.adapters => {
             bail!("--adapters writes the format of PEFT: remove either --adapters or --format")

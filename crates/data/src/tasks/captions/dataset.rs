@@ -168,7 +168,7 @@ impl CaptionedDataset {
         images.retain(&config.batching, |image| !of_images[image].is_empty());
         if images.is_empty() {
             let message = format!(
-                "is {}, and every caption of the split {:?} has more tokens",
+                "is {}, but every caption of the split {:?} has more tokens",
                 config.captions.max_tokens,
                 images.images().name()
             );

@@ -33,12 +33,12 @@ pub(super) fn validate(config: &DataConfig) -> Result<()> {
             }
             if rest.contains(['{', '}']) {
                 return wrong(format!(
-                    "has {sentence:?}: what may stand in braces is {LABEL}, {} and {}",
+                    "has {sentence:?}: only {LABEL}, {} and {} may stand in braces",
                     FIELDS[0].0, FIELDS[1].0
                 ));
             }
             if !sentence.contains(LABEL) {
-                return wrong(format!("has {sentence:?}, which says nothing of {LABEL}"));
+                return wrong(format!("has {sentence:?}, which does not contain {LABEL}"));
             }
             if sentence.contains(['\t', '\n']) {
                 return wrong(format!("has {sentence:?}, which is not one line"));

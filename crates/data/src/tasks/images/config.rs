@@ -161,12 +161,15 @@ impl ImagesConfig {
         let [is_mean, is_deviation] =
             [|x: &f64| x.is_finite(), |x: &f64| *x > 0.0 && x.is_finite()];
         if self.mean.len() != self.channels || !self.mean.iter().all(is_mean) {
-            let message = format!("must be a list of {} number(s), one a channel", self.channels);
+            let message =
+                format!("must be a list of {} number(s), one for each channel", self.channels);
             return wrong("data.images.mean", message);
         }
         if self.deviation.len() != self.channels || !self.deviation.iter().all(is_deviation) {
-            let message =
-                format!("must be a list of {} positive number(s), one a channel", self.channels);
+            let message = format!(
+                "must be a list of {} positive number(s), one for each channel",
+                self.channels
+            );
             return wrong("data.images.deviation", message);
         }
         if self.crop_padding > self.size {

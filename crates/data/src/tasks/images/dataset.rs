@@ -134,7 +134,10 @@ fn divided(count: usize, settings: &ImagesConfig) -> Result<(Vec<usize>, Vec<usi
     if settings.hold_out >= count {
         return Err(Error::Config {
             key: "data.images.hold_out",
-            message: format!("is {}, but there are {count} training images", settings.hold_out),
+            message: format!(
+                "is {}, but there are {count} training images: hold out fewer",
+                settings.hold_out
+            ),
         });
     }
     let mut order: Vec<usize> = (0..count).collect();

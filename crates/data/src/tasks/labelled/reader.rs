@@ -38,7 +38,7 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     let (first, second) = match line.split_once('\t').filter(|_| pairs != Pairs::No) {
         Some((_, second)) if second.contains('\t') => {
             let count = line.split('\t').count();
-            return Err(format!("has {count} texts with tabs between them, but two are read"));
+            return Err(format!("has {count} texts with tabs between them, but two are expected"));
         }
         Some((first, second)) => (first, Some(second)),
         None if pairs == Pairs::Yes => {

@@ -39,12 +39,17 @@ impl Epilogue {
         if let Some(bias) = bias
             && (bias.elem_count() != width || bias.dtype() != DType::F32)
         {
-            bail!("a bias of {:?} for rows of {width}", bias.shape());
+            bail!("a bias of {:?} does not fit rows of {width}, or is not f32", bias.shape());
         }
         if let Some(residual) = residual
             && (residual.shape() != product.shape() || residual.dtype() != product.dtype())
         {
-            bail!("a residual of {:?} for a product of {:?}", residual.shape(), product.shape());
+            bail!(
+                "a residual of {:?} does not fit a product of {:?}: shapes and types must be the \
+                 same",
+                residual.shape(),
+                product.shape()
+            );
         }
         let device = product.device().as_cuda_device()?;
         let residual = residual.map(Tensor::contiguous).transpose()?;

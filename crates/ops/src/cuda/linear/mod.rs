@@ -44,7 +44,7 @@ fn forward(
 ) -> Result<Tensor> {
     let ((_, inputs), (_, width)) = (x.dims2()?, weight.dims2()?);
     if width != inputs {
-        bail!("rows of {inputs} for weights of {width}");
+        bail!("rows of {inputs} do not fit weights of width {width}");
     }
     let multiplied = weight.detach().to_dtype(x.dtype())?.contiguous()?;
     let product = x.detach().contiguous()?.times(&multiplied.t()?)?;

@@ -24,7 +24,12 @@ pub(in crate::cuda) fn weight_gradient(
     let ((rows, outputs), (x_rows, inputs)) = (gradient.dims2()?, x.dims2()?);
     let fits = |sum: &Tensor| sum.dims() == [outputs, inputs] && sum.dtype() == DType::F32;
     if x_rows != rows || x.dtype() != gradient.dtype() || !sum.is_none_or(fits) {
-        bail!("a weight's gradient of {:?} and {:?}", gradient.shape(), x.shape());
+        bail!(
+            "a weight's gradient cannot be computed from {:?} and {:?}: rows, types or the sum do \
+             not fit",
+            gradient.shape(),
+            x.shape()
+        );
     }
     let kind = library_type(x.dtype())?;
     if rows == 0 {

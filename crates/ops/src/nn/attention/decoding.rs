@@ -82,7 +82,8 @@ fn check(
     };
     if !fits || width != rotations * shape.query_width() {
         candle_core::bail!(
-            "attention: {queries} queries of width {width} do not fit {shape:?} or what they see"
+            "attention: {queries} queries of width {width} do not fit {shape:?} or the keys that \
+             they see"
         );
     }
     Ok(())
@@ -97,10 +98,10 @@ fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) ->
     };
     let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
     if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
-        candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+        candle_core::bail!("sparse attention: {fault}, but the settings are {sparse:?}");
     }
     if let Some(fault) = dual_chunk.and_then(DualChunk::fault) {
-        candle_core::bail!("dual chunk attention: {fault}, and this is {dual_chunk:?}");
+        candle_core::bail!("dual chunk attention: {fault}, but the settings are {dual_chunk:?}");
     }
     let mut fits =
         kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);

@@ -130,7 +130,7 @@ pub fn cross_attention(
     check(spec, (queries, keys), (stride, width <= stride && key_stride == 2 * key_width))?;
     check_bias(spec, bias)?;
     if spec.dual_chunk.is_some() {
-        candle_core::bail!("dual chunk attention is between the tokens of one sequence");
+        candle_core::bail!("dual chunk attention works only between the tokens of one sequence");
     }
     let at = [
         Columns { stride, column: 0 },
@@ -344,23 +344,27 @@ fn check(
     }
     if let Some(sparse) = spec.sparse {
         if let Some(fault) = sparse.fault(spec.causal) {
-            candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+            candle_core::bail!("sparse attention: {fault}, but the settings are {sparse:?}");
         }
         let mut lengths = spec.query_lengths.iter().zip(spec.key_lengths.iter());
         if lengths.any(|(queries, keys)| spec.query_start + queries != *keys) {
-            candle_core::bail!("sparse attention: queries are to be the last of their keys");
+            candle_core::bail!("sparse attention: the queries must be the last of their keys");
         }
     }
     if let Some(chunks) = spec.dual_chunk {
         if let Some(fault) = chunks.fault() {
-            candle_core::bail!("dual chunk attention: {fault}, and this is {chunks:?}");
+            candle_core::bail!("dual chunk attention: {fault}, but the settings are {chunks:?}");
         }
         if !spec.causal {
             candle_core::bail!("dual chunk attention: a token may see only the tokens before it");
         }
     }
     if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.shape.heads) {
-        candle_core::bail!("attention: {} slopes for {} heads", slopes.len(), spec.shape.heads);
+        candle_core::bail!(
+            "attention: {} slopes do not fit {} heads: each head needs one slope",
+            slopes.len(),
+            spec.shape.heads
+        );
     }
     Ok(())
 }
@@ -372,7 +376,7 @@ fn check_bias(spec: &AttentionSpec, bias: Option<&Tensor>) -> Result<()> {
         let shape = bias.dims3()?;
         if shape.0 != spec.shape.heads || shape.1 < queries || shape.2 < keys {
             candle_core::bail!(
-                "attention: bias {:?} for {} heads, {queries} queries and {keys} keys",
+                "attention: bias {:?} does not fit {} heads, {queries} queries and {keys} keys",
                 bias.shape(),
                 spec.shape.heads
             );

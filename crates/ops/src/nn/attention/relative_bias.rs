@@ -27,7 +27,8 @@ pub fn relative_bias(
     let (count, heads) = table.dims2()?;
     if buckets.len() != queries * keys || buckets.iter().any(|&bucket| bucket as usize >= count) {
         candle_core::bail!(
-            "relative bias: {} buckets for {queries} queries and {keys} keys, table {:?}",
+            "relative bias: {} buckets do not fit {queries} queries and {keys} keys, or the table \
+             {:?} lacks one of these buckets",
             buckets.len(),
             table.shape()
         );

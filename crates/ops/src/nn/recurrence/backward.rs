@@ -26,7 +26,7 @@ pub(super) fn record<T: Float>(
 ) -> Result<()> {
     if given.attention.is_some() && !are_apart(&spec.attended) {
         candle_core::bail!(
-            "recurrence: sequences attend to the same rows, which has no backward pass"
+            "recurrence: sequences attend to the same rows, for which there is no backward pass"
         );
     }
     let back = Back {

@@ -74,7 +74,7 @@ fn elsewhere(
         weights = recurred.weights.map(|weights| weights.detach());
         Ok(recurred.rows)
     })?;
-    let Some(last) = last else { candle_core::bail!("a recurrence without states") };
+    let Some(last) = last else { candle_core::bail!("the recurrence gave no states") };
     Ok(Recurred { rows, last, weights })
 }
 
@@ -105,8 +105,8 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
         || given.initial.is_some_and(|initial| initial.dims() != [sequences, state])
     {
         candle_core::bail!(
-            "recurrence: inputs {:?}, weight {:?}, bias {:?} and initial states {:?} for {} rows of \
-             {sequences} sequences and {} gates",
+            "recurrence: inputs {:?}, weight {:?}, bias {:?} and initial states {:?} do not fit {} \
+             rows of {sequences} sequences and {} gates",
             given.inputs.shape(),
             given.weight.shape(),
             given.bias.map(Tensor::shape),
@@ -126,8 +126,8 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
         || !spec.attended.iter().all(is_inside)
     {
         candle_core::bail!(
-            "recurrence: queries by {:?} of {sequences} sequences, energies {:?}, keys {:?} and \
-             values {:?} for {} ranges, contexts by {:?}",
+            "recurrence: shapes do not fit together: queries by {:?} of {sequences} sequences, \
+             energies {:?}, keys {:?} and values {:?} for {} ranges, contexts by {:?}",
             attention.query.shape(),
             attention.energy.shape(),
             attention.keys.shape(),

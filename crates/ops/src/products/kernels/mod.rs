@@ -47,7 +47,7 @@ pub enum KernelError {
         here: String,
     },
     /// The processor does not have the kernel's instructions.
-    #[error("{VARIABLE}={name}: this processor does not have it; it has {here}")]
+    #[error("{VARIABLE}={name}: this processor does not have this kernel; it has {here}")]
     Missing {
         /// The name that was requested.
         name: &'static str,
@@ -181,7 +181,10 @@ mod tests {
         assert_eq!(Kernel::named("gemm", small), Ok(Kernel::Gemm));
         assert_eq!(Kernel::named("tiles", |_| true), Ok(Kernel::Tiles));
         let missing = Kernel::named("dots", small).unwrap_err().to_string();
-        assert_eq!(missing, "TAPER_KERNEL=dots: this processor does not have it; it has gemm");
+        assert_eq!(
+            missing,
+            "TAPER_KERNEL=dots: this processor does not have this kernel; it has gemm"
+        );
         let unknown = Kernel::named("tile", |_| true).unwrap_err().to_string();
         assert_eq!(
             unknown,

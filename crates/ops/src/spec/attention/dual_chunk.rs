@@ -36,10 +36,11 @@ impl DualChunk {
     #[must_use]
     pub fn fault(self) -> Option<&'static str> {
         if self.chunk == 0 {
-            return Some("a chunk has at least one token");
+            return Some("a chunk must have at least one token");
         }
-        (self.chunk.saturating_add(self.window) > self.trained)
-            .then_some("chunk and window together are at most as long as the sequences of training")
+        (self.chunk.saturating_add(self.window) > self.trained).then_some(
+            "chunk and window together must be at most as long as the sequences of training",
+        )
     }
 
     /// Returns the position by which the key of token `token` is rotated (section 3.1).

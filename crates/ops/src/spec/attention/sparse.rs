@@ -50,7 +50,7 @@ impl Sparse {
     /// says; `None` if it is possible.
     pub(crate) fn fault(&self, causal: bool) -> Option<&'static str> {
         if self.block == 0 || self.window == 0 || self.dilation == 0 {
-            return Some("a block, a window and a dilation are at least 1");
+            return Some("block, window and dilation must be at least 1");
         }
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }

@@ -76,7 +76,8 @@ pub fn write_page(
     );
     ensure!(
         !config.data.is_multilingual(),
-        "{}: the run has several directions, and a page has one; train a run of one direction",
+        "{}: the run has several directions, and a page can have only one; train a run of one \
+         direction",
         root.display()
     );
     let checkpoint = RunFolder::open(root)?.checkpoint(checkpoint)?;

@@ -89,7 +89,7 @@ impl ExtrapolationSettings {
     }
 
     fn validate(&self) -> Result<()> {
-        ensure!(!self.lengths.contains(&0), "a block has at least one token");
+        ensure!(!self.lengths.contains(&0), "a block must have at least one token");
         self.passkey.as_ref().map_or(Ok(()), Passkey::validate)
     }
 }
@@ -111,7 +111,10 @@ pub fn extrapolate(
 ) -> Result<Vec<Extrapolation>> {
     let config = RunFolder::open(root)?.load_config(&load.overrides)?;
     if !entry(config.task).generates {
-        bail!("{}: it is not a language model, whose blocks have a length", root.display());
+        bail!(
+            "{}: the run is not a language model, and only language models read blocks of a length",
+            root.display()
+        );
     }
     settings.validate()?;
     let trained = RunFolder::open(root)?.load_config(&[])?.data.text.block_length;
@@ -149,10 +152,10 @@ fn require_measured(
     let points = || measured.iter().flat_map(|one| &one.points);
     let why = || points().find_map(|point| point.refused.clone()).unwrap_or_default();
     if points().all(|point| point.loss.is_none()) {
-        bail!("{}: no length can be read: {}", root.display(), why());
+        bail!("{}: the model can read none of the lengths: {}", root.display(), why());
     }
     if settings.passkey.is_some() && points().all(|point| point.passkey.is_none()) {
-        bail!("{}: no text can be asked for keys: {}", root.display(), why());
+        bail!("{}: the model can read none of the texts with keys: {}", root.display(), why());
     }
     Ok(())
 }

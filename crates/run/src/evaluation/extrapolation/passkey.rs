@@ -86,7 +86,7 @@ impl Passkey {
     /// the key.
     pub(super) fn validate(&self) -> Result<()> {
         if [self.depths, self.keys, self.key_length].contains(&0) || self.characters.is_empty() {
-            bail!("passkeys: there is at least one depth, one key and one character of a key");
+            bail!("passkeys: there must be at least one depth, one key and one character of a key");
         }
         if !self.statement.contains(KEY) {
             bail!("passkeys: the statement {:?} has no {KEY} for the key", self.statement);

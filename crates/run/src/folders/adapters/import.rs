@@ -107,7 +107,10 @@ fn choose(
         if count == theirs.names.len() {
             train.push(name.to_owned());
         } else if count > 0 {
-            bail!("of {} some are there, and some are not", theirs.names.join(", "));
+            bail!(
+                "of the tensors {}, some are there and some are missing",
+                theirs.names.join(", ")
+            );
         }
         let Some(layer) = name.strip_suffix(".weight") else { continue };
         for module in modules(&theirs) {
@@ -264,7 +267,12 @@ fn fill_part(
 /// When the number of values is not that of the parameter, or a value is not finite.
 fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
     if values.len() != parameter.len() {
-        bail!("{} values for {} of {:?}", values.len(), parameter.name(), parameter.shape());
+        bail!(
+            "{} values do not fit {} of shape {:?}",
+            values.len(),
+            parameter.name(),
+            parameter.shape()
+        );
     }
     if !taper_ops::all_finite(&values) {
         bail!("a value of {} is not finite", parameter.name());

@@ -111,7 +111,8 @@ fn base(recipe: &mut RunConfig) {
 }
 
 fn read_padding(given: &Value, recipe: &mut RunConfig) -> Result<()> {
-    let id = count(given, 1).with_context(|| format!("pad_token_id is {given}"))?;
+    let id =
+        count(given, 1).with_context(|| format!("pad_token_id is {given}, expected a number"))?;
     recipe.model.position_offset = id.saturating_add(1);
     Ok(())
 }

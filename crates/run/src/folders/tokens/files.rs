@@ -169,7 +169,12 @@ impl Files {
         }
         let described = self.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].as_object();
         for (id, token) in described.into_iter().flatten() {
-            let shown = || format!("{TOKENIZER_CONFIG}: added_tokens_decoder: {id}");
+            let shown = || {
+                format!(
+                    "{TOKENIZER_CONFIG}: the entry {id} of added_tokens_decoder is not an id with \
+                     its token"
+                )
+            };
             let id: u64 = id.parse().with_context(shown)?;
             let content = spelling(token).with_context(shown)?;
             let mut whole = added_token(content, id, token["special"] == true);

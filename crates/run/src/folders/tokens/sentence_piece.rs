@@ -158,7 +158,7 @@ impl Piece {
                         4 => PieceKind::UserDefined,
                         5 => PieceKind::Unused,
                         6 => PieceKind::Byte,
-                        other => bail!("a piece has the type {other}, which is none"),
+                        other => bail!("a piece has the type {other}, which does not exist"),
                     };
                 }
                 _ => {}

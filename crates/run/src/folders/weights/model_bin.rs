@@ -179,7 +179,8 @@ impl Reader<'_> {
         if name.pop() != Some(0) {
             bail!("not a model of CTranslate2: a name does not end with a zero");
         }
-        let name = String::from_utf8(name).context("not a model of CTranslate2: a name")?;
+        let name =
+            String::from_utf8(name).context("not a model of CTranslate2: a name is not UTF-8")?;
         Ok(name.replace('/', "."))
     }
 

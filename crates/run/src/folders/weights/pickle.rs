@@ -46,7 +46,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     let mut bytes = Vec::new();
     let pickle = archive.by_name(&format!("{root}data.pkl"))?;
     if pickle.compression() != CompressionMethod::Stored || pickle.size() > MOST_BYTES {
-        bail!("not an archive of PyTorch: data.pkl is compressed, or larger than any");
+        bail!("not an archive of PyTorch: data.pkl is compressed, or too large");
     }
     pickle.take(MOST_BYTES).read_to_end(&mut bytes)?;
     let object = unpickled(&bytes).context(
@@ -67,8 +67,9 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
             None => {
                 let file = archive
                     .by_name(&format!("{root}data/{storage}"))
-                    .with_context(|| format!("the values of tensor {name}"))?;
-                let start = file.data_start().context("an archive without values")?;
+                    .with_context(|| format!("cannot find the values of tensor {name}"))?;
+                let start =
+                    file.data_start().context("the archive does not say where the values begin")?;
                 if file.compression() != CompressionMethod::Stored {
                     bail!("the values of tensor {name} are compressed");
                 }

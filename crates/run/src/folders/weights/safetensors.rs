@@ -42,7 +42,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     let mut head = Vec::new();
     file.take(length).read_to_end(&mut head)?;
     let head: Unique<Value> =
-        serde_json::from_slice(&head).context("not a safetensors file: its head")?;
+        serde_json::from_slice(&head).context("not a safetensors file: its head cannot be read")?;
     let (first, data) = (8 + length, bytes - 8 - length);
     let mut tensors = Vec::with_capacity(head.0.len());
     let mut places = Vec::with_capacity(head.0.len());
@@ -51,7 +51,11 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
             continue;
         }
         let Entry { dtype, shape, data_offsets: [start, end] } = serde_json::from_value(entry)
-            .with_context(|| format!("not a safetensors file: tensor {name} in its head"))?;
+            .with_context(|| {
+                format!(
+                    "not a safetensors file: the entry of tensor {name} in its head cannot be read"
+                )
+            })?;
         if start > end || end > data {
             bail!(
                 "cut short, or not a safetensors file: tensor {name} should have the bytes from \

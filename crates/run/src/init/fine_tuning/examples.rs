@@ -247,7 +247,10 @@ pub(super) fn labelled_texts(
         data.fields.text_pair = second.first().cloned().unwrap_or_default();
     }
     if !settings.home.is_empty() {
-        bail!("--home mixes sentence pairs or running text in; add such texts to the others");
+        bail!(
+            "--home can add only sentence pairs or running text; put examples of this task into \
+             the other files"
+        );
     }
     let corpus = |file: Vec<PathBuf>| {
         Corpora(vec![CorpusConfig { file: file.into(), ..CorpusConfig::default() }])

@@ -85,7 +85,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let tokenizers = M::TASK.load_tokenizers(folder.root())?;
         ensure!(
             tokenizers.hash() == self.tokenizers.hash(),
-            "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
+            "--ensemble {}: this run has another tokenizer, so its tokens do not mean the same",
             path.display()
         );
         // All models of an ensemble compute on this run's device, and in its type of matrix
@@ -165,7 +165,7 @@ fn choose_weights(
     };
     match chosen {
         Some(WeightType::Int8) if !device.is_cpu() => {
-            bail!("--weights int8 is only for the CPU: add --device cpu, or leave it out")
+            bail!("--weights int8 is only for the CPU: add --device cpu, or leave --weights out")
         }
         // With int8, everything except products with weights stays in f32.
         Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
@@ -195,8 +195,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
         differences(&written, config)?.into_iter().filter(is_of_weights).collect();
     ensure!(
         overridden.is_empty(),
-        "--set would change what the weights were trained with: {}; leave it out, or train a \
-             run with it",
+        "--set would change what the weights were trained with: {}; leave this --set out, or train \
+         a run with it",
         described(&overridden)
     );
     with_changeable(&trained.unwrap_or(written), config)

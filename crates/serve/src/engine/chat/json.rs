@@ -45,7 +45,7 @@ pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let sort_keys: Option<bool> = options.get("sort_keys")?;
     options.assert_all_used()?;
     if indent.is_some_and(|indent| indent > MOST_INDENT) {
-        let message = format!("tojson: indent may be at most {MOST_INDENT}");
+        let message = format!("tojson: indent must be at most {MOST_INDENT}");
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     require_bounded(value)?;

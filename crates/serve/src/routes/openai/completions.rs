@@ -71,7 +71,7 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
         json_of(request, app.limits()).await?;
     refuse(&others, &["suffix"])?;
     if best_of.is_some_and(|best| best != shared.samples()) {
-        return Err(Refusal::Malformed("best_of must be n: leave it out".to_owned()));
+        return Err(Refusal::Malformed("best_of must be equal to n: leave best_of out".to_owned()));
     }
     let own = prompt.map_or_else(|| vec![OwnPrompt::Beginning], Asking::prompts);
     if own.is_empty() {

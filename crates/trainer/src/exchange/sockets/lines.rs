@@ -221,11 +221,11 @@ impl Lines {
             | ErrorKind::ConnectionAborted
             | ErrorKind::BrokenPipe => "it ended without a message, as if killed".to_owned(),
             ErrorKind::TimedOut => format!(
-                "nothing was heard of it for {} s",
+                "nothing was heard from this process for {} s",
                 (self.patience.beat * self.patience.beats).as_secs()
             ),
             ErrorKind::InvalidData => {
-                "it sent data that this program does not understand".to_owned()
+                "this process sent data that the program does not understand".to_owned()
             }
             _ => error.to_string(),
         }

@@ -193,7 +193,7 @@ fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
     }
     let message = format!(
         "is {length}, but split {:?} has {} tokens to train on and needs one more than a block: \
-         set it to less, or use more text",
+         set a smaller length, or use more text",
         config.train.name(),
         train.tokens()
     );

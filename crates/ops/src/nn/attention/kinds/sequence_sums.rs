@@ -66,8 +66,8 @@ impl Sums {
             || all != tokens
         {
             bail!(
-                "sums over sequences: projections {:?}, weights {:?} and {:?}, {all} tokens in \
-                 sequences of at most {longest}",
+                "sums over sequences: shapes do not fit together: projections {:?}, weights {:?} \
+                 and {:?}, {all} tokens in sequences of at most {longest}",
                 qkv.shape(),
                 weights[0].shape(),
                 weights[1].shape()

@@ -43,8 +43,9 @@ impl HierarchicalSpec {
         let fits = self.heads > 0 && width.is_multiple_of(3 * self.heads) && all == tokens;
         if !fits || self.chunk == 0 || self.levels == 0 {
             bail!(
-                "hierarchical attention: projections {:?} of {} heads, {all} tokens in sequences, \
-                 {} levels of chunks of {}",
+                "hierarchical attention: shapes do not fit together, or a setting is 0: \
+                 projections {:?} of {} heads, {all} tokens in sequences, {} levels of chunks of \
+                 {}",
                 qkv.shape(),
                 self.heads,
                 self.levels,

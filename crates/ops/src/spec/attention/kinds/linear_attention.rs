@@ -39,7 +39,8 @@ impl LinearAttentionSpec {
         let all: usize = self.lengths.iter().sum();
         if self.heads == 0 || !width.is_multiple_of(3 * self.heads) || all != tokens {
             bail!(
-                "linear attention: projections {:?} of {} heads, {all} tokens in sequences",
+                "linear attention: shapes do not fit together: projections {:?} of {} heads, {all} \
+                 tokens in sequences",
                 qkv.shape(),
                 self.heads
             );
@@ -49,7 +50,9 @@ impl LinearAttentionSpec {
             None => head,
             Some(vectors) => match vectors.dims2()? {
                 (features, width) if features > 0 && width == head => features,
-                other => bail!("linear attention: vectors {other:?} for heads of width {head}"),
+                other => {
+                    bail!("linear attention: vectors {other:?} do not fit heads of width {head}")
+                }
             },
         };
         Ok(LinearAttentionShape { tokens, head, features })

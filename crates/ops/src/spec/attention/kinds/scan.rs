@@ -74,8 +74,8 @@ impl<'a> ScanInputs<'a> {
             || spec.lengths.iter().sum::<usize>() != tokens
         {
             bail!(
-                "scan: input {:?}, steps {:?}, B and C {:?}, decays {:?}, skip {:?}, gate {:?}, \
-                 {} tokens in sequences",
+                "scan: shapes do not fit together: input {:?}, steps {:?}, B and C {:?}, decays \
+                 {:?}, skip {:?}, gate {:?}, {} tokens in sequences",
                 self.x.shape(),
                 self.delta.shape(),
                 self.in_out.shape(),

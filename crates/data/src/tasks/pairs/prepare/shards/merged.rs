@@ -164,7 +164,7 @@ impl<'a> Merged<'a> {
                 key: "data.train",
                 message: format!(
                     "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be \
-                     batched; divide it, or weigh it less"
+                     batched; divide the split, or lower the weights of its corpora"
                 ),
             });
         }

@@ -52,7 +52,7 @@ fn go_back<T: Float>(
         tensors.push(kept.value()?);
     }
     let [x, delta, in_out, log_decay, skip, gated] = tensors.as_slice() else {
-        candle_core::bail!("scan: six tensors were kept");
+        candle_core::bail!("scan: the backward pass needs six tensors");
     };
     let hosts = [
         Host::new(x)?,

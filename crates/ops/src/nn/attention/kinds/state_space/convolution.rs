@@ -73,7 +73,11 @@ pub fn causal_convolution_after(
     check(x, weight, bias, spec)?;
     let (channels, taps) = weight.dims2()?;
     if before.dims() != [spec.lengths.len(), (taps - 1) * channels] {
-        bail!("convolution: {:?} inputs before {} sequences", before.shape(), spec.lengths.len());
+        bail!(
+            "convolution: earlier inputs {:?} do not fit {} sequences",
+            before.shape(),
+            spec.lengths.len()
+        );
     }
     if !is_fused(None, &[x, weight, bias, before])? {
         return composed::causal_convolution(x, weight, bias, spec, Some(before));
@@ -91,7 +95,8 @@ fn check(x: &Tensor, weight: &Tensor, bias: &Tensor, spec: &ConvolutionSpec) -> 
         || in_sequences != tokens
     {
         bail!(
-            "convolution: input {:?}, weight {:?}, bias {:?}, {in_sequences} tokens in sequences",
+            "convolution: shapes do not fit together: input {:?}, weight {:?}, bias {:?}, \
+             {in_sequences} tokens in sequences",
             x.shape(),
             weight.shape(),
             bias.shape()
