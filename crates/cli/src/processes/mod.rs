@@ -68,7 +68,7 @@ impl Processes {
         let is_child = get(children::VARIABLE).is_some();
         match (place, wanted) {
             (Some(place), Some(wanted)) if !is_child => bail!(
-                "--processes {wanted}: this process was started as number {} of {} already; leave \
+                "--processes {wanted}: this process was already started as process {} of {}; leave \
                  the option out, or unset RANK and WORLD_SIZE",
                 place.rank,
                 place.size

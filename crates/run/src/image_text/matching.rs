@@ -83,8 +83,8 @@ impl Placed {
             for (ids, text) in ids.iter().zip(texts) {
                 if ids.len() + 2 > most {
                     bail!(
-                        "{text:?} has {} tokens, which together with two marks are more than the \
-                         limit of {most}",
+                        "{text:?} has {} tokens, which together with two marks are more than \
+                         {most}",
                         ids.len()
                     );
                 }

@@ -93,8 +93,9 @@ impl Mpi {
         let this = Self { rank, size, calls, answers, thread, begun: Default::default() };
         match expected {
             Some(expected) if expected != (rank, size) => Err(ExchangeError::Rendezvous(format!(
-                "this process was started as number {} of {}, but MPI says {rank} of {size}: start \
-                 it with the mpirun of the library that it is linked to, or with --exchange sockets",
+                "this process was started as process {} of {}, but MPI says {rank} of {size}: \
+                 start the program with the mpirun of the MPI library that the program is linked \
+                 to, or with --exchange sockets",
                 expected.0, expected.1
             ))),
             _ => Ok(this),

@@ -102,8 +102,8 @@ impl Rows {
             _ => return None,
         };
         Some(format!(
-            "Transformers makes another row of {rows} than is read here, which is {} A {1} or {0} \
-             A {1} B {1} with segments 0 and 1, or 0 alone: answers may differ",
+            "Transformers makes another row of {rows} than this program, which makes {} A {1} or \
+             {0} A {1} B {1} with segments 0 and 1, or 0 alone: answers may differ",
             CLASSES[0], SEPARATORS[0]
         ))
     }

@@ -245,7 +245,7 @@ pub fn require_unedited(
         return Ok(());
     }
     let error = anyhow!(
-        "{} is not what the weights were trained with: {}; put it back",
+        "{} is not what the weights were trained with: {}; put the original back",
         folder.config().display(),
         described(&changes)
     );

@@ -352,7 +352,7 @@ impl Rendezvous {
                 }
                 if rank == self.rank || !matches!(all.get(rank), Some(None)) {
                     guest.refuse(&self.key);
-                    let problem = format_args!("two processes were started as number {rank}");
+                    let problem = format_args!("two processes were started as process {rank}");
                     return Err(self.error(problem));
                 }
                 // If this fails, the connection has ended, and the process calls again.
