@@ -14,8 +14,7 @@
 //! Candle's operations, and Candle's autodiff has the graph.
 //!
 //! An operation that has no fused version, or none for the current device, is computed by Candle's
-//! operations, and all of them together are recorded on the tape as one operation
-//! ([`composed::on_tape`]).
+//! operations, which are recorded on the tape as a single operation ([`composed::on_tape`]).
 //!
 //! All `unsafe` code of the project is in this crate: matrix products on raw pointers, threads that
 //! write to disjoint parts of a slice, calls of functions compiled for processor features detected

@@ -38,9 +38,9 @@ pub struct Rotations {
     pub fast: f64,
 }
 
-/// How the speeds of pairs between slow and fast ones are scaled: by a weighted mean of the speed
-/// of a slow pair (divided by `factor`) and that of a fast pair (unchanged). The weight of the
-/// unchanged speed is a linear function of this quantity.
+/// Quantity on which the speeds of the pairs between slow and fast pairs depend. The speed of such
+/// a pair is a weighted mean of its interpolated speed (divided by `factor`) and its unchanged
+/// speed; the weight of the unchanged speed is a linear function of this quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ramp {
     /// The number of rotations over a training sequence.
@@ -119,18 +119,19 @@ impl Turns {
     }
 
     /// Applies the scaling of Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated,
-    /// fast pairs are unchanged, and the speed of a pair between them is a weighted mean of the
-    /// two, where the weight of the unchanged speed grows linearly with the number of rotations.
+    /// fast pairs are unchanged, and the speed of a pair between them is a weighted mean of its
+    /// interpolated and its unchanged speed, where the weight of the unchanged speed grows linearly
+    /// with the number of rotations.
     #[must_use]
     pub fn llama3(self, rotations: Rotations) -> Self {
         Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
     }
 
     /// Applies the scaling of YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast
-    /// pairs are unchanged, and the speed of a pair between them is a weighted mean of the two,
-    /// where the weight of the unchanged speed falls linearly with the index of the pair. Queries
-    /// and keys are multiplied by `magnitude`, or by `0.1 · ln factor + 1` (equation 22) if it is
-    /// `None`.
+    /// pairs are unchanged, and the speed of a pair between them is a weighted mean of its
+    /// interpolated and its unchanged speed, where the weight of the unchanged speed falls linearly
+    /// with the index of the pair. Queries and keys are multiplied by `magnitude`, or by
+    /// `0.1 · ln factor + 1` (equation 22) if it is `None`.
     #[must_use]
     pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {
         let usual = 0.1 * rotations.factor.max(1.0).ln() + 1.0;

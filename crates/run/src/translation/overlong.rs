@@ -94,8 +94,8 @@ impl LineLimit {
         }
         if self.rule == OverlongRule::Error {
             let error = anyhow!(
-                "line {number} has {tokens} tokens, more than {}; allow such lines \
-                 with --overlong split or --overlong cut, or {}",
+                "line {number} has {tokens} tokens, more than {}; allow such lines with \
+                 --overlong split or --overlong cut, or {}",
                 self.tokens,
                 self.more_by("raise --max-source-tokens")
             );
