@@ -30,6 +30,7 @@ mod line;
 mod line_part;
 mod markup;
 mod placeholders;
+mod references;
 mod segment;
 mod sentences;
 mod syntax;

@@ -39,7 +39,13 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
         return (Tag::Text, at..text.len());
     }
     if rest.starts_with("<!--") {
-        return (Tag::Other, at..at + until("-->", 4));
+        // `<!-->` is a whole comment, and `--!>` ends one as well.
+        let ends = |place: &usize| {
+            let rest = &bytes[*place..];
+            rest.starts_with(b"-->") || *place > 3 && rest.starts_with(b"--!>")
+        };
+        let end = (2..bytes.len()).find(ends).map_or(rest.len(), |end| end + 2);
+        return (Tag::Other, at..at + until(">", end));
     }
     if rest.starts_with("<![CDATA[") {
         return (Tag::Other, at..at + until("]]>", 9));
@@ -47,33 +53,82 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     if matches!(bytes[1], b'!' | b'?') {
         return (Tag::Other, at..at + until(">", 2));
     }
-    // A `>` within quotes does not end a tag.
-    let (mut end, mut quote) = (bytes.len(), None);
-    for (place, &byte) in bytes.iter().enumerate().skip(1) {
-        match (quote, byte) {
-            (None, b'>') => {
-                end = place + 1;
-                break;
-            }
-            (None, b'"' | b'\'') if bytes[place - 1] == b'=' || bytes[place - 1] == b' ' => {
-                quote = Some(byte);
-            }
-            (Some(open), byte) if open == byte => quote = None,
-            _ => {}
-        }
-    }
-    let raw = &rest[..end];
-    let name = raw.trim_start_matches(['<', '/']);
-    let name_end = name.find(|one: char| one.is_whitespace() || matches!(one, '>' | '/'));
-    let name = name[..name_end.unwrap_or(name.len())].to_lowercase();
+    let mut attributes = Attributes::of_tag(rest);
+    let name = rest[..attributes.at].trim_start_matches(['<', '/']).to_lowercase();
+    attributes.by_ref().for_each(drop);
+    let Attributes { at: end, is_empty, .. } = attributes;
     let tag = match bytes[1] {
         b'/' => Tag::Close(name),
-        _ => Tag::Open { name, is_empty: raw.ends_with("/>"), raw },
+        _ => Tag::Open { name, is_empty, raw: &rest[..end] },
     };
     (tag, at..at + end)
 }
 
-/// True if a tag, a comment or similar markup begins with these bytes.
+/// Attributes of a tag, read as HTML does: names and values as they are written. A value may be in
+/// quotes, which may contain a `>`, or without them, which may contain a `/`.
+pub(crate) struct Attributes<'a> {
+    text: &'a str,
+    /// Next byte; after the last attribute, the byte behind the tag.
+    at: usize,
+    /// Whether the tag ends with `/>`, known after the last attribute.
+    is_empty: bool,
+}
+
+impl<'a> Attributes<'a> {
+    /// Attributes of the tag with which a text begins.
+    pub(crate) fn of_tag(text: &'a str) -> Self {
+        let start = text.len() - text.trim_start_matches(['<', '/']).len();
+        let length = text[start..].find(|one| is_blank(one) || matches!(one, '>' | '/'));
+        let at = length.map_or(text.len(), |length| start + length);
+        Self { text, at, is_empty: false }
+    }
+
+    /// First byte from `at` on with a character for which `is` holds.
+    fn next_place(&self, at: usize, is: impl Fn(char) -> bool) -> usize {
+        self.text[at..].find(is).map_or(self.text.len(), |length| at + length)
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (&'a str, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (text, bytes) = (self.text, self.text.as_bytes());
+        let start = self.next_place(self.at, |one| !is_blank(one) && one != '/');
+        if bytes.get(start).is_none_or(|&byte| byte == b'>') {
+            self.is_empty = text[self.at..start].ends_with('/');
+            self.at = (start + 1).min(text.len());
+            return None;
+        }
+        let first = text[start..].chars().next().map_or(0, char::len_utf8);
+        let ends_name = |one| is_blank(one) || matches!(one, '=' | '>' | '/');
+        let name = start..self.next_place(start + first, ends_name);
+        let sign = self.next_place(name.end, |one| !is_blank(one));
+        let mut value = name.end..name.end;
+        self.at = name.end;
+        if bytes.get(sign) == Some(&b'=') {
+            let begin = self.next_place(sign + 1, |one| !is_blank(one));
+            (value, self.at) = match bytes.get(begin) {
+                Some(&quote @ (b'"' | b'\'')) => {
+                    let end = self.next_place(begin + 1, |one| one == char::from(quote));
+                    (begin + 1..end, (end + 1).min(text.len()))
+                }
+                _ => {
+                    let end = self.next_place(begin, |one| is_blank(one) || one == '>');
+                    (begin..end, end)
+                }
+            };
+        }
+        Some((&text[name], &text[value]))
+    }
+}
+
+/// Whether a character separates the attributes of a tag.
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\n' | '\r' | '\x0c')
+}
+
+/// Whether a tag, a comment or similar markup begins with these bytes.
 pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     match bytes {
         [b'<', b'!' | b'?', ..] => true,
@@ -82,43 +137,8 @@ pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     }
 }
 
-/// Largest number of bytes of a character reference, including its semicolon.
-const LONGEST_REFERENCE: usize = 33;
-
-/// Replaces the character references in a text; invalid references stay as they are.
-pub(crate) fn decoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let end = rest.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
-        match end.and_then(|end| character(&rest[1..end]).map(|of| (of, end))) {
-            Some((of, end)) => {
-                out.push_str(&of);
-                rest = &rest[end + 1..];
-            }
-            None => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out + rest
-}
-
-/// Characters that a reference stands for; `None` if it is invalid.
-fn character(name: &str) -> Option<String> {
-    let number = match name.strip_prefix('#') {
-        Some(hex) if hex.starts_with(['x', 'X']) => u32::from_str_radix(&hex[1..], 16).ok(),
-        Some(decimal) => decimal.parse().ok(),
-        None => return quick_xml::escape::resolve_html5_entity(name).map(str::to_owned),
-    };
-    char::from_u32(number?).filter(|&one| one != '\0').map(String::from)
-}
-
-/// Makes pieces in which tags are properly nested. A tag without a counterpart, or a tag that
-/// crosses another element, becomes `Alone`.
+/// Pieces of inline tags that are properly nested: a tag without a counterpart, or one that crosses
+/// another element, stands alone.
 pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
     let mut open: Vec<(String, usize)> = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::markup::{Tag, decoded, next_tag, paired};
+use crate::markup::{Attributes, Tag, next_tag, paired};
+use crate::references::decoded;
 use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
@@ -21,8 +22,95 @@ const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
 const PASSED: [&str; 8] =
     ["script", "style", "textarea", "pre", "template", "svg", "math", "noscript"];
 
-/// Inline elements without a closing tag.
-const VOID: [&str; 2] = ["img", "wbr"];
+/// Elements whose content has no tags: only their own end counts as one.
+const RAW: [&str; 3] = ["script", "style", "textarea"];
+
+/// Elements that have neither content nor an end.
+const VOID: [&str; 14] = [
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
+    "track", "wbr",
+];
+
+/// Elements that end a paragraph whose end is left out.
+const BLOCKS: [&str; 37] = [
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "html",
+    "li",
+    "main",
+    "menu",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "td",
+    "th",
+    "tr",
+    "ul",
+];
+
+/// Parts of a table, which end at each other.
+const ROWS: [&str; 5] = ["table", "tbody", "thead", "tfoot", "tr"];
+
+/// Element whose end may be left out.
+struct Optional {
+    names: &'static [&'static str],
+    /// Elements at whose beginning it ends.
+    next: &'static [&'static str],
+    /// Elements at whose end it ends.
+    outer: &'static [&'static str],
+    /// Elements in it that may have such elements of their own.
+    nests: &'static [&'static str],
+}
+
+const OPTIONAL: [Optional; 6] = [
+    Optional { names: &["p"], next: &BLOCKS, outer: &BLOCKS, nests: &[] },
+    Optional { names: &["li"], next: &["li"], outer: &LISTS, nests: &LISTS },
+    Optional { names: &["dt", "dd"], next: &["dt", "dd"], outer: &["dl"], nests: &["dl"] },
+    Optional {
+        names: &["td", "th"],
+        next: &["td", "th", "tr", "tbody", "thead", "tfoot"],
+        outer: &ROWS,
+        nests: &["table"],
+    },
+    Optional {
+        names: &["tr"],
+        next: &["tr", "tbody", "thead", "tfoot"],
+        outer: &ROWS,
+        nests: &["table"],
+    },
+    Optional {
+        names: &["option"],
+        next: &["option", "optgroup"],
+        outer: &["select", "optgroup", "datalist"],
+        nests: &[],
+    },
+];
+
+const LISTS: [&str; 3] = ["ul", "ol", "menu"];
 
 /// Segments of a page, which are texts to translate.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
@@ -40,14 +128,15 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
                 let is_kept = PASSED.contains(&name.as_str())
                     || CODE.contains(&name.as_str())
                     || is_not_translated(raw);
-                if is_kept && !is_empty {
+                let is_void = VOID.contains(&name.as_str());
+                if is_kept && !is_empty && !is_void {
                     at = end_of(text, &name, range.end);
                 }
                 if !is_inline {
                     flush(text, &mut pieces, &mut segments);
                 } else if is_kept {
                     pieces.push((Piece::Alone(range.start..at), None));
-                } else if is_empty || VOID.contains(&name.as_str()) {
+                } else if is_empty || is_void {
                     pieces.push((Piece::Alone(range), None));
                 } else {
                     pieces.push((Piece::Open(range), Some((name, true))));
@@ -65,41 +154,72 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
 
 /// True if a tag says that the text of its element must not be translated.
 fn is_not_translated(raw: &str) -> bool {
-    let raw = raw.to_lowercase();
-    raw.contains("translate=\"no\"") || raw.contains("translate=no") || raw.contains("notranslate")
+    Attributes::of_tag(raw).any(|(name, value)| match name.to_lowercase().as_str() {
+        "translate" => value.trim().eq_ignore_ascii_case("no"),
+        "class" => value.split_ascii_whitespace().any(|class| class == "notranslate"),
+        _ => false,
+    })
 }
 
-/// End of the element `name` whose opening tag ends at the byte `at`.
+/// End of the element with this name whose first tag ends at `at`. If its own end is left out, this
+/// is the beginning of the tag that ends it.
 fn end_of(text: &str, name: &str, mut at: usize) -> usize {
-    let is_raw = matches!(name, "script" | "style" | "textarea");
-    let mut depth = 1;
+    if RAW.contains(&name) {
+        return end_of_raw(text, name, at);
+    }
+    let optional = OPTIONAL.iter().find(|optional| optional.names.contains(&name));
+    let (mut depth, mut nested) = (1, 0_usize);
     while at < text.len() {
-        if is_raw {
-            // In such an element, only its own closing tag counts as a tag.
-            let is_end = |&(at, _): &(usize, &str)| {
-                let own = text.as_bytes().get(at + 2..at + 2 + name.len());
-                own.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
-            };
-            let end = text[at..].match_indices("</").map(|(end, raw)| (at + end, raw)).find(is_end);
-            return end.map_or(text.len(), |(end, _)| next_tag(text, end).1.end);
-        }
         let (tag, range) = next_tag(text, at);
         at = range.end;
-        match tag {
-            Tag::Open { name: own, is_empty: false, .. } if own == name => depth += 1,
-            Tag::Close(own) if own == name => {
-                depth -= 1;
-                if depth == 0 {
-                    return at;
-                }
+        let (other, opens) = match tag {
+            Tag::Open { name, is_empty: false, .. } if !VOID.contains(&name.as_str()) => {
+                (name, true)
             }
-            _ => {}
+            Tag::Open { name, .. } => {
+                if optional.is_some_and(|of| nested == 0 && of.next.contains(&name.as_str())) {
+                    return range.start;
+                }
+                continue;
+            }
+            Tag::Close(name) => (name, false),
+            Tag::Text | Tag::Other => continue,
+        };
+        let is_in = |names: &[&str]| names.contains(&other.as_str());
+        if opens && RAW.contains(&other.as_str()) {
+            at = end_of_raw(text, &other, at);
+        } else if let Some(optional) = optional {
+            let ends = if opens { is_in(optional.next) } else { is_in(optional.outer) };
+            if nested == 0 && !opens && other == name {
+                return at;
+            } else if nested == 0 && ends {
+                return range.start;
+            } else if is_in(optional.nests) {
+                nested = if opens { nested + 1 } else { nested.saturating_sub(1) };
+            }
+        } else if other == name {
+            depth = if opens { depth + 1 } else { depth - 1 };
+            if depth == 0 {
+                return at;
+            }
         }
     }
     text.len()
 }
 
-/// Decodes a text of HTML as it is visible: several blanks in a row become one.
+/// End of an element of [`RAW`].
+fn end_of_raw(text: &str, name: &str, at: usize) -> usize {
+    let is_end = |&end: &usize| {
+        let rest = &text.as_bytes()[end + 2..];
+        let is_name = |own: &[u8]| own.eq_ignore_ascii_case(name.as_bytes());
+        rest.get(..name.len()).is_some_and(is_name)
+            && !rest.get(name.len()).is_some_and(u8::is_ascii_alphanumeric)
+    };
+    let end = text[at..].match_indices("</").map(|(end, _)| at + end).find(is_end);
+    end.map_or(text.len(), |end| next_tag(text, end).1.end)
+}
+
+/// Visible text of HTML: consecutive blanks become one.
 pub(super) fn collapsed(text: &str) -> String {
     let text = decoded(text);
     let mut out = String::with_capacity(text.len());

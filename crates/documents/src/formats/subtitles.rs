@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::layout::lines;
-use crate::markup::{Tag, begins_tag, decoded, next_tag, paired};
+use crate::markup::{Tag, begins_tag, next_tag, paired};
+use crate::references::decoded;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
