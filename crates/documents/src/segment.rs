@@ -211,7 +211,11 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
             (None, true) if partner.is_some() => {
                 Element { range: at..sentence.len(), open: raw, close: None }
             }
-            (None, false) if partner.is_some() => Element { range: 0..at, open: None, close: raw },
+            (None, false) if partner.is_some() => {
+                // It began before all others, and the last that ends began first.
+                elements.insert(0, Element { range: 0..at, open: None, close: raw });
+                continue;
+            }
             (None, _) => Element { range: at..at, open: raw, close: None },
         });
     }

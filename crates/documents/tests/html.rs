@@ -78,3 +78,19 @@ fn a_slash_at_the_end_of_a_value_ends_no_element() {
 fn references_are_characters() {
     assert_eq!(shouted("<p>&copy 2024 it&#146;s A&nbspB"), "<p>© 2024 IT’S A\u{a0}B");
 }
+
+#[test]
+fn elements_over_several_sentences_stay_nested() {
+    for (page, expected) in [
+        (
+            "<p>A <b>one! <i>Two words</i></b> more.</p>",
+            "<p>A <b>ONE! <i>TWO WORDS</i></b> MORE.</p>",
+        ),
+        (
+            "<p>A <b>b <i>c one! Two</i></b> more <q>d! Yes</q></p>",
+            "<p>A <b>B <i>C ONE! TWO</i></b> MORE <q>D! YES</q></p>",
+        ),
+    ] {
+        assert_eq!(shouted(page), expected);
+    }
+}
