@@ -5,13 +5,19 @@ use std::ops::Range;
 /// Largest number of bytes of a placeholder; a longer text in braces is text.
 const LONGEST: usize = 80;
 
-/// Largest number of bytes of the local part of an e-mail address; the next constant is the same
-/// for the host (RFC 5321, section 4.5.3.1).
+/// Largest numbers of bytes of a part of a template (`{{…}}` and `{%…%}`), and of a message with
+/// several forms (`{n, plural, …}`).
+const LONGEST_TEMPLATE: usize = 400;
+const LONGEST_FORMS: usize = 4000;
+
+/// Largest numbers of bytes of the two parts of an e-mail address: local part and host (RFC 5321,
+/// section 4.5.3.1).
 const LONGEST_PERSON: usize = 64;
 const LONGEST_HOST: usize = 255;
 
-/// Finds placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s` and `%name%`),
-/// URLs and e-mail addresses; returns their byte ranges, in order.
+/// Byte ranges of placeholders (`{name}`, `${name}`, `%s`, `%1$d`, `%(name)s`, `%name%` and `%%`),
+/// parts of templates (`{{…}}`, `{%…%}`), forms of ICU messages (`{n, plural, …}`), URLs and e-mail
+/// addresses, in order.
 ///
 /// ```
 /// let text = "Hi {name}, 50 % of %(n)d: https://a.b/c?d.";
@@ -44,31 +50,67 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Length of a placeholder in single or double braces, which contain a name, a number or a format;
-/// `None` if the text begins with no such placeholder.
+/// Length of a pair of braces with a name, a number or a format between them, of a part of a
+/// template, or of the forms of a message.
 fn braces(text: &str) -> Option<usize> {
+    for (start, end) in [("{{{", "}}}"), ("{{", "}}"), ("{%", "%}"), ("{#", "#}")] {
+        let Some(inner) = text.strip_prefix(start) else { continue };
+        let inner = &inner[..inner.floor_char_boundary(LONGEST_TEMPLATE)];
+        if let Some(length) = inner.find(end).filter(|&length| !inner[..length].contains('\n')) {
+            return Some(start.len() + length + end.len());
+        }
+    }
     let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
     let inner = text[..end].trim_start_matches('{');
     let is_inner = |character: char| {
         character.is_ascii_alphanumeric()
             || matches!(
                 character,
-                '_' | '.' | ':' | '-' | '!' | '[' | ']' | ' ' | '#' | '$' | ',' | '%' | '<' | '>'
+                '_' | '.' | ':' | '-' | '!' | '[' | ']' | '#' | '$' | ',' | '%' | '<' | '>'
             )
     };
-    let double = text.starts_with("{{");
-    let end = if double && text[end..].starts_with("}}") { end + 2 } else { end + 1 };
-    let spaces = inner.matches(' ').count();
-    let fits = end <= LONGEST && inner.chars().all(is_inner) && spaces <= 2 * usize::from(double);
-    fits.then_some(end)
+    match inner.chars().all(is_inner) {
+        true => Some(end + 1),
+        false => forms(text),
+    }
+}
+
+/// Length of the forms of a message (ICU): `{n, plural, one {# file} other {# files}}`. A
+/// translation of the names of forms would be no message.
+fn forms(text: &str) -> Option<usize> {
+    let text = &text[..text.floor_char_boundary(LONGEST_FORMS)];
+    let mut fields = text[1..].splitn(3, ',').map(str::trim);
+    let (name, kind) = (fields.next()?, fields.next()?);
+    let is_name = |character: char| character.is_alphanumeric() || character == '_';
+    let is_forms = matches!(kind, "plural" | "select" | "selectordinal" | "choice");
+    if !is_forms || name.is_empty() || !name.chars().all(is_name) || fields.next().is_none() {
+        return None;
+    }
+    let mut depth = 0_usize;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return Some(at + 1),
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Length of a conversion of `printf`, or of a name between two percent signs; `None` if the text
 /// begins with neither.
 fn percent(text: &str) -> Option<usize> {
     let rest = &text[1..];
+    if rest.starts_with('%') {
+        return Some(2);
+    }
     let name = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
-    if let Some(name) = name.filter(|&name| name > 1 && rest[name..].starts_with('%')) {
+    let is_name = |&name: &usize| {
+        let behind = rest[name..].strip_prefix('%');
+        name > 1 && behind.is_some_and(|behind| !behind.starts_with(char::is_alphanumeric))
+    };
+    if let Some(name) = name.filter(is_name) {
         return Some(name + 2);
     }
     let mut at = 0;
@@ -84,8 +126,12 @@ fn percent(text: &str) -> Option<usize> {
         .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
     let conversion = rest[at..].chars().next()?;
     let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
-    // If a letter follows the conversion, `%` is a percent sign before a word, as in `100 %de`.
-    let ends = !rest[at + conversion.len_utf8()..].starts_with(|next: char| next.is_alphanumeric());
+    // `100 %` before a word is a percentage, and `%de` is a word. With a name or a position nothing
+    // else is possible, nor in `%dx%d`.
+    let behind = &rest[at + conversion.len_utf8()..];
+    let ends = !behind.starts_with(|next: char| next.is_alphanumeric())
+        || rest[..at].contains([')', '$'])
+        || behind.starts_with("x%");
     (is_conversion && ends).then_some(1 + at + 1)
 }
 
@@ -124,13 +170,23 @@ mod tests {
     #[test]
     fn placeholders_are_told_from_text() {
         for (text, expected) in [
-            ("%s and %1$d, %-5.2f%%", &["%s", "%1$d", "%-5.2f"][..]),
+            ("%s and %1$d, %-5.2f%%", &["%s", "%1$d", "%-5.2f", "%%"][..]),
             ("{0} {{ user }} ${x} {a b c} {}", &["{0}", "{{ user }}", "${x}", "{}"]),
             ("100% sure, 5 % de", &[]),
             ("%USER% %(count)s %ld", &["%USER%", "%(count)s", "%ld"]),
             ("(see www.a.org/b), me@b-c.org. a@b", &["www.a.org/b", "me@b-c.org"]),
             ("mailto:x@y.z <http://q>", &["mailto:x@y.z", "http://q"]),
             ("{unclosed %", &[]),
+            ("%(size)sMB %1$sMB %dx%d 5%%", &["%(size)s", "%1$s", "%d", "%d", "%%"]),
+            ("{{ a|b(\"c\") }} {{{raw}}} {{/if}}", &["{{ a|b(\"c\") }}", "{{{raw}}}", "{{/if}}"]),
+            (
+                "{% if x == 1 %}a{% endif %} {# no #}",
+                &["{% if x == 1 %}", "{% endif %}", "{# no #}"],
+            ),
+            (
+                "{n, plural, =0 {no} other {# of {m}}} left, {a, b}",
+                &["{n, plural, =0 {no} other {# of {m}}}"],
+            ),
         ] {
             let found: Vec<&str> =
                 placeholders(text).into_iter().map(|range| &text[range]).collect();

@@ -182,8 +182,27 @@ fn has_words(text: &str) -> bool {
     })
 }
 
-/// Makes the elements of the sentence with the index `number` from its marks, which then belong to
-/// it. Ranges of elements count from the start of the sentence.
+/// Sentences without a division within a placeholder, which may contain sentences.
+fn undivided(sentences: Vec<Range<usize>>, text: &str) -> Vec<Range<usize>> {
+    let mut placeholders = placeholders(text).into_iter().peekable();
+    let mut joined: Vec<Range<usize>> = Vec::with_capacity(sentences.len());
+    for sentence in sentences {
+        match joined.last_mut() {
+            Some(last) => {
+                while placeholders.next_if(|range| range.end <= last.end).is_some() {}
+                match placeholders.peek() {
+                    Some(range) if range.start < last.end => last.end = sentence.end,
+                    _ => joined.push(sentence),
+                }
+            }
+            None => joined.push(sentence),
+        }
+    }
+    joined
+}
+
+/// Elements of the sentence with this index, which take its marks; their ranges are counted from
+/// its start.
 fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
     let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
     let belongs = |mark: &Mark| {
@@ -233,7 +252,7 @@ pub(crate) fn divide(
 ) -> Vec<Part> {
     let syntax = segment.syntax;
     let (text, mut marks) = flattened(source, segment);
-    let ranges: Vec<Range<usize>> = sentences(&text, language)
+    let ranges: Vec<Range<usize>> = undivided(sentences(&text, language), &text)
         .into_iter()
         .filter(|range| has_words(&text[range.clone()]))
         .collect();
