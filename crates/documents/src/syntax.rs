@@ -1,6 +1,8 @@
 //! Syntax of texts in a document, between its markup.
 
-/// Rules by which a format escapes characters with a special meaning.
+use crate::placeholders::placeholders;
+
+/// Rules of a format for escaping characters with a special meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// No character has a special meaning.
@@ -18,10 +20,18 @@ impl Syntax {
     pub(crate) fn escape(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut before = ' ';
-        let mut characters = text.chars().peekable();
-        while let Some(character) = characters.next() {
-            let next = characters.peek().copied();
+        let (verbatim, has_dollars) = match self {
+            Self::Markdown { .. } => (templates(text), text.matches('$').count() > 1),
+            _ => (Vec::new(), false),
+        };
+        let mut verbatim = verbatim.into_iter().peekable();
+        let mut characters = text.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
+            let next = characters.peek().map(|&(_, next)| next);
+            while verbatim.next_if(|range| range.end <= at).is_some() {}
+            let is_verbatim = verbatim.peek().is_some_and(|range| range.contains(&at));
             match (self, character) {
+                _ if is_verbatim => out.push(character),
                 (Self::Xml, '&') => out.push_str("&amp;"),
                 (Self::Xml, '<') => out.push_str("&lt;"),
                 (Self::Xml, '>') => out.push_str("&gt;"),
@@ -39,6 +49,8 @@ impl Syntax {
                         }
                         '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
                         '~' => next == Some('~'),
+                        // Two of them could enclose mathematics.
+                        '$' => has_dollars,
                         '|' => table,
                         // At the beginning of a paragraph, these characters would begin another
                         // kind of block.
@@ -65,7 +77,14 @@ impl Syntax {
     }
 }
 
-/// True if the mark of a heading, an item or a quotation is complete before the character `next`.
+/// Placeholders and parts of templates, whose programs do not know the escapes of Markdown.
+fn templates(text: &str) -> Vec<std::ops::Range<usize>> {
+    let mut ranges = placeholders(text);
+    ranges.retain(|range| text[range.clone()].starts_with(['{', '$', '%']));
+    ranges
+}
+
+/// Whether a mark of a heading, an item or a quotation ends before this character.
 fn ends_mark(mark: char, next: Option<char>) -> bool {
     mark == '>' || next.is_none_or(|next| next == ' ' || mark == '#' && next == '#')
 }

@@ -18,7 +18,8 @@ type Tags = Vec<(Piece, Option<(String, bool)>)>;
 /// Segments of a document, which are texts to translate.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let (segments, pieces) = (Vec::new(), Tags::new());
-    let mut reader = Reader { text, segments, pieces, cursor: 0, kept: 0, cells: 0, label: None };
+    let mut reader =
+        Reader { text, segments, pieces, cursor: 0, kept: 0, cells: 0, label: None, skipped: 0 };
     for (event, range) in Parser::new_ext(text, OPTIONS).into_offset_iter() {
         match (reader.kept, event) {
             (0, event) => reader.read(event, range),
@@ -44,17 +45,33 @@ struct Reader<'a> {
     cells: usize,
     /// Label of the open link if its text is also its label, otherwise `None`.
     label: Option<String>,
+    /// End of the last line that is kept as a whole.
+    skipped: usize,
 }
 
 impl Reader<'_> {
     fn read(&mut self, event: Event<'_>, range: Range<usize>) {
         let end = range.end;
+        let is_block_end = matches!(&event, Event::End(block) if !is_inline(*block));
+        if range.start < self.skipped && !is_block_end {
+            return;
+        }
         match event {
+            Event::Text(_) if self.begins_container(range.start) => {
+                self.flush();
+                let line = self.text[range.start..].find(['\n', '\r']);
+                self.skipped = line.map_or(self.text.len(), |line| range.start + line);
+            }
+            Event::SoftBreak if self.pieces.is_empty() => {}
             Event::Start(block) => self.start(&block, range),
             Event::End(block) => self.end(block, range),
             Event::Text(text) => self.add((Piece::Text(text.into_string(), range), None), end),
             Event::SoftBreak => self.add((Piece::Text(" ".to_owned(), range), None), end),
             Event::InlineHtml(_) => self.add(inline_html(self.text, range), end),
+            Event::InlineMath(_) if self.is_price(&range) => {
+                let text = self.text[range.clone()].to_owned();
+                self.add((Piece::Text(text, range), None), end);
+            }
             Event::Code(_)
             | Event::FootnoteReference(_)
             | Event::InlineMath(_)
@@ -66,7 +83,28 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a piece that ends at the byte `end`.
+    /// Whether this byte is at the beginning of a line that begins or ends a container of a dialect
+    /// of Markdown: `::: note`, `:::` or `!!! note`. Joined to another line it would be none.
+    fn begins_container(&self, at: usize) -> bool {
+        let line = &self.text[at..];
+        let is_kind = |behind: &str| behind.starts_with(|one: char| one.is_ascii_lowercase());
+        let has_kind = |mark: &&str| line.strip_prefix(*mark).is_some_and(is_kind);
+        let is_mark =
+            line.starts_with(":::") || ["!!! ", "??? ", "???+ "].iter().any(|mark| has_kind(&mark));
+        let is_break = |piece: &Piece| matches!(piece, Piece::Text(_, range) if self.text[range.clone()].contains(['\n', '\r']));
+        is_mark && self.pieces.last().is_none_or(|(piece, _)| is_break(piece))
+    }
+
+    /// Whether what the parser reads as mathematics is text between two prices: a `$` before a digit
+    /// ends no mathematics for Pandoc and GitHub. Text with markup stays as it is.
+    fn is_price(&self, range: &Range<usize>) -> bool {
+        let is_digit = |next: char| next.is_ascii_digit();
+        self.text[range.end..].starts_with(is_digit)
+            && !self.text[range.clone()]
+                .contains(['\\', '`', '*', '_', '[', ']', '<', '&', '~', '\n'])
+    }
+
+    /// Adds an inline part that ends at the byte `end`.
     fn add(&mut self, piece: (Piece, Option<(String, bool)>), end: usize) {
         self.pieces.push(piece);
         self.cursor = end;
@@ -152,6 +190,13 @@ impl Reader<'_> {
             pieces.pop();
         }
         let is_text = |piece: &Piece| matches!(piece, Piece::Text(text, _) if has_letters(text));
+        // The parser leaves the backslash before an escaped character out of its range.
+        if let Some(Piece::Text(of, range)) = pieces.first_mut() {
+            let is_escaped = of.starts_with(|first: char| first.is_ascii_punctuation())
+                && self.text[..range.start].ends_with('\\')
+                && self.text[range.start..].starts_with(&of[..1]);
+            range.start -= usize::from(is_escaped);
+        }
         if pieces.iter().any(is_text) {
             let syntax = Syntax::Markdown { table: self.cells > 0 };
             self.segments.extend(Segment::in_place(pieces, syntax));
@@ -159,7 +204,13 @@ impl Reader<'_> {
     }
 }
 
-/// Label of a link if its text is also its label, as in `[text]` and `[text][]`; otherwise `None`.
+/// Whether an element is part of a line.
+fn is_inline(block: TagEnd) -> bool {
+    use TagEnd::{Emphasis, Image, Link, Strikethrough, Strong};
+    matches!(block, Emphasis | Strong | Strikethrough | Link | Image)
+}
+
+/// Label of a link whose text is its label, such as `[text]` and `[text][]`.
 fn label(link_type: LinkType, raw: &str) -> Option<String> {
     let is_label = matches!(link_type, LinkType::Shortcut | LinkType::Collapsed);
     let inner = raw.strip_prefix('[')?.strip_suffix(']')?;
