@@ -40,6 +40,10 @@ impl Syntax {
                 (Self::Po, '\n') => out.push_str("\\n"),
                 (Self::Po, '\t') => out.push_str("\\t"),
                 (Self::Po, '\r') => out.push_str("\\r"),
+                (Self::Po, '\x07') => out.push_str("\\a"),
+                (Self::Po, '\x08') => out.push_str("\\b"),
+                (Self::Po, '\x0b') => out.push_str("\\v"),
+                (Self::Po, '\x0c') => out.push_str("\\f"),
                 (Self::Markdown { table }, _) => {
                     let is_special = match character {
                         '\\' | '*' | '`' | '[' | ']' | '<' => true,

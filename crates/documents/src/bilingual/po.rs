@@ -113,6 +113,12 @@ impl Reader {
             self.is_fuzzy |= flags.split(',').any(|flag| flag.trim() == "fuzzy");
             return Ok(());
         }
+        if line.starts_with("#~") {
+            // The flags before it are those of an obsolete message.
+            self.finish()?;
+            (self.open, self.is_fuzzy) = (Open::None, false);
+            return Ok(());
+        }
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
@@ -347,16 +353,21 @@ msgstr[1] "%d \303\244 Dateien\n"
 msgid "untranslated"
 msgstr ""
 
+#, fuzzy
 #~ msgid "gone"
 #~ msgstr "weg"
+
+msgid "last"
+msgstr "letzte"
 "#;
 
     #[test]
     fn finished_messages_are_pairs() {
-        let expected: [(u64, [&str; 2]); 3] = [
+        let expected: [(u64, [&str; 2]); 4] = [
             (10, ["Open %s", "%s öffnen"]),
             (18, ["one \"file\"", "eine \"Datei\""]),
             (18, ["%d files", "%d ä Dateien"]),
+            (32, ["last", "letzte"]),
         ];
         let found = po_pairs(CATALOG, ["en", "de"]).unwrap();
         assert_eq!(found, expected.map(|(line, pair)| (line, pair.map(str::to_owned))));
