@@ -147,7 +147,7 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
         | Piece::Close(range)
         | Piece::CloseAs(range, _)
         | Piece::Alone(range) => Piece::Alone(range.clone()),
-        text @ Piece::Text(..) => text.clone(),
+        other @ (Piece::Text(..) | Piece::Break(_)) => other.clone(),
     };
     let mut open_names: HashMap<String, usize> = HashMap::new();
     for (piece, tag) in tags {

@@ -23,6 +23,8 @@ pub(crate) enum Piece {
     CloseAs(Range<usize>, String),
     /// Markup or code without text to translate, including all its content.
     Alone(Range<usize>),
+    /// Part like `Alone` that ends a line, and so a sentence.
+    Break(Range<usize>),
 }
 
 /// Layout of the text of a segment.
@@ -63,7 +65,8 @@ impl Segment {
             | Piece::Open(range)
             | Piece::Close(range)
             | Piece::CloseAs(range, _)
-            | Piece::Alone(range) => range.clone(),
+            | Piece::Alone(range)
+            | Piece::Break(range) => range.clone(),
         };
         let edit = range(pieces.first()?).start..range(pieces.last()?).end;
         let around = Default::default();
@@ -107,10 +110,12 @@ struct Mark {
 /// Deepest nesting of elements. Tags of elements that are nested more deeply stand alone.
 const DEEPEST: usize = 100;
 
-/// Text of a segment without its markup, and the markup in order.
-fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
+/// Text of a segment without its markup, the markup in its order, and the places in the text where
+/// a line ends.
+fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, Vec<usize>) {
     let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
-    // Number of open elements that are nested more deeply than [`DEEPEST`].
+    let mut breaks = Vec::new();
+    // Number of open elements that are nested more deeply.
     let mut deeper = 0_usize;
     for piece in &segment.pieces {
         let (range, opens) = match piece {
@@ -123,6 +128,10 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
             }
             Piece::Open(range) => (range, true),
             Piece::Close(range) | Piece::CloseAs(range, _) | Piece::Alone(range) => (range, false),
+            Piece::Break(range) => {
+                breaks.push(text.len());
+                (range, false)
+            }
         };
         let closes = matches!(piece, Piece::Close(_) | Piece::CloseAs(..));
         let is_deeper = opens && open.len() == DEEPEST || closes && deeper > 0;
@@ -156,7 +165,7 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
         }
         marks.push(Mark { at: text.len(), raw, partner, is_open, sentence: None });
     }
-    (text, marks)
+    (text, marks, breaks)
 }
 
 /// Removes a blank from the end of `text`, because another blank will follow. If there is markup
@@ -251,11 +260,16 @@ pub(crate) fn divide(
     lines: &mut Vec<Line>,
 ) -> Vec<Part> {
     let syntax = segment.syntax;
-    let (text, mut marks) = flattened(source, segment);
-    let ranges: Vec<Range<usize>> = undivided(sentences(&text, language), &text)
-        .into_iter()
-        .filter(|range| has_words(&text[range.clone()]))
-        .collect();
+    let (text, mut marks, breaks) = flattened(source, segment);
+    let mut all = Vec::new();
+    let mut start = 0;
+    for end in breaks.into_iter().chain([text.len()]) {
+        let of_line = sentences(&text[start..end], language).into_iter();
+        all.extend(of_line.map(|range| start + range.start..start + range.end));
+        start = end;
+    }
+    let ranges: Vec<Range<usize>> =
+        undivided(all, &text).into_iter().filter(|range| has_words(&text[range.clone()])).collect();
     let elements: Vec<Vec<Element>> =
         (0..).zip(&ranges).map(|(number, range)| take_marks(&mut marks, number, range)).collect();
     let mut kept = marks.into_iter().filter(|mark| mark.sentence.is_none()).peekable();

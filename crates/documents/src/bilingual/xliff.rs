@@ -16,26 +16,19 @@ pub(crate) struct Content {
     /// Byte range of the element, including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
-    /// True if the state of the element says that it is not translated yet.
+    /// Text without tags and codes; a line break is a blank.
+    pub(crate) text: String,
+    /// Whether its state marks it as not translated yet.
     is_initial: bool,
 }
 
-impl Content {
-    /// Returns the text, without tags and codes.
-    pub(crate) fn text(&self) -> String {
-        let texts = self.parts.iter().filter_map(|part| match part {
-            Piece::Text(text, _) => Some(text.as_str()),
-            _ => None,
-        });
-        texts.collect()
-    }
-}
-
-/// A segment with its translation. `target` is `None` if there is no translation.
+/// Segment with its translation, if it has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// First byte of the opening tag of the source.
     pub(crate) start: usize,
+    /// Byte where a target can be put: after the source, and after its division into segments.
+    pub(crate) end: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,
     /// False if the document forbids translation of this unit.
@@ -63,6 +56,7 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
         document: Xliff::default(),
         unit: None,
         ignored: 0,
+        is_initial: false,
         untranslatable: Vec::new(),
     };
     let mut has_root = false;
@@ -80,18 +74,27 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
                 has_root = true;
                 reader.open(&name, &attributes, is_empty, range)?;
             }
-            Token::Close(name) => reader.close(&name),
+            Token::Close(name) => reader.close(&name, range.end),
             Token::Text(_) | Token::Other => {}
         }
     }
 }
 
-/// True if an element contains neither a source text nor its translation, but proposals, originals
-/// of codes, or notes.
+/// Whether the content of an element is not a translation for the document: proposals, originals of
+/// codes, notes, and the rest of the original document.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,
-        "alt-trans" | "originalData" | "matches" | "glossary" | "header" | "note" | "seg-source"
+        "alt-trans"
+            | "originalData"
+            | "matches"
+            | "glossary"
+            | "header"
+            | "note"
+            | "seg-source"
+            | "skeleton"
+            | "resourceData"
+            | "changeTrack"
     )
 }
 
@@ -102,7 +105,9 @@ struct Reader<'a> {
     unit: Option<Unit>,
     /// Number of open ignored elements.
     ignored: usize,
-    /// For each open element, true if translation is forbidden.
+    /// Whether the state of the segment (version 2) marks it as not translated yet.
+    is_initial: bool,
+    /// Whether translation is forbidden, for each open element.
     untranslatable: Vec<bool>,
 }
 
@@ -121,11 +126,13 @@ impl Reader<'_> {
                 let source = content(&mut self.spans, tag, is_empty, attributes)?;
                 self.finish();
                 let is_translatable = !is_untranslatable;
-                self.unit = Some(Unit { start, source, target: None, is_translatable });
+                let end = source.whole.end;
+                self.unit = Some(Unit { start, end, source, target: None, is_translatable });
                 return Ok(());
             }
             "target" if self.ignored == 0 => {
-                let target = content(&mut self.spans, tag, is_empty, attributes)?;
+                let mut target = content(&mut self.spans, tag, is_empty, attributes)?;
+                target.is_initial |= self.is_initial;
                 if let Some(unit) = &mut self.unit {
                     unit.target.get_or_insert(target);
                 }
@@ -133,11 +140,15 @@ impl Reader<'_> {
             }
             "xliff" => self.name_languages(attributes, ["srcLang", "trgLang"]),
             "file" => self.name_languages(attributes, ["source-language", "target-language"]),
+            "segment" => self.is_initial = attributes.get("state") == Some("initial"),
+            "ignorable" => self.is_initial = false,
+            "seg-source" if is_empty => self.end_division(tag.end),
             _ => {}
         }
         if !is_empty {
             self.ignored += usize::from(is_ignored(name));
             let translate = attributes.get("translate");
+            let is_untranslatable = is_untranslatable || name == "ignorable";
             self.untranslatable.push(translate.map_or(is_untranslatable, |value| value == "no"));
         }
         Ok(())
@@ -151,10 +162,20 @@ impl Reader<'_> {
         }
     }
 
-    fn close(&mut self, name: &str) {
+    /// Ends the division of a source into segments (version 1.2), which precedes the target.
+    fn end_division(&mut self, end: usize) {
+        if let Some(unit) = self.unit.as_mut().filter(|unit| unit.target.is_none()) {
+            unit.end = end;
+        }
+    }
+
+    fn close(&mut self, name: &str, end: usize) {
         self.untranslatable.pop();
         if is_ignored(name) {
             self.ignored = self.ignored.saturating_sub(1);
+            if name == "seg-source" {
+                self.end_division(end);
+            }
         } else if matches!(name, "trans-unit" | "segment" | "ignorable" | "unit") {
             self.finish();
         }
@@ -184,17 +205,27 @@ fn content(
         Some(end) => (tag.end..end.start, tag.start..end.end),
         None => (tag.clone(), tag),
     };
-    Ok(Content { range, whole, parts: inline.parts, is_initial })
+    Ok(Content { range, whole, parts: inline.parts, text: inline.text, is_initial })
+}
+
+/// Kind of a part that is kept with all its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Code {
+    Markup,
+    Break,
+    /// Text that must not be translated.
+    Protected,
 }
 
 /// Reader of the pieces within a source or target.
 #[derive(Default)]
 struct Inline {
     parts: Vec<Piece>,
+    text: String,
     /// Number of open elements.
     depth: usize,
-    /// Depth and first byte of an open code. A code and all its content are one piece.
-    code: Option<(usize, usize)>,
+    /// Depth and first byte of an open code, which is one part with all its content, and its kind.
+    code: Option<(usize, usize, Code)>,
 }
 
 impl Inline {
@@ -205,16 +236,20 @@ impl Inline {
             let Spanned { token, range } = spans.next()?;
             match token {
                 Token::Open { name, attributes, is_empty: true } if self.code.is_none() => {
-                    self.parts.push(match character(&name, &attributes) {
-                        Some(character) => Piece::Text(character, range),
-                        None => Piece::Alone(range),
-                    });
+                    match character(&name, &attributes) {
+                        Some(character) => self.add_text(character, range),
+                        None if is_break(&attributes) => self.add_code(Code::Break, range),
+                        None => self.add_code(Code::Markup, range),
+                    }
                 }
-                Token::Open { name, is_empty: false, .. } => self.open(&name, range),
+                Token::Open { name, attributes, is_empty: false } => {
+                    self.open(&name, &attributes, range);
+                }
                 Token::Close(_) if self.depth == 0 => return Ok(Some(range)),
                 Token::Close(_) => self.close(range),
-                Token::Text(text) if self.code.is_none() => {
-                    self.parts.push(Piece::Text(text, range));
+                Token::Text(text) if self.code.is_none() => self.add_text(text, range),
+                Token::Text(text) if matches!(self.code, Some((.., Code::Protected))) => {
+                    self.text.push_str(&text);
                 }
                 Token::Other if self.code.is_none() => self.parts.push(Piece::Alone(range)),
                 Token::Open { .. } | Token::Text(_) | Token::Other => {}
@@ -223,10 +258,31 @@ impl Inline {
         }
     }
 
-    fn open(&mut self, name: &str, tag: Range<usize>) {
+    fn add_text(&mut self, text: String, range: Range<usize>) {
+        self.text.push_str(&text);
+        self.parts.push(Piece::Text(text, range));
+    }
+
+    fn add_code(&mut self, code: Code, range: Range<usize>) {
+        if code == Code::Break {
+            self.text.push(' ');
+            self.parts.push(Piece::Break(range));
+        } else {
+            self.parts.push(Piece::Alone(range));
+        }
+    }
+
+    fn open(&mut self, name: &str, attributes: &Attributes, tag: Range<usize>) {
         if self.code.is_none() {
-            if matches!(name, "bpt" | "ept" | "it" | "ph" | "sub" | "ut") {
-                self.code = Some((self.depth, tag.start));
+            let code = match name {
+                "bpt" | "ept" | "it" | "ph" | "sub" | "ut" if is_break(attributes) => {
+                    Some(Code::Break)
+                }
+                "bpt" | "ept" | "it" | "ph" | "sub" | "ut" => Some(Code::Markup),
+                _ => is_protected(name, attributes).then_some(Code::Protected),
+            };
+            if let Some(code) = code {
+                self.code = Some((self.depth, tag.start, code));
             } else {
                 self.parts.push(Piece::Open(tag));
             }
@@ -237,8 +293,8 @@ impl Inline {
     fn close(&mut self, tag: Range<usize>) {
         self.depth -= 1;
         match self.code {
-            Some((depth, start)) if depth == self.depth => {
-                self.parts.push(Piece::Alone(start..tag.end));
+            Some((depth, start, code)) if depth == self.depth => {
+                self.add_code(code, start..tag.end);
                 self.code = None;
             }
             Some(_) => {}
@@ -247,8 +303,29 @@ impl Inline {
     }
 }
 
-/// Reads `<cp hex="…"/>`, a character that cannot be written in XML. Only whitespace is text, and
-/// becomes a space; `None` for other elements and characters.
+/// Whether a code is a line break: by its type, or by the tag that it stands for.
+fn is_break(attributes: &Attributes) -> bool {
+    let is = |name: &str, values: &[&str]| {
+        attributes.get(name).is_some_and(|value| values.contains(&value.to_lowercase().as_str()))
+    };
+    let is_tag = |name: &str| {
+        let value = attributes.get(name).unwrap_or_default().trim().to_lowercase();
+        value.strip_prefix("<br").is_some_and(|rest| rest.starts_with([' ', '/', '>']))
+    };
+    is("ctype", &["lb", "pb", "x-br", "x-html-br"])
+        || is("subType", &["fmt:lb", "fmt:pb"])
+        || is_tag("equiv-text")
+        || is_tag("disp")
+}
+
+/// Whether a mark says that its text must not be translated.
+fn is_protected(name: &str, attributes: &Attributes) -> bool {
+    name == "mrk"
+        && (attributes.get("mtype") == Some("protected")
+            || attributes.get("translate") == Some("no"))
+}
+
+/// Character that XML cannot write, as `<cp hex="…"/>`; it is not part of a sentence's text.
 fn character(name: &str, attributes: &Attributes) -> Option<String> {
     let code = u32::from_str_radix(attributes.get("hex")?, 16).ok()?;
     let character = char::from_u32(code).filter(|one| one.is_whitespace());
@@ -286,7 +363,7 @@ pub fn xliff_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String
         let Some(target) = unit.target.as_ref().filter(|target| !target.is_initial) else {
             continue;
         };
-        let mut pair = [one_line(&unit.source.text()), one_line(&target.text())];
+        let mut pair = [one_line(&unit.source.text), one_line(&target.text)];
         if pair.iter().any(String::is_empty) {
             continue;
         }
@@ -329,6 +406,9 @@ mod tests {
 <segment><source>One <pc id="1">two</pc><ph id="2"/></source><target>Eins <pc id="1">zwei</pc></target></segment>
 <ignorable><source> </source></ignorable>
 <segment state="translated"><source>Three.</source><target>Drei.</target></segment>
+<segment state="initial"><source>Four</source><target>Four</target></segment>
+<segment><source>A<ph id="3" subType="fmt:lb"/>b <mrk id="m" translate="no">Taper</mrk></source>
+<target>C<ph id="3" subType="fmt:lb"/>d <mrk id="m" translate="no">Taper</mrk></target></segment>
 </unit></file></xliff>"#;
 
     #[test]
@@ -342,13 +422,17 @@ mod tests {
         );
         assert_eq!(
             xliff_pairs(VERSION_2, ["de", "en"]).unwrap(),
-            owned(&[(3, ["Eins zwei", "One two"]), (5, ["Drei.", "Three."])])
+            owned(&[
+                (3, ["Eins zwei", "One two"]),
+                (5, ["Drei.", "Three."]),
+                (7, ["C d Taper", "A b Taper"])
+            ])
         );
         let units = parse_xliff(VERSION_1).unwrap().units;
         assert_eq!(units.len(), 4);
         assert!(units[2].1.is_translatable && !units[3].1.is_translatable);
         assert_eq!(&VERSION_1[units[1].1.source.whole.clone()], "<source>Later</source>");
-        assert_eq!(units[2].1.source.text(), "New one");
+        assert_eq!(units[2].1.source.text, "New one");
     }
 
     #[test]

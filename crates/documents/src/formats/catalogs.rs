@@ -46,7 +46,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
                 .iter()
                 .any(|part| !matches!(part, Piece::Text(text, _) if text.trim().is_empty()))
         });
-        if !unit.is_translatable || has_target || !has_letters(&unit.source.text()) {
+        if !unit.is_translatable || has_target || !has_letters(&unit.source.text) {
             continue;
         }
         // The target's element gets the same namespace prefix as the source's.
@@ -63,7 +63,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
             None => {
                 let before = &text[..unit.source.whole.start];
                 let blanks = &before[before.trim_end_matches([' ', '\t', '\n', '\r']).len()..];
-                let end = unit.source.whole.end;
+                let end = unit.end;
                 (end..end, [format!("{blanks}<{name}>"), format!("</{name}>")])
             }
         };
