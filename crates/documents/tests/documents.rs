@@ -206,6 +206,10 @@ fn texts_of_a_cue_are_all_translated() {
     assert_eq!(made, "1\n00:00:01,000 --> 00:00:02,000\n- x\n- ♪ x ♪\n\nx ♪\n");
     let cues = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nNOTE Two.\n";
     assert_eq!(lines(cues, DocumentFormat::Vtt), ["One."]);
+    let voices = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>One\ntwo\n<v.loud Bob>Three</v>\n";
+    assert_eq!(lines(voices, DocumentFormat::Vtt), ["One two", "Three"]);
+    let made = turned(voices, DocumentFormat::Vtt, |_| "x".to_owned());
+    assert!(made.ends_with("\n<v Ann>x\n<v.loud Bob>x</v>\n"), "{made}");
     let text = "• One\r\r- Two\r";
     assert_eq!(lines(text, DocumentFormat::Text), ["One", "Two"]);
     assert_eq!(shouted(text, DocumentFormat::Text), text.to_uppercase());

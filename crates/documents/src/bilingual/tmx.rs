@@ -90,7 +90,9 @@ impl<R: BufRead> Tmx<R> {
                     let Some(language) = attributes.get("lang") else {
                         return Err(self.wrong("a <tuv> without xml:lang, its language"));
                     };
-                    side = self.languages.iter().position(|wanted| is_language(language, wanted));
+                    // Of `pt` and `pt-BR`, the longer one counts.
+                    let sides = (0..2).filter(|&side| is_language(language, &self.languages[side]));
+                    side = sides.max_by_key(|&side| self.languages[side].len());
                     if self.met.len() < LISTED && !self.met.contains(language) {
                         self.met.insert(language.chars().take(40).collect());
                     }
@@ -123,9 +125,15 @@ impl<R: BufRead> Tmx<R> {
         let is_code = |name: &str| matches!(name, "bpt" | "ept" | "it" | "ph" | "ut");
         loop {
             match self.xml.next()? {
-                Token::Open { name, is_empty: false, .. } => {
-                    depth += 1;
-                    codes += usize::from(is_code(&name));
+                Token::Open { name, attributes, is_empty } => {
+                    if codes == 0 && matches!(attributes.get("type"), Some("lb" | "pb")) {
+                        // A line break separates words.
+                        text.push(' ');
+                    }
+                    if !is_empty {
+                        depth += 1;
+                        codes += usize::from(is_code(&name));
+                    }
                 }
                 Token::Close(_) if depth == 0 => return Ok(one_line(&text)),
                 Token::Close(name) => {
@@ -195,6 +203,13 @@ mod tests {
         let expected = [["Click here now & then.", "Hier klicken."], ["Two", "Zwei"]]
             .map(|pair| pair.map(str::to_owned));
         assert_eq!(found, expected);
+        let memory = r#"<tmx><body><tu>
+<tuv xml:lang="pt-BR"><seg>Oi<ph type="lb">&lt;br></ph>você</seg></tuv>
+<tuv xml:lang="pt"><seg>Olá<ph x="1" type="lb"/>tu</seg></tuv></tu></body></tmx>"#;
+        let variants = ["Oi você", "Olá tu"].map(str::to_owned);
+        assert_eq!(pairs(memory, ["pt-BR", "pt"]).unwrap(), [variants.clone()]);
+        let [brazil, portugal] = variants;
+        assert_eq!(pairs(memory, ["pt", "pt-BR"]).unwrap(), [[portugal, brazil]]);
         assert_eq!(pairs(MEMORY, ["de-AT", "en-us"]).unwrap()[0][0], "Da klicken.");
     }
 

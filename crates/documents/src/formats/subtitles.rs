@@ -14,8 +14,8 @@ use crate::words::{has_letters, has_mark, without_marks};
 const LONGEST_STAMP: usize = 20;
 const LONGEST_STYLE: usize = 1000;
 
-/// Segments of subtitles, which are texts to translate. A cue is a time span with its lines. The
-/// lines are one segment, but a line that begins with the dash of a speaker begins a new one.
+/// Segments of subtitles. Lines of a cue are one text; the dash or the voice of a speaker begins a
+/// new one.
 ///
 /// In WebVTT, a blank line ends a cue. In SubRip, it may also stand between two texts of a cue: the
 /// cue ends before the times of the next cue, or before the number in front of them.
@@ -61,7 +61,8 @@ fn is_timing(line: &str) -> bool {
 /// Adds the segments of the lines of a cue.
 fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &mut Vec<Segment>) {
     let lines = cue.unwrap_or_default();
-    let groups = lines.chunk_by(|_, next| !has_mark(&text[next.clone()]));
+    let begins = |line: &str| has_mark(line) || is_vtt && begins_voice(line);
+    let groups = lines.chunk_by(|_, next| !begins(&text[next.clone()]));
     let syntax = if is_vtt { Syntax::Xml } else { Syntax::Plain };
     for group in groups {
         let mut tags = Vec::new();
@@ -90,7 +91,13 @@ fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &m
     }
 }
 
-/// Adds the pieces of a line of a cue to `tags`.
+/// Whether a line of a cue of WebVTT begins with the tag of a voice, `<v Ann>`.
+fn begins_voice(line: &str) -> bool {
+    let name = line.trim_start().strip_prefix("<v");
+    name.is_some_and(|name| name.starts_with([' ', '\t', '.', '>']))
+}
+
+/// Pieces of a line of a cue.
 fn pieces(
     text: &str,
     range: Range<usize>,
