@@ -1,8 +1,9 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! Text must be in a run, so the run with most of a paragraph's text is the base run. A run with
-//! another formatting becomes an element, which closes the base run before it and opens it again
-//! after it. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
+//! Text can only be in a run, so the run with most of a paragraph's text is the base. A run with
+//! another formatting becomes an element, which ends the base run before it and begins it again
+//! after it. Marks without text, such as references to notes, deletions and formulas, stay between
+//! their words. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
 
@@ -33,7 +34,28 @@ enum Item {
     Other(Range<usize>),
 }
 
-/// Segments of all parts of a document, the texts to translate.
+/// Marks in a paragraph that have no text.
+const MARKS: [&str; 11] = [
+    "w:proofErr",
+    "w:bookmarkStart",
+    "w:bookmarkEnd",
+    "w:commentRangeStart",
+    "w:commentRangeEnd",
+    "w:permStart",
+    "w:permEnd",
+    "w:moveFromRangeStart",
+    "w:moveFromRangeEnd",
+    "w:moveToRangeStart",
+    "w:moveToRangeEnd",
+];
+
+/// Elements in a paragraph that are kept with all their content: deleted text, and formulas.
+const KEPT: [&str; 3] = ["w:del", "w:moveFrom", "m:oMath"];
+
+/// Content of runs that refer to a note or a comment.
+const REFERENCES: [&str; 3] = ["w:footnoteReference", "w:endnoteReference", "w:commentReference"];
+
+/// Segments of the parts of a document.
 pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let mut start = 0;
@@ -76,16 +98,22 @@ impl Reader<'_> {
                 Token::Open { is_empty: false, .. } if is("w:r") => {
                     match run(self.part, &mut spans, &range)? {
                         Read::Text(run) => self.add(run),
-                        Read::Mixed(texts) => self.add_mixed(texts),
+                        Read::Reference(range) => self.items.push(Item::Other(self.moved(&range))),
+                        Read::Mixed(texts, boxes) => {
+                            self.add_mixed(texts);
+                            self.add_boxes(&boxes)?;
+                        }
                     }
+                }
+                Token::Open { is_empty, .. } if KEPT.iter().any(|name| is(name)) => {
+                    let end = if is_empty { range.end } else { end_of(&mut spans)? };
+                    self.items.push(Item::Other(self.moved(&(range.start..end))));
                 }
                 Token::Open { is_empty: false, .. } if is("w:hyperlink") => {
                     self.link = Some((self.items.len(), self.moved(&range)));
                 }
                 Token::Close(_) if is("w:hyperlink") => self.end_link(&range),
-                Token::Open { is_empty: true, .. }
-                    if is("w:proofErr") || is("w:bookmarkStart") || is("w:bookmarkEnd") =>
-                {
+                Token::Open { is_empty: true, .. } if MARKS.iter().any(|name| is(name)) => {
                     self.items.push(Item::Other(self.moved(&range)));
                 }
                 Token::Text(text) if text.trim().is_empty() => {}
@@ -124,7 +152,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a link. `tag` has the bytes of its closing tag in the part.
+    /// Adds the paragraphs of text boxes, whose elements have these bytes of the part.
+    fn add_boxes(&mut self, boxes: &[Range<usize>]) -> Result<()> {
+        for range in boxes {
+            let (part, start) = (&self.part[range.clone()], self.start + range.start);
+            let segments = &mut *self.segments;
+            Reader { whole: self.whole, part, start, items: Vec::new(), link: None, segments }
+                .read()?;
+        }
+        Ok(())
+    }
+
+    /// Ends a link whose closing tag has these bytes of the part.
     fn end_link(&mut self, tag: &Range<usize>) {
         let end = self.moved(tag).end;
         let Some((first, opening)) = self.link.take() else {
@@ -158,15 +197,38 @@ type Texts = Vec<(String, Range<usize>)>;
 enum Read {
     /// The run has a single text and nothing else.
     Text(Run),
-    /// The run has several texts, with other content between them.
-    Mixed(Vec<Texts>),
+    /// The run has no text, but a reference to a note or a comment, and these bytes.
+    Reference(Range<usize>),
+    /// The run has several texts, with other content between them, and text boxes.
+    Mixed(Vec<Texts>, Vec<Range<usize>>),
+}
+
+/// End of the element whose tag was the last token.
+fn end_of(spans: &mut Spans<'_>) -> Result<usize> {
+    let mut depth = 1_usize;
+    loop {
+        let Spanned { token, range } = spans.next()?;
+        match token {
+            Token::Open { is_empty, .. } => depth += usize::from(!is_empty),
+            Token::Close(_) => depth -= 1,
+            Token::Text(_) | Token::Other => {}
+            Token::End => return Ok(range.end),
+        }
+        if depth == 0 {
+            return Ok(range.end);
+        }
+    }
 }
 
 /// Reads a run whose opening tag has the bytes `tag`.
 fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     let (mut depth, mut formatting, mut is_simple) = (1_usize, 0..0, true);
     let (mut open, mut texts, mut close) = (None, Vec::<Texts>::new(), None);
-    let mut in_text = false;
+    // The whole text, with its hyphens.
+    let mut whole = Texts::new();
+    let (mut in_text, mut joins, mut is_reference) = (false, false, false);
+    // Text boxes, and the depth and first byte of the open one.
+    let (mut boxes, mut open_box) = (Vec::new(), None);
     loop {
         let Spanned { token, range } = spans.next()?;
         let is = |name: &str| has_name(&text[range.clone()], name);
@@ -176,26 +238,44 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
                     if is("w:rPr") {
                         formatting = range.clone();
                     } else if is("w:t") && !is_empty {
-                        is_simple &= open.is_none();
-                        (open, in_text) = (Some(range.end), true);
+                        is_simple &= open.is_none() || joins;
+                        open = open.or(Some(range.end));
+                        (in_text, joins) = (true, false);
                         texts.push(Vec::new());
+                    } else if is("w:softHyphen") || is("w:noBreakHyphen") {
+                        // A word goes on behind it.
+                        is_simple &= open.is_some();
+                        joins = true;
+                        if is("w:noBreakHyphen") {
+                            whole.push(("-".to_owned(), range.clone()));
+                        }
                     } else if !is("w:lastRenderedPageBreak") {
                         is_simple = false;
+                        is_reference |= REFERENCES.iter().any(|name| is(name));
                     }
+                } else if is("w:txbxContent") && !is_empty && open_box.is_none() {
+                    open_box = Some((depth, range.start));
                 }
                 depth += usize::from(!is_empty);
             }
             Token::Close(_) => {
                 depth -= 1;
+                if let Some((_, start)) = open_box.take_if(|(of, _)| *of == depth) {
+                    boxes.push(start..range.end);
+                }
                 match depth {
+                    0 if is_reference && texts.is_empty() && boxes.is_empty() => {
+                        return Ok(Read::Reference(tag.start..range.end));
+                    }
                     0 => {
-                        let (Some(open), Some(close), true) = (open, close, is_simple) else {
-                            return Ok(Read::Mixed(texts));
+                        let (Some(open), Some(close), true) = (open, close, is_simple && !joins)
+                        else {
+                            return Ok(Read::Mixed(texts, boxes));
                         };
                         return Ok(Read::Text(Run {
                             open: tag.start..open,
                             close: close..range.end,
-                            text: texts.concat(),
+                            text: whole,
                             formatting: text[formatting].to_owned(),
                             is_link: false,
                         }));
@@ -206,13 +286,12 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
                 }
             }
             Token::Text(of) if depth == 2 && in_text => {
-                texts
-                    .last_mut()
-                    .into_iter()
-                    .for_each(|text| text.push((of.clone(), range.clone())));
+                let last = texts.last_mut().into_iter();
+                last.for_each(|text| text.push((of.clone(), range.clone())));
+                whole.push((of, range));
             }
             Token::Other if depth == 2 => is_simple = false,
-            Token::End => return Ok(Read::Mixed(texts)),
+            Token::End => return Ok(Read::Mixed(texts, boxes)),
             Token::Text(_) | Token::Other => {}
         }
     }
