@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::plurals::form_of;
 use crate::words::one_line;
 use crate::{Error, Result, is_language};
 
@@ -270,10 +271,19 @@ fn flush(text: &mut String, bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// Returns the source and target of each translated message, each on one line, with the message's
-/// line in the catalog. Fuzzy translations are omitted. If a message has a plural, its first form
-/// translates the text for one thing, and its last form the text for several; if there is only one
-/// form, it translates the text for several.
+/// Index of the plural form for one thing, by the header of a catalog; without it, the first.
+pub(crate) fn form_of_one(messages: &[Message]) -> usize {
+    let header = messages.iter().find(|message| message.is_header());
+    header
+        .and_then(|header| header.field("Plural-Forms"))
+        .and_then(|field| form_of(field, 1))
+        .unwrap_or(0)
+}
+
+/// Source and target of each translated message, each on one line, with the message's line in the
+/// catalog. Fuzzy translations are omitted. One plural form, by the header or else the first,
+/// translates the text for one thing, and the last other form the text for several; a language with
+/// a single form has only the translation for several.
 ///
 /// If the header names a language, it must be the target or the source. If it is the source, the
 /// sides of all pairs are exchanged.
@@ -296,13 +306,18 @@ pub fn po_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String; 2
         }
         None => false,
     };
+    let form_of_one = form_of_one(&messages);
     let mut pairs = Vec::new();
     for message in messages.iter().filter(|message| !message.is_header() && !message.is_fuzzy) {
         let forms = &message.translations;
         let both = match (&message.plural, forms.as_slice()) {
             (None, [one, ..]) => vec![(&message.id, one)],
             (Some(plural), [only]) => vec![(plural, only)],
-            (Some(plural), [one, .., many]) => vec![(&message.id, one), (plural, many)],
+            (Some(plural), [_, .., last]) => {
+                let one = form_of_one.min(forms.len() - 1);
+                let many = if one + 1 == forms.len() { &forms[one - 1] } else { last };
+                vec![(&message.id, &forms[one]), (plural, many)]
+            }
             (_, []) => Vec::new(),
         };
         for (id, translation) in both {
@@ -374,6 +389,19 @@ msgstr "letzte"
         assert_eq!(po_pairs(CATALOG, ["de", "en"]).unwrap()[0].1[0], "%s öffnen");
         let windows = CATALOG.replace('\n', "\r\n");
         assert_eq!(po_pairs(&windows, ["en", "de"]).unwrap(), found);
+    }
+
+    #[test]
+    fn the_header_names_the_form_for_one_thing() {
+        let catalog = "msgid \"\"\nmsgstr \"Plural-Forms: nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2;\\n\"\n\
+            \nmsgid \"one\"\nmsgid_plural \"many\"\nmsgstr[0] \"0\"\nmsgstr[1] \"1\"\nmsgstr[2] \"2\"\n";
+        let pairs = |catalog: &str| -> Vec<[String; 2]> {
+            po_pairs(catalog, ["en", "ar"]).unwrap().into_iter().map(|(_, pair)| pair).collect()
+        };
+        assert_eq!(pairs(catalog), [["one", "1"], ["many", "2"]]);
+        // The form for one thing is the last.
+        assert_eq!(pairs(&catalog.replace("? 1 : 2", "? 2 : 1")), [["one", "2"], ["many", "1"]]);
+        assert_eq!(pairs(&catalog.replace("plural=n", "x=n")), [["one", "0"], ["many", "2"]]);
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! Catalogs and exchange files: entries without a translation get one, and everything else stays.
 
 use crate::Result;
-use crate::bilingual::{Content, PoString, parse_po, parse_xliff};
+use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Segments of a PO catalog: the messages without a translation. If there are several plural forms,
-/// the first is translated from the text for one thing, and the others from the text for several.
+/// Messages of a catalog without a translation. Of several plural forms, the one for one thing (by
+/// the header, or else the first) is translated from the text for one thing.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
-    for message in parse_po(text)?.iter().filter(|message| !message.is_header()) {
+    let messages = parse_po(text)?;
+    let form_of_one = form_of_one(&messages);
+    for message in messages.iter().filter(|message| !message.is_header()) {
         if message.translations.iter().any(|one| !one.text.is_empty()) {
             continue;
         }
         let several = message.translations.len() > 1;
         for (form, translation) in message.translations.iter().enumerate() {
             let id: &PoString = match &message.plural {
-                Some(plural) if form > 0 || !several => plural,
+                Some(plural) if form != form_of_one || !several => plural,
                 _ => &message.id,
             };
             if has_letters(&id.text) {

@@ -89,8 +89,7 @@ impl Reader<'_> {
         let line = &self.text[at..];
         let is_kind = |behind: &str| behind.starts_with(|one: char| one.is_ascii_lowercase());
         let has_kind = |mark: &&str| line.strip_prefix(*mark).is_some_and(is_kind);
-        let is_mark =
-            line.starts_with(":::") || ["!!! ", "??? ", "???+ "].iter().any(has_kind);
+        let is_mark = line.starts_with(":::") || ["!!! ", "??? ", "???+ "].iter().any(has_kind);
         let is_break = |piece: &Piece| matches!(piece, Piece::Text(_, range) if self.text[range.clone()].contains(['\n', '\r']));
         is_mark && self.pieces.last().is_none_or(|(piece, _)| is_break(piece))
     }

@@ -1,0 +1,134 @@
+//! Plural forms of catalogs: the expression in C of the header's field `Plural-Forms`.
+
+/// Largest depth of parentheses and conditions.
+const DEEPEST: usize = 64;
+
+/// Index of the plural form for the number `number`, by a field such as `nplurals=2;
+/// plural=(n != 1);`. `None` if it is not such an expression.
+pub(crate) fn form_of(field: &str, number: u64) -> Option<usize> {
+    let (_, expression) = field.split_once("plural=").filter(|(before, _)| !before.is_empty())?;
+    let expression = expression.split(';').next()?;
+    let mut parser = Parser { rest: expression.trim(), number, depth: 0 };
+    let value = parser.condition()?;
+    if !parser.rest.is_empty() {
+        return None;
+    }
+    usize::try_from(value).ok()
+}
+
+/// Operators of two operands, those that bind least first.
+const OPERATORS: [&[&str]; 6] =
+    [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+
+/// Expression that is read and computed at once, as all its numbers are known.
+struct Parser<'a> {
+    rest: &'a str,
+    number: u64,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn take(&mut self, token: &str) -> bool {
+        let rest = self.rest.strip_prefix(token);
+        self.rest = rest.map_or(self.rest, str::trim_start);
+        rest.is_some()
+    }
+
+    /// Value of `a ? b : c`, or of an expression without a condition.
+    fn condition(&mut self) -> Option<u64> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return None;
+        }
+        let mut value = self.operation(0)?;
+        if self.take("?") {
+            let yes = self.condition()?;
+            if !self.take(":") {
+                return None;
+            }
+            let no = self.condition()?;
+            value = if value == 0 { no } else { yes };
+        }
+        self.depth -= 1;
+        Some(value)
+    }
+
+    /// Value of operands between operators of this level or of a higher one.
+    fn operation(&mut self, level: usize) -> Option<u64> {
+        let Some(operators) = OPERATORS.get(level) else { return self.operand() };
+        let mut value = self.operation(level + 1)?;
+        while let Some(operator) = operators.iter().find(|operator| self.take(operator)) {
+            let other = self.operation(level + 1)?;
+            value = match *operator {
+                "||" => u64::from(value != 0 || other != 0),
+                "&&" => u64::from(value != 0 && other != 0),
+                "==" => u64::from(value == other),
+                "!=" => u64::from(value != other),
+                "<=" => u64::from(value <= other),
+                ">=" => u64::from(value >= other),
+                "<" => u64::from(value < other),
+                ">" => u64::from(value > other),
+                "+" => value.checked_add(other)?,
+                "-" => value.checked_sub(other)?,
+                "*" => value.checked_mul(other)?,
+                "/" => value.checked_div(other)?,
+                _ => value.checked_rem(other)?,
+            };
+        }
+        Some(value)
+    }
+
+    fn operand(&mut self) -> Option<u64> {
+        let mut is_negated = None;
+        while self.take("!") {
+            is_negated = Some(!is_negated.unwrap_or(false));
+        }
+        let value = if self.take("(") {
+            let value = self.condition()?;
+            self.take(")").then_some(value)?
+        } else if self.take("n") {
+            self.number
+        } else {
+            let end = self.rest.find(|one: char| !one.is_ascii_digit());
+            let digits = &self.rest[..end.unwrap_or(self.rest.len())];
+            let value = digits.parse().ok()?;
+            self.rest = self.rest[digits.len()..].trim_start();
+            value
+        };
+        Some(match is_negated {
+            None => value,
+            Some(true) => u64::from(value == 0),
+            Some(false) => u64::from(value != 0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The expected forms are those of GNU gettext (`ngettext`), computed by Python's `gettext`.
+    #[test]
+    fn forms_are_those_of_gettext() {
+        const ARABIC: &str = "nplurals=6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n%100>=3 && \
+            n%100<=10 ? 3 : n%100>=11 ? 4 : 5;";
+        const SLOVENIAN: &str =
+            "nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0);";
+        for (field, numbers, expected) in [
+            ("nplurals=1; plural=0;", &[0, 1, 5][..], &[0, 0, 0][..]),
+            ("nplurals=2; plural=(n != 1);", &[0, 1, 2], &[1, 0, 1]),
+            ("nplurals=2; plural=n>1", &[0, 1, 2], &[0, 0, 1]),
+            (ARABIC, &[0, 1, 2, 7, 11, 100], &[0, 1, 2, 3, 4, 5]),
+            (SLOVENIAN, &[1, 2, 3, 5, 101], &[1, 2, 3, 0, 1]),
+            ("nplurals=2; plural=n/2*2 == n || n-1 < 1 ? 1 : 0;", &[1, 4, 5], &[1, 1, 0]),
+        ] {
+            let forms: Vec<usize> =
+                numbers.iter().filter_map(|&number| form_of(field, number)).collect();
+            assert_eq!(forms, expected, "{field}");
+        }
+        let deep = format!("nplurals=1; plural={}", "(".repeat(1000));
+        for field in ["", "nplurals=2", "nplurals=2; plural=", "nplurals=2; plural=n/0", &deep] {
+            assert_eq!(form_of(field, 1), None, "{field}");
+        }
+    }
+}
