@@ -65,3 +65,35 @@ fn hyphens_do_not_divide_a_word() {
     let expected = paragraph.replace("one", "ONE").replace("two", "TWO");
     assert_eq!(shouted(paragraph), expected);
 }
+
+#[test]
+fn links_keep_both_tags_whatever_is_in_them() {
+    let run = |text: &str| format!("<w:r><w:t>{text}</w:t></w:r>");
+    let [see, link, more, now] = ["See", "link", "more", "now"].map(run);
+    for (paragraph, expected) in [
+        (
+            format!(
+                "{see}<w:hyperlink r:id=\"a\">{link}<w:r><w:tab/></w:r>{more}</w:hyperlink>{now}"
+            ),
+            &["See", "link", "more", "now"][..],
+        ),
+        (
+            format!("{see}<w:hyperlink>{link}<w:sdt>{more}</w:sdt></w:hyperlink>{now}"),
+            &["See", "link", "more", "now"],
+        ),
+        (
+            format!("{see}<w:ins w:id=\"1\"><w:hyperlink>{link}</w:hyperlink>{more}</w:ins>{now}"),
+            &["See", "linkmore", "now"],
+        ),
+        (format!("{see}<w:ins w:id=\"1\">{more}</w:ins>{now}"), &["Seemorenow"]),
+        (format!("{see}<w:smartTag>{more}</w:smartTag>{now}"), &["Seemorenow"]),
+    ] {
+        assert_eq!(lines(&paragraph), expected, "{paragraph}");
+        let made = shouted(&paragraph);
+        let count = |text: &str, tag: &str| text.matches(tag).count();
+        for tag in ["<w:hyperlink", "</w:hyperlink>", "<w:ins", "</w:ins>", "<w:tab/>", "<w:sdt>"] {
+            assert_eq!(count(&made, tag), count(&paragraph, tag), "{made}");
+        }
+        assert_eq!(count(&made, "<w:r>"), count(&made, "</w:r>"), "{made}");
+    }
+}

@@ -49,6 +49,9 @@ const MARKS: [&str; 11] = [
     "w:moveToRangeEnd",
 ];
 
+/// Elements around runs: links, insertions, and recognised names.
+const AROUND: [&str; 4] = ["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag"];
+
 /// Elements in a paragraph that are kept with all their content: deleted text, and formulas.
 const KEPT: [&str; 3] = ["w:del", "w:moveFrom", "m:oMath"];
 
@@ -82,7 +85,8 @@ struct Reader<'a> {
     start: usize,
     /// Runs and other items of the paragraph so far.
     items: Vec<Item>,
-    /// For an open link, the number of items before it, and the bytes of its opening tag.
+    /// Number of items before an open element of [`AROUND`], such as a link, and the bytes of its
+    /// tag.
     link: Option<(usize, Range<usize>)>,
     segments: &'a mut Vec<Segment>,
 }
@@ -109,18 +113,18 @@ impl Reader<'_> {
                     let end = if is_empty { range.end } else { end_of(&mut spans)? };
                     self.items.push(Item::Other(self.moved(&(range.start..end))));
                 }
-                Token::Open { is_empty: false, .. } if is("w:hyperlink") => {
+                Token::Open { is_empty: false, .. } if AROUND.iter().any(|name| is(name)) => {
+                    if self.link.is_some() {
+                        self.divide();
+                    }
                     self.link = Some((self.items.len(), self.moved(&range)));
                 }
-                Token::Close(_) if is("w:hyperlink") => self.end_link(&range),
+                Token::Close(_) if AROUND.iter().any(|name| is(name)) => self.end_link(&range),
                 Token::Open { is_empty: true, .. } if MARKS.iter().any(|name| is(name)) => {
                     self.items.push(Item::Other(self.moved(&range)));
                 }
                 Token::Text(text) if text.trim().is_empty() => {}
-                _ => {
-                    self.link = None;
-                    self.flush();
-                }
+                _ => self.divide(),
             }
         }
     }
@@ -141,8 +145,7 @@ impl Reader<'_> {
 
     /// Adds the texts of a run that also has other content, each as a segment.
     fn add_mixed(&mut self, texts: Vec<Texts>) {
-        self.link = None;
-        self.flush();
+        self.divide();
         for text in texts.into_iter().filter(|text| text.iter().any(|(text, _)| has_letters(text)))
         {
             let pieces =
@@ -175,12 +178,21 @@ impl Reader<'_> {
             run.close.end = end;
             run.is_link = true;
         } else {
-            // The runs of a link with several runs form a separate segment.
+            // If a link has several runs, they form a separate text.
+            self.link = Some((first, opening));
+            self.divide();
+        }
+    }
+
+    /// Ends a segment. If a link is open, its runs form a separate one, as its tag is between them
+    /// and those before it.
+    fn divide(&mut self) {
+        if let Some((first, _)) = self.link.take() {
             let inner = self.items.split_off(first);
             self.flush();
             self.items = inner;
-            self.flush();
         }
+        self.flush();
     }
 
     /// Ends a segment: makes it from the items, if they have text.
