@@ -60,7 +60,9 @@ fn braces(text: &str) -> Option<usize> {
             return Some(start.len() + length + end.len());
         }
     }
-    let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
+    let Some(end) = text.bytes().take(LONGEST).position(|byte| byte == b'}') else {
+        return forms(text);
+    };
     let inner = text[..end].trim_start_matches('{');
     let is_inner = |character: char| {
         character.is_ascii_alphanumeric()
@@ -192,5 +194,7 @@ mod tests {
                 placeholders(text).into_iter().map(|range| &text[range]).collect();
             assert_eq!(found, expected, "{text}");
         }
+        let long = format!("{{n, plural, one {{{}}} other {{#}}}}", "a word ".repeat(30));
+        assert_eq!(placeholders(&long), vec![0..long.len()]);
     }
 }

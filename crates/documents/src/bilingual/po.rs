@@ -393,8 +393,10 @@ msgstr "letzte"
 
     #[test]
     fn the_header_names_the_form_for_one_thing() {
-        let catalog = "msgid \"\"\nmsgstr \"Plural-Forms: nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2;\\n\"\n\
-            \nmsgid \"one\"\nmsgid_plural \"many\"\nmsgstr[0] \"0\"\nmsgstr[1] \"1\"\nmsgstr[2] \"2\"\n";
+        let catalog = "msgid \"\"\n\
+            msgstr \"Plural-Forms: nplurals=3; plural=n==0 ? 0 : n==1 ? 1 : 2;\\n\"\n\n\
+            msgid \"one\"\nmsgid_plural \"many\"\n\
+            msgstr[0] \"0\"\nmsgstr[1] \"1\"\nmsgstr[2] \"2\"\n";
         let pairs = |catalog: &str| -> Vec<[String; 2]> {
             po_pairs(catalog, ["en", "ar"]).unwrap().into_iter().map(|(_, pair)| pair).collect()
         };

@@ -90,7 +90,10 @@ impl Reader<'_> {
         let is_kind = |behind: &str| behind.starts_with(|one: char| one.is_ascii_lowercase());
         let has_kind = |mark: &&str| line.strip_prefix(*mark).is_some_and(is_kind);
         let is_mark = line.starts_with(":::") || ["!!! ", "??? ", "???+ "].iter().any(has_kind);
-        let is_break = |piece: &Piece| matches!(piece, Piece::Text(_, range) if self.text[range.clone()].contains(['\n', '\r']));
+        let is_break = |piece: &Piece| match piece {
+            Piece::Text(_, range) => self.text[range.clone()].contains(['\n', '\r']),
+            _ => false,
+        };
         is_mark && self.pieces.last().is_none_or(|(piece, _)| is_break(piece))
     }
 
