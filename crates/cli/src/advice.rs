@@ -45,6 +45,7 @@ pub fn command(action: &Action) -> String {
         Action::Merge(run) => format!("taper merge {}", quoted(run)),
         Action::Import(folder) => format!("taper import {} RUN", quoted(folder)),
         Action::Tune => "taper tune RUN".to_owned(),
+        Action::Shortlist(run) => format!("taper shortlist {}", quoted(run)),
     }
 }
 

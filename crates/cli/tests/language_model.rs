@@ -151,6 +151,10 @@ fn what_cannot_work_is_one_clear_error() {
         &["task is language-model"],
     );
     workspace.fail("evaluate run --split missing", &["missing"]);
+    workspace.fail("evaluate run --shortlist", &["--shortlist is only for translations"]);
+    workspace.fail("shortlist run", &["a shortlist is for translation", "language-model"]);
+    let by_key = "generate run --prompt red --set decoding.shortlist=true";
+    workspace.fail(by_key, &["decoding.shortlist is only for translation"]);
     workspace.fail("resume run --set task=translation", &["task"]);
     let pairs = Workspace::new();
     pairs.train("run");

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
+use crate::model::columns::{Columns, Logits};
+use crate::model::step::{StepInput, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::SpecialIds;
 use crate::{Control, DecodingConfig, DecodingError, OutputLimits, Result, StepModel};
@@ -91,7 +92,7 @@ pub(crate) fn scores_of<M: StepModel>(
         return Ok(sources.iter().zip(scores).map(score).collect());
     }
     let begun: Vec<&[u32]> = active.iter().map(|&sentence| sources[sentence]).collect();
-    let mut state = model.start(&begun)?;
+    let (mut state, columns) = (model.start(&begun)?, Columns::all(model.vocabulary_size()));
     let end = model.special().end();
     let mut position = 0;
     loop {
@@ -106,7 +107,9 @@ pub(crate) fn scores_of<M: StepModel>(
         let inputs: Vec<u32> = active.iter().map(input).collect();
         let next = |&sentence: &usize| targets[sentence].get(position).copied().unwrap_or(end);
         let top_k = TopK::single(model, active.iter().map(next).collect());
-        let step_scores = step_rows(model, &mut state, &inputs, top_k, |row, logits| {
+        let sentence_of = |row: usize| active[row];
+        let input = StepInput { tokens: &inputs, top_k, columns: &columns, sentence_of };
+        let step_scores = step_rows(model, &mut state, input, |row, logits| {
             finite_log_probability(logits, next(&active[row]), active[row], position)
         })?;
         active.iter().zip(step_scores).for_each(|(&sentence, score)| scores[sentence].push(score));
@@ -144,7 +147,9 @@ fn finite_log_probability(
 /// Returns the log-probability of a token; `None` if the logits are not a distribution.
 fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     match logits {
-        Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
+        Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token as usize)),
+        // Targets are scored among all tokens.
+        Logits::Listed { .. } => None,
         Logits::Likeliest(likeliest) => {
             let is_distribution = likeliest.normalizer.is_finite();
             is_distribution.then(|| candidate_of(likeliest, token, likeliest.also).log_probability)

@@ -12,19 +12,17 @@
 //! lets the control do other work. So a server can share time among searches, and drop sentences
 //! for which nobody waits.
 //!
-//! All searches keep four promises:
-//! - The results of a sentence do not depend on the other sentences of its batch, provided that the
-//!   model's predictions for a row do not depend on the other rows: every decision is made for one
-//!   sentence, in `f64`, and ties are broken by the order of hypotheses and then by the lowest
-//!   token id.
-//! - The log-probability of a hypothesis is that of the model's full distribution, even if the
-//!   search forbids tokens, so that [`Translator::score`] gives an output the same log-probability
-//!   as the search.
-//! - Stopping is exact, unless `patience`, required phrases or the [rules](SearchRules) of another
-//!   library end a search earlier: the result is the same as if the search ran to the maximum
-//!   length.
-//! - Random draws have no state: a draw is a function of the seed, the sentence's number, the index
-//!   of the sample and the position.
+//! Four promises hold throughout:
+//! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
+//!   the model's rows do not: every decision here is made for one sentence, in `f64`, and ties are
+//!   broken by the order of hypotheses and then by the lowest token id.
+//! - A hypothesis' log-probability is taken from the model's full distribution, even if the search
+//!   forbids tokens, so that [`Translator::score`] gives an output the same number as the search.
+//!   With a [`Shortlist`], it is the distribution over the candidates of the sentence.
+//! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
+//!   maximum length.
+//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
+//!   and the position.
 //!
 //! A good order to read the code: [`StepModel`], then in `search/` the constraints (which tokens
 //! are allowed next), the candidates (the best tokens of a row of logits), beam search, stepwise
@@ -92,6 +90,7 @@ mod model;
 mod reranking;
 mod search;
 mod sentence;
+mod shortlist;
 mod tokens;
 mod translator;
 
@@ -102,12 +101,13 @@ pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use lengths::{ExpectedLength, LengthSettings, length_penalty};
-pub use model::{Ensemble, NumberedSources, StepModel, WithSpecialIds};
+pub use model::{Ensemble, EnsembleState, NumberedSources, StepModel, WithSpecialIds};
 pub use reranking::{Criteria, RerankingConfig, Utility};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
 };
 pub use sentence::Sentence;
+pub use shortlist::Shortlist;
 pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};
 pub use translator::Translator;
 

@@ -16,13 +16,16 @@ pub struct Sentence<'a> {
     /// whatever the configuration says. A translation that reaches the maximum length can lack some
     /// phrases.
     pub phrases: &'a [Vec<u32>],
-    /// Number on which the random draws for the sentence depend; sentences with different numbers
+    /// Tokens that translations may contain, ascending; `None`: all. They must include the end
+    /// token and the tokens of prefix and phrases. [`Shortlist`](crate::Shortlist) makes them.
+    pub candidates: Option<&'a [u32]>,
+    /// Number that determines the random draws of the sentence; sentences with different numbers
     /// have different draws.
     pub number: u64,
 }
 
 impl<'a> Sentence<'a> {
-    /// Makes sentences without prefixes and phrases, with the numbers 0, 1, and so on.
+    /// Makes sentences without prefixes, phrases and candidates, numbered from 0.
     pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
         sources
             .iter()
@@ -31,6 +34,7 @@ impl<'a> Sentence<'a> {
                 source: source.as_ref(),
                 prefix: &[],
                 phrases: &[],
+                candidates: None,
                 number,
             })
             .collect()

@@ -112,7 +112,12 @@ impl SpecialIds {
         self.text_ends.contains(&token)
     }
 
-    /// Returns the number of ids that end an output.
+    /// Ids that a shortlist always contains: the ends and the unknown token.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = u32> {
+        [self.end].into_iter().chain(self.other_ends.iter().copied()).chain(self.unknown)
+    }
+
+    /// Number of ids that end an output.
     pub(crate) fn ends(&self) -> usize {
         1 + self.other_ends.len()
     }

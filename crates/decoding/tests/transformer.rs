@@ -349,7 +349,13 @@ fn a_few_tokens_of_each_row_are_enough() {
             let few = Translator::new(&few, config.clone()).expect("valid");
             let begun: Vec<Sentence<'_>> = (0..)
                 .zip(sources.iter().zip(&prefixes))
-                .map(|(number, (source, prefix))| Sentence { source, prefix, phrases: &[], number })
+                .map(|(number, (source, prefix))| Sentence {
+                    source,
+                    prefix,
+                    phrases: &[],
+                    candidates: None,
+                    number,
+                })
                 .collect();
             for (all, few) in [
                 (all.translate(&sources), few.translate(&sources)),

@@ -52,9 +52,11 @@ fn call(action: &Action) -> String {
             };
             format!("taper.resume({}{from}{})", literal(run.display()), overrides(change))
         }
-        Action::Average(_) | Action::Merge(_) | Action::Import(_) | Action::Tune => {
-            taper::command(action)
-        }
+        Action::Average(_)
+        | Action::Merge(_)
+        | Action::Import(_)
+        | Action::Tune
+        | Action::Shortlist(_) => taper::command(action),
     }
 }
 

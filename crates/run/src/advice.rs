@@ -115,6 +115,8 @@ pub enum Action {
     Import(PathBuf),
     /// Tune the search of a run.
     Tune,
+    /// Make the shortlist of this run.
+    Shortlist(PathBuf),
 }
 
 impl Action {
@@ -155,6 +157,7 @@ impl fmt::Display for Action {
             Self::Merge(run) => write!(formatter, "merging the adapters of {}", run.display()),
             Self::Import(folder) => write!(formatter, "importing {}", folder.display()),
             Self::Tune => formatter.write_str("tuning the run"),
+            Self::Shortlist(run) => write!(formatter, "a shortlist of {}", run.display()),
         }
     }
 }

@@ -73,7 +73,7 @@ mod quantization;
 pub mod scaling;
 pub mod sentence_vectors;
 pub mod shapes;
-pub mod student;
+pub mod shortlist;
 pub mod tasks;
 pub mod training;
 pub mod translation;

@@ -8,6 +8,7 @@ use taper_model::TranslationModel;
 use taper_trainer::State;
 
 use crate::config::RunConfig;
+use crate::shortlist::RunShortlist;
 
 /// Type of the weights in matrix products when a model is used.
 ///
@@ -77,6 +78,8 @@ pub struct LoadedRun<M = TranslationModel> {
     pub state: State,
     /// Whether products with weights are computed in int8.
     pub is_int8: bool,
+    /// Shortlist of the run, for searches that use one.
+    pub shortlist: RunShortlist,
 }
 
 impl<M> LoadedRun<M> {

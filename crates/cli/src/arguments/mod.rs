@@ -56,7 +56,9 @@ pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
 };
 pub(crate) use training::{Finetune, Init, Resume, Train, TrainOutput, Transport, Tune};
-pub(crate) use weights::{Average, Export, Format, Import, Merge, PageOfRun, Pull, Push, Quantize};
+pub(crate) use weights::{
+    Average, Export, Format, Import, Merge, PageOfRun, Pull, Push, Quantize, ShortlistOfRun,
+};
 
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]
@@ -183,6 +185,9 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Round a run's weights to int8: a folder of a quarter of the size, for translation
     Quantize(Quantize),
+    /// Make the shortlist of a run: for each source token, its likeliest translations. With
+    /// --shortlist, translations contain only these tokens, and take less time
+    Shortlist(ShortlistOfRun),
     /// Write a page of one file that translates in a browser, without a server or a network
     Page(PageOfRun),
     /// Identify the language of each line, or train a model for this

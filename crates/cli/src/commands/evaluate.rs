@@ -16,6 +16,9 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
         task if arguments.search.mbr.is_some() && !entry(task).translates => {
             bail!("--mbr is only for translations: leave it out")
         }
+        task if arguments.search.shortlist && !entry(task).translates => {
+            bail!("--shortlist is only for translations: leave it out")
+        }
         task if entry(task).writes => arguments.search.apply(&mut config.decoding, None),
         _ if arguments.search.beam.is_some() || arguments.search.length_penalty.is_some() => {
             bail!("--beam and --length-penalty only affect text that is written: leave them out")

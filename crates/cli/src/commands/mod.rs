@@ -89,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Merge(arguments) => weights::merge::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
+        Command::Shortlist(arguments) => weights::shortlist::run(arguments),
         Command::Page(arguments) => weights::page::run(arguments),
         Command::Languages(command) => languages::run(command),
         Command::Tokenizer(command) => tokenizer::run(command),

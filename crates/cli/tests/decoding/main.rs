@@ -10,6 +10,7 @@ mod long_lines;
 mod options;
 #[cfg(feature = "serve")]
 mod serving;
+mod shortlist;
 mod streams;
 mod terms;
 mod word_alignment;
@@ -54,5 +55,6 @@ fn decoding_options() {
     streams::one_line_at_a_time(&workspace, input);
     streams::output_files(&workspace, input);
     terms::terms_are_used(&workspace);
+    shortlist::shortlists(&workspace, input);
     options::learned_positions(&workspace, input);
 }

@@ -102,6 +102,12 @@ pub struct DecodingConfig {
     /// continuation; 0 allows all.
     #[schemars(extend("x-names" = "no_repeat_ngram_size block_ngram_repeat"))]
     pub no_repeat_ngram: usize,
+    /// Whether a translation contains only tokens that the run's shortlist has for its source, so
+    /// that the output projection computes few logits. Validation in training computes all. Other
+    /// tasks than translation refuse it.
+    #[serde(skip_serializing_if = "is_false")]
+    #[schemars(extend("x-names" = "vmap use_vmap lexical_shortlist"))]
+    pub shortlist: bool,
     /// Random sampling of translations instead of search.
     pub sampling: SamplingConfig,
     /// Choice among several translations of each text.
@@ -140,6 +146,7 @@ impl Default for DecodingConfig {
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
             no_repeat_ngram: 0,
+            shortlist: false,
             sampling: SamplingConfig::default(),
             reranking: RerankingConfig::default(),
             batch_tokens: 4096,
@@ -329,6 +336,10 @@ impl LengthSettings {
         config.length_reward = length_reward;
         config.shortfall_penalty = shortfall_penalty;
     }
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_zero(value: &f64) -> bool {

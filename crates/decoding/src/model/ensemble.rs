@@ -32,8 +32,16 @@ impl<'m, M: StepModel> Ensemble<'m, M> {
     }
 }
 
+/// States of the models of an ensemble.
+#[derive(Debug)]
+pub struct EnsembleState<S> {
+    states: Vec<S>,
+    /// Length of a row of logits.
+    columns: usize,
+}
+
 impl<M: StepModel> StepModel for Ensemble<'_, M> {
-    type State = Vec<M::State>;
+    type State = EnsembleState<M::State>;
 
     fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
@@ -56,7 +64,18 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     }
 
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State> {
-        self.models.iter().map(|model| model.start(sources)).collect()
+        let states = self.models.iter().map(|model| model.start(sources)).collect::<Result<_>>()?;
+        Ok(EnsembleState { states, columns: self.vocabulary_size })
+    }
+
+    fn shortlists(&self) -> bool {
+        self.models.iter().all(StepModel::shortlists)
+    }
+
+    fn start_shortlisted(&self, sources: &[&[u32]], tokens: &[u32]) -> Result<Self::State> {
+        let start = |model: &M| model.start_shortlisted(sources, tokens);
+        let states = self.models.iter().map(start).collect::<Result<_>>()?;
+        Ok(EnsembleState { states, columns: tokens.len() })
     }
 
     fn step(
@@ -67,8 +86,8 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     ) -> Result<()> {
         // A sum of a few `f32` numbers is exact in `f64`, so the mean of equal logits is the same
         // logit.
-        let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
-        for (model, state) in self.models.iter().zip(state) {
+        let mut sums = vec![0.0_f64; tokens.len() * state.columns];
+        for (model, state) in self.models.iter().zip(&mut state.states) {
             let mut done = 0;
             model.step(state, tokens, |logits| {
                 sums[done..]
@@ -85,6 +104,7 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     }
 
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()> {
-        self.models.iter().zip(state).try_for_each(|(model, state)| model.select(state, rows))
+        let mut states = self.models.iter().zip(&mut state.states);
+        states.try_for_each(|(model, state)| model.select(state, rows))
     }
 }

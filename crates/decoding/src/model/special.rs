@@ -41,6 +41,14 @@ impl<M: StepModel> StepModel for WithSpecialIds<M> {
         self.model.start(sources)
     }
 
+    fn shortlists(&self) -> bool {
+        self.model.shortlists()
+    }
+
+    fn start_shortlisted(&self, sources: &[&[u32]], tokens: &[u32]) -> Result<Self::State> {
+        self.model.start_shortlisted(sources, tokens)
+    }
+
     fn step(
         &self,
         state: &mut Self::State,

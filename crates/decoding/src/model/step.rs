@@ -3,9 +3,10 @@
 use rayon::prelude::*;
 use taper_ops::composed::Likeliest;
 
+use crate::model::columns::{Columns, Logits, union};
 use crate::search::constraints::Constraints;
 use crate::tokens::OURS;
-use crate::{Control, DecodingError, Result, SpecialIds};
+use crate::{Control, DecodingError, Result, Sentence, SpecialIds};
 
 /// An autoregressive model, as a search uses it: rows that advance by one token at a time.
 ///
@@ -47,14 +48,32 @@ pub trait StepModel: Sync {
     /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model).
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
-    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the next tokens to `read`,
-    /// in one or several blocks of whole rows, in order. A block is borrowed only during the call
-    /// of `read`, because all predictions together are the largest data of decoding, and a model
-    /// need not keep them in memory at the same time.
+    /// Whether [`start_shortlisted`](StepModel::start_shortlisted) avoids computing the logits of
+    /// all tokens.
+    fn shortlists(&self) -> bool {
+        false
+    }
+
+    /// Starts like [`start`](StepModel::start), for a search that needs the logits of `_tokens`
+    /// alone: rows of logits then have one column for each of these tokens, in their order. A
+    /// search calls this only if the model [supports it](StepModel::shortlists).
+    ///
+    /// # Errors
+    /// The errors of [`start`](StepModel::start).
+    fn start_shortlisted(&self, _sources: &[&[u32]], _tokens: &[u32]) -> Result<Self::State> {
+        Err(DecodingError::model("start", "it computes the logits of all tokens"))
+    }
+
+    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
+    /// `read`, in one or several blocks of whole rows, in order. `read` only borrows a block: all
+    /// predictions together are the largest data of decoding, and a model need not hold them all at
+    /// once.
     ///
     /// # Shapes
-    /// `tokens (R,)`. `read` gets `R * V` values in total, row-major: log-probabilities up to a
-    /// constant per row, so logits will do. `-inf` marks an impossible token.
+    /// `tokens`: `R`. `read` gets `R * V` values in total, row-major. They are log-probabilities up
+    /// to a constant per row, so that logits are allowed. `-inf` marks an impossible token. In a
+    /// state of [`start_shortlisted`](StepModel::start_shortlisted), `V` is the number of its
+    /// tokens.
     ///
     /// # Errors
     /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model), and
@@ -112,14 +131,14 @@ pub(crate) struct TopK {
 
 impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
-    /// admit, and for the token that these constraints ask for. Returns `None` if the model cannot
-    /// find the likeliest tokens, if they would be too many, or if other tokens are needed as well.
+    /// admit, and for the token that the constraints ask for. `None` if the model cannot find
+    /// likeliest tokens, if there would be too many of them, or if `columns` has candidates.
     pub(crate) fn under<'a, M: StepModel>(
-        model: &M,
+        (model, columns): (&M, &Columns<'_>),
         count: usize,
         rows: impl Iterator<Item = Constraints<'a>>,
     ) -> Option<Self> {
-        if !model.finds_likeliest() {
+        if !model.finds_likeliest() || !columns.are_all() {
             return None;
         }
         let (mut refused, mut also) = (0, Vec::new());
@@ -141,25 +160,47 @@ impl TopK {
     }
 }
 
-/// Logits of a row, as a search gets them.
-#[derive(Clone, Copy)]
-pub(crate) enum Logits<'a> {
-    /// The logits of all `V` tokens.
-    All(&'a [f32]),
-    /// Only the logits that were requested by a [`TopK`].
-    Likeliest(&'a Likeliest),
+/// Starts `model` with the sources of the sentences at the indices `begun`. Returns the state, and
+/// the columns of its logits.
+pub(crate) fn start<'a, M: StepModel>(
+    model: &M,
+    sentences: &[Sentence<'a>],
+    begun: &[usize],
+) -> Result<(M::State, Columns<'a>)> {
+    let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
+    let vocabulary = model.vocabulary_size();
+    let union = match model.shortlists() {
+        true => union(begun.iter().map(|&index| sentences[index].candidates), vocabulary),
+        false => None,
+    };
+    let state = match &union {
+        Some(union) => model.start_shortlisted(&sources, union)?,
+        None => model.start(&sources)?,
+    };
+    Ok((state, Columns::new(sentences, union.as_deref(), vocabulary)))
 }
 
-/// Steps all rows, calls `of_row` with the index and the logits of each row, and returns the
-/// results of these calls.
-pub(crate) fn step_rows<M: StepModel, T: Send>(
+/// Input of a step of all rows.
+pub(crate) struct StepInput<'a, S> {
+    /// Last token of each row.
+    pub(crate) tokens: &'a [u32],
+    /// Request for likeliest tokens; `None` for all logits.
+    pub(crate) top_k: Option<TopK>,
+    /// Columns of the logits.
+    pub(crate) columns: &'a Columns<'a>,
+    /// Function from a row to the index of its sentence.
+    pub(crate) sentence_of: S,
+}
+
+/// Steps all rows, and calls `of_row` with the index and the logits of each row; returns its
+/// results.
+pub(crate) fn step_rows<M: StepModel, T: Send, S: Fn(usize) -> usize + Sync>(
     model: &M,
     state: &mut M::State,
-    tokens: &[u32],
-    top_k: Option<TopK>,
+    StepInput { tokens, top_k, columns, sentence_of }: StepInput<'_, S>,
     of_row: impl Fn(usize, Logits<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let (rows, vocabulary) = (tokens.len(), model.vocabulary_size());
+    let (rows, vocabulary) = (tokens.len(), columns.width());
     let wrong =
         |got| DecodingError::WrongShape { rows, vocabulary, expected: rows * vocabulary, got };
     if let Some(TopK { count, also }) = top_k {
@@ -179,7 +220,10 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
         let new: Result<Vec<T>> = logits
             .par_chunks(vocabulary)
             .enumerate()
-            .map(|(row, logits)| of_row(first + row, Logits::All(logits)))
+            .map(|(row, logits)| {
+                let row = first + row;
+                columns.read(sentence_of(row), logits, |logits| of_row(row, logits))
+            })
             .collect();
         results.extend(new?);
         Ok(())

@@ -71,6 +71,15 @@ impl StepModel for Inference {
             .map_err(|error| DecodingError::model("start", error))
     }
 
+    fn shortlists(&self) -> bool {
+        true
+    }
+
+    fn start_shortlisted(&self, sources: &[&[u32]], tokens: &[u32]) -> Result<DecodeState> {
+        Inference::start_shortlisted(self, &Sequences::pack(sources), tokens)
+            .map_err(|error| DecodingError::model("start", error))
+    }
+
     steps_of!(Inference);
 }
 

@@ -25,7 +25,10 @@
 //! finished hypotheses, and when it is final. So a single search can find the lists for several
 //! length settings: it continues until all of the lists are final.
 
-use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
+use crate::model::columns::Columns;
+use crate::model::step::{
+    StepInput, TopK, drop_cancelled, select_if_changed, start, step_rows, wanted,
+};
 use crate::search::candidates::{Candidate, best_tokens};
 use crate::search::sentence_beam::{BeamNode, Live, SentenceBeam, Trace, constraints};
 use crate::{Control, DecodingConfig, DecodingError, Hypothesis, Result, Sentence, StepModel};
@@ -116,8 +119,7 @@ fn beam_traced<M: StepModel>(
             beam
         })
         .collect();
-    let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
-    let mut state = model.start(&sources)?;
+    let (mut state, columns) = start(model, sentences, &begun)?;
     let mut position = 0;
     loop {
         let place = |search: &SentenceBeam<'_>| (search.index, search.live.len());
@@ -125,7 +127,8 @@ fn beam_traced<M: StepModel>(
         if active.is_empty() {
             break;
         }
-        let candidates = best_continuations(model, &mut state, &active, config, position)?;
+        let candidates =
+            best_continuations(model, (&mut state, &columns), &active, config, position)?;
         let mut kept_rows = Vec::with_capacity(candidates.len());
         let mut still_active = Vec::with_capacity(active.len());
         let mut first_row = 0;
@@ -157,7 +160,7 @@ fn beam_traced<M: StepModel>(
 /// have `position` tokens.
 fn best_continuations<M: StepModel>(
     model: &M,
-    state: &mut M::State,
+    (state, columns): (&mut M::State, &Columns<'_>),
     active: &[SentenceBeam<'_>],
     config: &DecodingConfig,
     position: usize,
@@ -173,8 +176,10 @@ fn best_continuations<M: StepModel>(
         .collect();
     let inputs: Vec<u32> = rows.iter().map(|(_, live)| live.token).collect();
     let constraints = |&(search, live)| constraints(search, live, special, position, config);
-    let top_k = TopK::under(model, most, rows.iter().map(constraints));
-    step_rows(model, state, &inputs, top_k, |row, logits| {
+    let top_k = TopK::under((model, columns), most, rows.iter().map(constraints));
+    let sentence_of = |row: usize| rows[row].0.index;
+    let input = StepInput { tokens: &inputs, top_k, columns, sentence_of };
+    step_rows(model, state, input, |row, logits| {
         let sentence = rows[row].0.index;
         best_tokens(logits, enough(rows[row].0), &constraints(&rows[row]))
             .ok_or(DecodingError::NotADistribution { sentence, position })

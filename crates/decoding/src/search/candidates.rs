@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use taper_ops::composed::Likeliest;
 use taper_ops::normalizer::{BLOCK, block_maxima, log_normalizer};
 
-use crate::model::step::Logits;
+use crate::model::columns::{Logits, RowTokens};
 use crate::search::constraints::Constraints;
 
 /// A possible next token of a hypothesis.
@@ -39,26 +39,28 @@ fn likeliest_admitted(
     count: usize,
     constraints: &Constraints<'_>,
 ) -> Option<Vec<Candidate>> {
-    let logits = match logits {
-        Logits::All(logits) => logits,
+    let weighed = match logits {
+        Logits::All(logits) => Weighed::new(logits, RowTokens::All, constraints)?,
+        Logits::Listed { tokens, logits } => {
+            Weighed::new(logits, RowTokens::Listed(tokens), constraints)?
+        }
         Logits::Likeliest(found) => {
             let best = admitted(found, constraints)?.take(count);
             return Some(best.map(|(token, logit)| candidate_of(found, token, logit)).collect());
         }
     };
-    let weighed = Weighed::new(logits, constraints)?;
     if let Some(token) = constraints.forced {
         return Some(
             weighed.possible(token).then(|| weighed.candidate(token)).into_iter().collect(),
         );
     }
-    let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // At least `count` blocks have a logit that reaches the `count`-th largest maximum of a block.
-    // This bound excludes nearly all other blocks at once.
-    let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
+    let (row, count) = (weighed.ranked(), count.min(weighed.len()));
+    // At least `count` blocks have a logit of this size or more. This excludes nearly all other
+    // blocks at once.
+    let mut best = best_from(&weighed, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Too few of the tokens found are admitted, so all blocks are searched.
-        best = best_from(row, f32::NEG_INFINITY, count, constraints);
+        // Some of the tokens found are not admitted, so all blocks are searched.
+        best = best_from(&weighed, f32::NEG_INFINITY, count, constraints);
     }
     let needed = constraints.needed.iter().copied();
     let is_new = |&token: &u32| {
@@ -74,22 +76,25 @@ fn likeliest_admitted(
 /// Finds the `count` largest logits, or fewer, among those that are at least `least` and whose
 /// tokens are admitted. Returns them with their tokens, largest first.
 fn best_from(
-    row: &Row<'_>,
+    weighed: &Weighed<'_>,
     least: f32,
     count: usize,
     constraints: &Constraints<'_>,
 ) -> Vec<(f32, u32)> {
-    let mut best = Best::new(count);
+    let (mut best, row) = (Best::new(count), weighed.ranked());
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
         // If the largest logit of a block is too small to be among the best, so are the block's
         // other logits.
         if largest < least || best.beats(largest) {
             continue;
         }
-        for (token, &logit) in (block * BLOCK..).zip(values) {
-            let is_candidate = logit >= least && logit != f32::NEG_INFINITY && !best.beats(logit);
-            if is_candidate && constraints.admits(token as u32) {
-                best.insert(logit, token as u32);
+        for (column, &logit) in (block * BLOCK..).zip(values) {
+            if logit < least || logit == f32::NEG_INFINITY || best.beats(logit) {
+                continue;
+            }
+            let token = weighed.tokens.token(column);
+            if constraints.admits(token) {
+                best.insert(logit, token);
             }
         }
     }
@@ -183,28 +188,34 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// Returns the log-probability of a token. It is limited to 0, which rounding could exceed,
-    /// because the searches rely on totals that never rise.
-    pub(crate) fn log_probability(&self, token: u32) -> f64 {
-        (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
+    /// Log-probability of the token at `column`, at most 0 in spite of rounding: the searches rely
+    /// on totals that never rise.
+    pub(crate) fn log_probability(&self, column: usize) -> f64 {
+        (f64::from(self.logits[column]) - self.normalizer).min(0.0)
     }
 }
 
 /// A row of the model's logits and, if repetition is penalised, the row of changed logits by which
 /// the search ranks tokens.
 pub(crate) struct Weighed<'a> {
+    tokens: RowTokens<'a>,
     model: Row<'a>,
     penalised: Option<Row<'a>>,
 }
 
 impl<'a> Weighed<'a> {
-    /// Applies the penalties in `constraints`; `None` if the row is not a distribution.
-    pub(crate) fn new(logits: &'a [f32], constraints: &Constraints<'_>) -> Option<Self> {
-        let penalised = match constraints.penalised(logits) {
+    /// Applies the penalties in `constraints` to the logits of `tokens`; `None` if the row is not a
+    /// distribution.
+    pub(crate) fn new(
+        logits: &'a [f32],
+        tokens: RowTokens<'a>,
+        constraints: &Constraints<'_>,
+    ) -> Option<Self> {
+        let penalised = match constraints.penalised(logits, tokens) {
             Some(logits) => Some(Row::new(logits)?),
             None => None,
         };
-        Some(Self { model: Row::new(logits)?, penalised })
+        Some(Self { tokens, model: Row::new(logits)?, penalised })
     }
 
     /// Returns the row by which the search ranks tokens.
@@ -212,22 +223,29 @@ impl<'a> Weighed<'a> {
         self.penalised.as_ref().unwrap_or(&self.model)
     }
 
-    /// Returns the logits by which the search ranks tokens.
-    pub(crate) fn logits(&self) -> &[f32] {
-        &self.ranked().logits
+    /// Number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        self.model.logits.len()
+    }
+
+    /// Iterates over all tokens, ascending, with the logits that rank them in the search.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, f32)> {
+        let logits = self.ranked().logits.iter().copied().enumerate();
+        logits.map(|(column, logit)| (self.tokens.token(column), logit))
     }
 
     /// True if a token has a probability above zero.
     pub(crate) fn possible(&self, token: u32) -> bool {
-        self.model.logits.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
+        let logit = self.tokens.column(token).and_then(|column| self.model.logits.get(column));
+        logit.is_some_and(|&logit| logit != f32::NEG_INFINITY)
     }
 
+    /// Makes the candidate for a token of the row.
     pub(crate) fn candidate(&self, token: u32) -> Candidate {
-        Candidate {
-            token,
-            log_probability: self.model.log_probability(token),
-            rank: self.ranked().log_probability(token),
-        }
+        let column = self.tokens.column(token);
+        let in_row =
+            |row: &Row<'_>| column.map_or(f64::NEG_INFINITY, |column| row.log_probability(column));
+        Candidate { token, log_probability: in_row(&self.model), rank: in_row(self.ranked()) }
     }
 }
 
@@ -239,7 +257,8 @@ mod tests {
 
     fn anything() -> Constraints<'static> {
         let config = DecodingConfig { allow_unknown: true, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[5, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let limits = sentence.limits(&config, None);
         Constraints::after(&OURS, 0, &[], &sentence, limits, &config)
     }

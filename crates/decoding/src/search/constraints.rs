@@ -1,5 +1,6 @@
 //! Constraints on the next token, and penalties on repeated tokens.
 
+use crate::model::columns::RowTokens;
 use crate::search::phrases::Progress;
 use crate::tokens::SpecialIds;
 use crate::{DecodingConfig, OutputLimits, SearchRules, Sentence};
@@ -116,14 +117,15 @@ impl<'a> Constraints<'a> {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// Returns the logits by which the search ranks tokens; `None` if they are the model's own.
-    pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
+    /// Returns the logits of `tokens` that rank them in the search; `None` if they are the model's.
+    pub(crate) fn penalised(&self, logits: &[f32], tokens: RowTokens<'_>) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;
         }
         let mut logits = logits.to_vec();
         for &(token, times) in &self.repeated {
-            if let Some(logit) = logits.get_mut(token as usize) {
+            let column = tokens.column(token);
+            if let Some(logit) = column.and_then(|column| logits.get_mut(column)) {
                 *logit = if *logit > 0.0 { *logit / self.penalty } else { *logit * self.penalty };
                 if times > 0 {
                     *logit -= self.presence + self.frequency * times as f32;
@@ -176,7 +178,8 @@ mod tests {
             no_repeat_ngram: 2,
             ..DecodingConfig::default()
         };
-        let sentence = Sentence { source: &[7, 8, 9], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[7, 8, 9], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
         assert_eq!(constraints.banned, [8]);
@@ -189,18 +192,22 @@ mod tests {
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 8, 7], &sentence, limits, &config);
         assert_eq!(constraints.repeated, [(7, 1), (8, 0)]);
         let logits = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 3.0];
-        assert_eq!(constraints.penalised(&logits).expect("penalised")[7..], [1.0, 1.5]);
+        assert_eq!(
+            constraints.penalised(&logits, RowTokens::All).expect("penalised")[7..],
+            [1.0, 1.5]
+        );
     }
 
     #[test]
     fn penalised_logits_fall_on_either_side_of_zero() {
         let config = DecodingConfig { repetition_penalty: 2.0, ..DecodingConfig::default() };
-        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[5, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
         assert_eq!(
-            constraints.penalised(&logits).expect("penalised"),
+            constraints.penalised(&logits, RowTokens::All).expect("penalised"),
             [0.0, 0.0, 0.0, 0.0, 1.5, -6.0, 1.0]
         );
     }
@@ -208,7 +215,8 @@ mod tests {
     #[test]
     fn any_end_may_come_and_one_is_forced() {
         let config = DecodingConfig::default();
-        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[5, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let special = SpecialIds::new(7, &[2, 7], [9, 8]);
         let limits = OutputLimits { min_length: 1, max_length: 2, expected: 0.0 };
         let admitted = |length| -> Vec<u32> {
@@ -227,11 +235,12 @@ mod tests {
             frequency_penalty: -0.25,
             ..DecodingConfig::default()
         };
-        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[5, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 3, &[4, 5, 4], &sentence, limits, &config);
         let logits = [0.0, 0.0, 0.0, 0.0, 3.0, -3.0, 1.0];
         let expected = [0.0, 0.0, 0.0, 0.0, 3.0, -3.25, 1.0];
-        assert_eq!(constraints.penalised(&logits).expect("penalised"), expected);
+        assert_eq!(constraints.penalised(&logits, RowTokens::All).expect("penalised"), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::model::step::Logits;
+use crate::model::columns::Logits;
 use crate::search::candidates::best_tokens;
 use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use taper_ops::normalizer::exponential;
 use taper_ops::rng::{Counter, mix};
 
-use crate::model::step::Logits;
+use crate::model::columns::{Logits, RowTokens};
 use crate::search::candidates::{Candidate, Weighed, admitted, candidate_of};
 use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
@@ -46,8 +46,11 @@ fn draw(
     sampling: &SamplingConfig,
     uniform: f64,
 ) -> Option<Option<Candidate>> {
-    let logits = match logits {
-        Logits::All(logits) => logits,
+    let weighed = match logits {
+        Logits::All(logits) => Weighed::new(logits, RowTokens::All, constraints)?,
+        Logits::Listed { tokens, logits } => {
+            Weighed::new(logits, RowTokens::Listed(tokens), constraints)?
+        }
         Logits::Likeliest(found) => {
             // `top_k` is set; otherwise all logits would have been requested.
             let tokens = admitted(found, constraints)?.take(sampling.top_k).map(Weight::new);
@@ -55,19 +58,18 @@ fn draw(
             return Some(drawn.map(|entry| candidate_of(found, entry.token, entry.logit)));
         }
     };
-    let weighed = Weighed::new(logits, constraints)?;
     if let Some(token) = constraints.forced {
         return Some(weighed.possible(token).then(|| weighed.candidate(token)));
     }
-    let admitted = (0..)
-        .zip(weighed.logits().iter().copied())
+    let admitted = weighed
+        .all()
         .filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token));
     let mut tokens: Vec<Weight> = admitted.map(Weight::new).collect();
     if sampling.top_k > 0 && sampling.top_k < tokens.len() {
         tokens.select_nth_unstable_by(sampling.top_k, Weight::likeliest_first);
         tokens.truncate(sampling.top_k);
     }
-    let is_cut = tokens.len() < weighed.logits().len();
+    let is_cut = tokens.len() < weighed.len();
     Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
 }
 
@@ -152,7 +154,8 @@ mod tests {
 
     fn drawn_from(logits: &[f32], sampling: &SamplingConfig, uniform: f64) -> u32 {
         let config = DecodingConfig::default();
-        let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
+        let sentence =
+            Sentence { source: &[5, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
         let limits = sentence.limits(&config, None);
         let constraints = Constraints::after(&OURS, 0, &[], &sentence, limits, &config);
         draw(Logits::All(logits), &constraints, sampling, uniform)

@@ -1,6 +1,9 @@
 //! Decoding token by token, without revising a choice: shared by greedy search and sampling.
 
-use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
+use crate::model::columns::{Columns, Logits};
+use crate::model::step::{
+    StepInput, TopK, drop_cancelled, select_if_changed, start, step_rows, wanted,
+};
 use crate::search::candidates::Candidate;
 use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
@@ -138,8 +141,7 @@ where
         (0..copies).map(copy)
     };
     let mut active: Vec<Growing<'_>> = begun.iter().flat_map(begin).collect();
-    let sources: Vec<&[u32]> = begun.iter().map(|&index| sentences[index].source).collect();
-    let mut state = model.start(&sources)?;
+    let (mut state, columns) = start(model, sentences, &begun)?;
     let rows: Vec<usize> = (0..begun.len()).flat_map(|row| vec![row; copies]).collect();
     select_if_changed(model, &mut state, begun.len(), &rows)?;
     loop {
@@ -147,7 +149,8 @@ where
         if active.is_empty() {
             break;
         }
-        let chosen = next_tokens(model, &mut state, &active, config, (enough, &choose))?;
+        let chosen =
+            next_tokens(model, (&mut state, &columns), &active, config, (enough, &choose))?;
 
         let old_rows = active.len();
         let (mut kept_rows, mut still_active) = (Vec::new(), Vec::new());
@@ -178,7 +181,7 @@ where
 /// likeliest allowed tokens.
 fn next_tokens<M: StepModel, F>(
     model: &M,
-    state: &mut M::State,
+    (state, columns): (&mut M::State, &Columns<'_>),
     active: &[Growing<'_>],
     config: &DecodingConfig,
     (enough, choose): (usize, &F),
@@ -193,8 +196,10 @@ where
     };
     let inputs: Vec<u32> = active.iter().map(input).collect();
     let constraints = |row: &Growing<'_>| row.constraints(special, config);
-    let top_k = TopK::under(model, enough, active.iter().map(constraints));
-    step_rows(model, state, &inputs, top_k, |row, logits| {
+    let top_k = TopK::under((model, columns), enough, active.iter().map(constraints));
+    let sentence_of = |row: usize| active[row].index;
+    let input = StepInput { tokens: &inputs, top_k, columns, sentence_of };
+    step_rows(model, state, input, |row, logits| {
         let row = &active[row];
         let (sentence, position) = (row.index, row.tokens().len());
         choose(logits, &constraints(row), row)

@@ -43,7 +43,13 @@ fn prefixed<'a>(sources: &'a [Vec<u32>], prefixes: &'a [Vec<u32>]) -> Vec<Senten
         .iter()
         .zip(prefixes)
         .zip(0..)
-        .map(|((source, prefix), number)| Sentence { source, prefix, phrases: &[], number })
+        .map(|((source, prefix), number)| Sentence {
+            source,
+            prefix,
+            phrases: &[],
+            candidates: None,
+            number,
+        })
         .collect()
 }
 
@@ -105,7 +111,8 @@ fn samples_depend_on_seed_and_sentence_alone() {
     // Translates each sentence alone, with its number in the file.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
-        let sentence = Sentence { source, prefix: &[], phrases: &[], number: number as u64 };
+        let sentence =
+            Sentence { source, prefix: &[], phrases: &[], candidates: None, number: number as u64 };
         let alone = translator.translate_sentences(&[sentence], |_| {}).expect("decodes");
         assert_eq!(&alone[0], expected);
     }

@@ -69,6 +69,12 @@ impl Head {
         }
     }
 
+    /// Makes the head of some `classes` alone, in their order. It computes without gradients.
+    pub(crate) fn of_classes(&self, classes: &[u32]) -> Result<Self> {
+        let classes = Tensor::new(classes, self.linear.device())?;
+        Ok(Self { linear: self.linear.rows(&classes)?, scale: self.scale })
+    }
+
     /// Computes the logits, in f32.
     ///
     /// # Shapes

@@ -223,7 +223,7 @@ impl EncoderDecoder for ConvolutionalLayers {
         _at: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let DecodeState { of_sources, rows: DecodedRows { layers, ranges, .. } } = state;
+        let DecodeState { of_sources, rows: DecodedRows { layers, ranges, .. }, .. } = state;
         let mut x = target.clone();
         for (layer, past) in self.decoder.iter().zip(layers) {
             let (Some(running), [key_value]) = (&past.running, of_sources.as_slice()) else {

@@ -3,6 +3,7 @@
 
 use super::TranslationModel;
 use crate::layers::attention::DecodedRows;
+use crate::layers::head::Head;
 use crate::{Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::sync::Arc;
@@ -38,6 +39,16 @@ pub struct DecodeState {
     pub(super) of_sources: Vec<Tensor>,
     /// Past of each row. The range of a row is the range of its source in the tensors `of_sources`.
     pub(super) rows: DecodedRows,
+    /// Output projection to the tokens of a shortlist; `None`: that of the model, to all tokens.
+    output: Option<Arc<ShortlistedOutput>>,
+}
+
+/// Output projection to a few tokens, with their packed weights.
+#[derive(Debug)]
+struct ShortlistedOutput {
+    head: Head,
+    tokens: usize,
+    packs: Arc<PackedWeights>,
 }
 
 impl DecodeState {
@@ -117,17 +128,40 @@ impl Inference {
     /// # Errors
     /// The errors of [`TranslationModel::encode`].
     pub fn start(&self, source: &Sequences) -> Result<DecodeState> {
+        self.start_with(source, None)
+    }
+
+    /// Starts like [`Inference::start`], with an output projection to `tokens` alone. The logits of
+    /// a step then have a column for each of these tokens, in their order.
+    ///
+    /// # Errors
+    /// The errors of [`Inference::start`], and an error if a token is not in the vocabulary.
+    pub fn start_shortlisted(&self, source: &Sequences, tokens: &[u32]) -> Result<DecodeState> {
+        let output = taper_ops::threads::in_pool(self.model.device(), || {
+            let head = self.model.output.of_classes(tokens)?;
+            let (tokens, packs) = (tokens.len(), packs(self.model.is_int8));
+            Ok::<_, candle_core::Error>(ShortlistedOutput { head, tokens, packs })
+        })?;
+        self.start_with(source, Some(Arc::new(output)))
+    }
+
+    fn start_with(
+        &self,
+        source: &Sequences,
+        output: Option<Arc<ShortlistedOutput>>,
+    ) -> Result<DecodeState> {
         taper_ops::threads::in_pool(self.model.device(), || {
             let pass = Pass::infer(&self.packs);
             let encoded = self.model.encode(source, &pass)?;
             let (of_sources, layers) = self.model.layers.start(&encoded, &pass)?;
             let rows = DecodedRows { layers, history: Vec::new(), ranges: encoded.ranges() };
-            Ok(DecodeState { of_sources, rows })
+            Ok(DecodeState { of_sources, rows, output })
         })
     }
 
     /// Feeds the last token of each row, and returns the logits of the next token in f32: in blocks
-    /// `(rows, V)` that are computed when they are asked for.
+    /// `(rows, V)` that are computed when they are asked for. V is the number of tokens of a
+    /// shortlist, or of the vocabulary.
     ///
     /// # Errors
     /// If there is not one token for each row, or a token is not in the vocabulary.
@@ -140,8 +174,11 @@ impl Inference {
         state.rows.check(tokens)?;
         let hidden =
             taper_ops::threads::in_pool(self.model.device(), || self.hidden(state, tokens))?;
-        Ok(in_blocks(hidden, rows, self.model.vocab_target(), |hidden| {
-            self.model.logits(hidden, &Pass::infer(&self.packs))
+        let output = state.output.clone();
+        let columns = output.as_ref().map_or(self.model.vocab_target(), |output| output.tokens);
+        Ok(in_blocks(hidden, rows, columns, move |hidden| match &output {
+            Some(output) => Ok(output.head.logits(hidden, &Pass::infer(&output.packs))?),
+            None => self.model.logits(hidden, &Pass::infer(&self.packs)),
         }))
     }
 

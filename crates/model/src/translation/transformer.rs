@@ -72,7 +72,7 @@ impl EncoderDecoder for TransformerLayers {
         pass: &Pass,
     ) -> Result<Tensor> {
         let positions = self.decoder.relative.prepare_cached(at, pass)?;
-        let DecodeState { of_sources, rows: DecodedRows { layers, history, ranges } } = state;
+        let DecodeState { of_sources, rows: DecodedRows { layers, history, ranges }, .. } = state;
         for (layer, (block, past)) in self.decoder.blocks.iter().zip(layers).enumerate() {
             let rows = PastRows { read: &[], history, positions: positions.for_layer(layer) };
             let source = of_sources.get(layer).map(|key_value| (key_value, &**ranges));

@@ -105,7 +105,8 @@ fn measure<M: TaskModel>(
             "the run has neither a validation split nor test sets: name a split with --split",
         )?,
     };
-    let named = Split { name: &split, config, tokenizers: &run.tokenizers, is_kept: false };
+    let (tokenizers, shortlist) = (&run.tokenizers, Some(&run.shortlist));
+    let named = Split { name: &split, config, tokenizers, shortlist, is_kept: false };
     let mut batches: Vec<Batch> = Vec::new();
     let mut read = 0;
     for batch in M::batches(named)? {

@@ -242,6 +242,11 @@ impl RunConfig {
             );
         }
         self.decoding.validate()?;
+        ensure!(
+            task.translates || !self.decoding.shortlist,
+            "decoding.shortlist is only for translation, but task is {}: set it to false",
+            self.task
+        );
         self.validate_guidance()
     }
 

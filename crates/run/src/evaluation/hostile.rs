@@ -56,10 +56,10 @@ fn test_set(
     model: &TranslationModel,
     observer: &mut dyn RunObserver,
 ) -> Result<HostileTestSet> {
-    let Split { config, tokenizers, name, .. } = split;
+    let Split { config, tokenizers, shortlist, name, .. } = split;
     let text = ParallelText::read(&config.data, split.corpora())?;
-    let translator =
-        LineTranslator::from_model(model, tokenizers, &TranslationSettings::from_config(config))?;
+    let settings = TranslationSettings::from_config(config);
+    let translator = LineTranslator::from_model(model, tokenizers, shortlist, &settings)?;
     let mut translate = |lines: &[String]| -> Result<Vec<String>> {
         let work = |progress: &mut dyn FnMut(usize)| translator.best(lines, progress);
         Ok(split.observed(lines.len(), observer, work)?.texts)

@@ -114,13 +114,14 @@ pub(super) fn measure<M: TaskModel, R>(
         let (config, _) = of_split(&run.config, &run.tokenizers, split)?;
         M::require_test_set(&config, split)?;
     }
-    let LoadedRun { config, tokenizers, model, checkpoint, state, .. } = run;
+    let LoadedRun { config, tokenizers, model, checkpoint, state, shortlist, .. } = run;
     observer.observe(&RunEvent::Measuring { checkpoint: &checkpoint, step: state.step })?;
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
         let (config, tokenizers) = of_split(&config, &tokenizers, split)?;
         let (config, tokenizers) = (&config, &tokenizers);
-        let named = Split { name: split, config, tokenizers, is_kept: false };
+        let shortlist = Some(&shortlist);
+        let named = Split { name: split, config, tokenizers, shortlist, is_kept: false };
         results.push(test(named, &model, observer)?);
     }
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })

@@ -12,6 +12,7 @@ use taper_trainer::BoxError;
 
 use crate::config::RunConfig;
 use crate::event::{RunEvent, RunObserver};
+use crate::shortlist::RunShortlist;
 use crate::training::in_order;
 
 /// Batches of a split, one after the other.
@@ -26,7 +27,9 @@ pub struct Split<'a> {
     pub config: &'a RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: &'a TokenizerPair,
-    /// Whether the results will be saved in the run, with details for a report.
+    /// Shortlist of the run; `None` during training.
+    pub shortlist: Option<&'a RunShortlist>,
+    /// Whether the results are kept in the run, with the details that a report shows.
     pub is_kept: bool,
 }
 

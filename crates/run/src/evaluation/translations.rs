@@ -22,7 +22,7 @@ impl TranslatedTestSet {
         model: &TranslationModel,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
-        let Split { config, tokenizers, .. } = split;
+        let Split { config, tokenizers, shortlist, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
         let mut settings = TranslationSettings::from_config(config);
         // A report shows which words of source and translation belong together. They are found in
@@ -30,7 +30,7 @@ impl TranslatedTestSet {
         let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
         settings.detail =
             TranslationDetail { alignments: is_aligned, weights: is_aligned, ..settings.detail };
-        let translator = LineTranslator::from_model(model, tokenizers, &settings)?;
+        let translator = LineTranslator::from_model(model, tokenizers, shortlist, &settings)?;
         let BestTranslations { texts: translations, overlong, truncated, links } =
             split.observed(text.sources.len(), observer, |progress| {
                 translator.best_linked(&text.sources, &config.data.source_prefix, progress)

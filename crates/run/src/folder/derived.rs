@@ -9,11 +9,11 @@ use taper_trainer::checkpoint_name;
 use super::RunFolder;
 use super::files::with_suffix;
 use crate::config::RunConfig;
+use crate::shortlist::copy_shortlist;
 
-/// Makes the run `target` from the tokenizer of the run at `root`, the recipe `config`, and one
-/// checkpoint of update `step`. `save` writes the checkpoint into the folder that it is given.
-/// Returns the path of the checkpoint in the new run. The folder `target` appears only when the run
-/// is complete.
+/// Makes the run `target` from the tokenizer and shortlist of the run at `root`, the recipe `config`, and one
+/// checkpoint of update `step`. `save` writes this checkpoint to a directory, whose path is
+/// returned. The run's folder appears only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written, or `save` fails.
@@ -38,6 +38,7 @@ pub(crate) fn derived(
         }
         folder_made.save_config(config)?;
         tokenizers.save(&partial)?;
+        copy_shortlist(root, &partial)?;
         save(&folder_made.checkpoints().join(checkpoint_name(step)))?;
         fs::rename(&partial, target)
             .with_context(|| format!("cannot make {}", target.display()))?;

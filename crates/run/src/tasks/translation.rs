@@ -250,7 +250,7 @@ impl DirectionValidation {
         if self.text.sources.is_empty() {
             return Ok((read, None, Vec::new()));
         }
-        let translator = LineTranslator::from_model(model, &self.tokenizers, &self.settings)?;
+        let translator = LineTranslator::from_model(model, &self.tokenizers, None, &self.settings)?;
         let translations = translator.best(&self.text.sources, |_| {})?.texts;
         let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
         let samples = self.samples_of(&translations);

@@ -340,7 +340,7 @@ fn test<M: TaskModel>(
         for split in config.data.test.iter().map(Corpus::name) {
             let (config, tokenizers) = evaluation::of_split(config, tokenizers, &split)?;
             let (name, config, tokenizers) = (&*split, &config, &tokenizers);
-            let split = Split { name, config, tokenizers, is_kept: true };
+            let split = Split { name, config, tokenizers, shortlist: None, is_kept: true };
             results.push(model.test(split, recorder.observer)?);
         }
         evaluation::save(folder, &results)?;

@@ -28,7 +28,7 @@ impl Order {
     /// hashes of the texts.
     ///
     /// # Errors
-    /// If a model of the ensemble cannot be read.
+    /// When a member of the ensemble, or the shortlist, cannot be read.
     pub fn new(
         run: &LoadedRun,
         settings: &TranslationSettings,
@@ -45,6 +45,9 @@ impl Order {
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
         let mut settings = format!("{form:?} {same:?} {}", run.weights());
+        if same.decoding.shortlist {
+            settings.push_str(&format!(" shortlist {}", run.shortlist.get()?.checksum));
+        }
         match run.tokenizers.source().spelled_rule() {
             SpelledSpecial::Text => {}
             rule => settings.push_str(&format!(" special tokens: {rule:?}")),

@@ -39,7 +39,8 @@ impl TextPart {
     /// does not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
-        Sentence { source: &self.source, prefix: &self.prefix, phrases: &self.phrases, number }
+        let Self { source, prefix, phrases, .. } = self;
+        Sentence { source, prefix, phrases, candidates: None, number }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Translation of texts: tokenisation, search, and conversion of the result to text.
 
 use anyhow::Result;
+use rayon::prelude::*;
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{
     Control, DecodingConfig, DecodingError, Hypothesis, LengthSettings, Sentence, SpecialIds,
@@ -10,6 +11,7 @@ use taper_model::{Inference, TranslationModel};
 
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
+use crate::shortlist::LoadedShortlist;
 
 // The crates of the data and of decoding do not depend on each other, but must have the same ids of
 // special tokens.
@@ -49,9 +51,39 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(rows.collect())
 }
 
-/// Translates each of `texts`. The translations of a text are sorted, the best first. An empty text
-/// has one empty translation, and a cancelled text has no translations. `progress` receives the
-/// number of texts that are translated so far.
+/// Texts to translate, with the shortlist of the search; `None`: translations may contain all
+/// tokens.
+#[derive(Clone, Copy)]
+pub(crate) struct SearchTexts<'a> {
+    pub(crate) texts: &'a [TextPart],
+    pub(crate) shortlist: Option<&'a LoadedShortlist>,
+}
+
+impl<'a> SearchTexts<'a> {
+    /// Candidates of each text under the shortlist.
+    fn candidates(self, special: &SpecialIds) -> Vec<Option<Vec<u32>>> {
+        let of_text = |text: &TextPart| {
+            self.shortlist.map(|shortlist| shortlist.candidates(&text.sentence(), special))
+        };
+        self.texts.par_iter().map(of_text).collect()
+    }
+
+    /// Input of the search, with the result of [`Self::candidates`].
+    fn sentences(self, candidates: &'a [Option<Vec<u32>>]) -> Vec<Sentence<'a>> {
+        let both = self.texts.iter().zip(candidates);
+        both.map(|(text, list)| Sentence { candidates: list.as_deref(), ..text.sentence() })
+            .collect()
+    }
+
+    /// Number of the line of a text. Several texts may be parts of one line.
+    fn line(self, index: usize) -> usize {
+        self.texts.get(index).map_or(index, |text| text.line)
+    }
+}
+
+/// Translates each of `texts`; its translations come best first. An empty text has one empty
+/// translation, and a cancelled text has none. `progress` is called with the number of sentences
+/// that are done so far.
 ///
 /// # Errors
 /// If the search or the tokenizer fails.
@@ -59,17 +91,15 @@ pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
-    texts: &[TextPart],
+    texts: SearchTexts<'_>,
     control: &dyn Control,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<Translation>>> {
-    let sentences: Vec<Sentence<'_>> = texts.iter().map(TextPart::sentence).collect();
+    let candidates = texts.candidates(model.special());
     let translator = Translator::new(model, config.clone())?.controlled(control);
-    // Several texts can be parts of one line.
-    let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = translator
-        .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
-        .map_err(|error| by_line(error, "decoding", line_of))?;
+        .translate_sentences(&texts.sentences(&candidates), |chunk| progress(chunk.sentences_done))
+        .map_err(|error| by_line(error, "decoding", |index| texts.line(index)))?;
     found
         .into_iter()
         .map(|hypotheses| {
@@ -106,14 +136,14 @@ pub(crate) fn translate_under<M: StepModel>(
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
     lengths: &[LengthSettings],
-    texts: &[TextPart],
+    texts: SearchTexts<'_>,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {
-    let sentences: Vec<Sentence<'_>> = texts.iter().map(TextPart::sentence).collect();
-    let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
+    let candidates = texts.candidates(model.special());
+    let sentences = texts.sentences(&candidates);
     let hypotheses = Translator::new(model, config.clone())?
         .translate_under(&sentences, lengths, |chunk| progress(chunk.sentences_done))
-        .map_err(|error| by_line(error, "decoding", line_of))?;
+        .map_err(|error| by_line(error, "decoding", |index| texts.line(index)))?;
     let text = |tokens: Vec<u32>| Ok(single_line(tokenizers.target().decode(&tokens)?));
     hypotheses.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }

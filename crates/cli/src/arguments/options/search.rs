@@ -18,6 +18,10 @@ pub(crate) struct Search {
     /// sampling are given; with --beam, they are the best N of the beam [default: the run's]
     #[arg(long, value_name = "N")]
     pub(crate) mbr: Option<usize>,
+    /// Limit each translation to the tokens that the run's shortlist has for its source, which
+    /// `taper shortlist` makes [default: the run's]
+    #[arg(long)]
+    pub(crate) shortlist: bool,
 }
 
 impl Search {
@@ -49,6 +53,7 @@ impl Search {
         if let Some(alpha) = self.length_penalty {
             config.length_penalty = alpha;
         }
+        config.shortlist |= self.shortlist;
         config.validate()?;
         Ok(())
     }

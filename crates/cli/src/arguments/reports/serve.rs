@@ -69,6 +69,10 @@ pub(crate) struct Serve {
     pub(crate) document_timeout: f64,
     #[command(flatten)]
     pub(crate) weights: Weights,
+    /// Limit each translation to the tokens that the run's shortlist has for its source [default:
+    /// the run's]
+    #[arg(long)]
+    pub(crate) shortlist: bool,
     /// Print one JSON object for each event
     #[arg(long)]
     pub(crate) json: bool,
@@ -85,9 +89,11 @@ impl Serve {
         self.check_bounds()?;
         self.check_origins()?;
         self.check_times()?;
+        let overrides: Vec<String> =
+            self.shortlist.then(|| "decoding.shortlist=true".to_owned()).into_iter().collect();
         Ok(ServeSettings {
             runs: self.runs.clone(),
-            load: self.weights.settings(&[]),
+            load: self.weights.settings(&overrides),
             address: self.address,
             api_key,
             hosts: self.hosts.clone(),

@@ -1,4 +1,5 @@
-//! Arguments of `average`, `merge`, `quantize` and `page`, which make new weights from existing ones.
+//! Arguments of `average`, `merge`, `quantize` and `page`, which make new weights from existing
+//! ones, and of `shortlist`.
 
 use std::path::PathBuf;
 
@@ -41,6 +42,25 @@ pub(crate) struct Quantize {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) from: Checkpoint,
+}
+
+/// Arguments of `shortlist`.
+#[derive(Debug, Args)]
+pub(crate) struct ShortlistOfRun {
+    /// Folder of the translation run
+    pub(crate) run: PathBuf,
+    /// Number of the likeliest translations of each source token
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) best: usize,
+    /// Number of the most frequent target tokens, which every translation may contain
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) frequent: usize,
+    /// Number of iterations of expectation-maximisation
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) iterations: usize,
+    /// Split of the run's data [default: its training text]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) split: Option<String>,
 }
 
 /// Arguments of `page`.

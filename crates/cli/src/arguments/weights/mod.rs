@@ -4,6 +4,6 @@ mod derived;
 mod exchange;
 mod hub;
 
-pub(crate) use derived::{Average, Merge, PageOfRun, Quantize};
+pub(crate) use derived::{Average, Merge, PageOfRun, Quantize, ShortlistOfRun};
 pub(crate) use exchange::{Export, Format, Import};
 pub(crate) use hub::{Pull, Push};

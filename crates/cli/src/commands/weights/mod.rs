@@ -8,3 +8,4 @@ pub(super) mod hub;
 pub(super) mod merge;
 pub(super) mod page;
 pub(super) mod quantize;
+pub(super) mod shortlist;

@@ -96,6 +96,16 @@ impl Linear {
         Self { weight: self.weight.in_f64(), bias, ..self.clone() }
     }
 
+    /// Makes the layer of the outputs `rows` alone, without adapters. It computes without
+    /// gradients.
+    pub(crate) fn rows(&self, rows: &Tensor) -> Result<Self> {
+        let pick = |weight: &Weight| -> Result<Weight> {
+            Ok(Weight::new(weight.value().index_select(rows, 0)?.contiguous()?))
+        };
+        let bias = self.bias.as_ref().map(pick).transpose()?;
+        Ok(Self::from_parts(pick(&self.weight)?, bias, self.products))
+    }
+
     /// Matrix of the layer.
     pub(crate) fn weight(&self) -> &Weight {
         &self.weight

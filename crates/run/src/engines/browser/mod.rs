@@ -1,10 +1,10 @@
 //! Translation in a browser: a run is exported as an HTML page in a single file, which needs no
 //! server.
 //!
-//! The page contains the files of the run (weights in int8, tokenizers and recipe) and a
-//! WebAssembly module, which `scripts/package/web.sh` compiles from the crate `taper-web`. The
-//! module reads these files like those of any run, so a browser translates with the same code as
-//! other programs.
+//! The page contains the weights in int8, the tokenizers, the recipe, the shortlist if the recipe
+//! uses it, and a module of
+//! WebAssembly that `scripts/package/web.sh` compiles from `taper-web`. The module reads the former
+//! as the files of a run, so a browser translates with the same code as any other program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,6 +24,7 @@ use crate::config::RunConfig;
 use crate::folder::RunFolder;
 use crate::folder::files::{with_suffix, write_atomically};
 use crate::quantize;
+use crate::shortlist::SHORTLIST_FILE;
 use crate::tasks::entry;
 
 /// Script of the worker thread on which the WebAssembly module runs, with a file system for the
@@ -129,9 +130,13 @@ fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>
         }
         Ok(())
     };
-    let is_recipe_or_tokenizer =
-        |name: &str| name == "config.toml" || name.starts_with("tokenizer");
-    add(root, "/run", &is_recipe_or_tokenizer)?;
+    let has_shortlist = RunFolder::open(root)?.load_config(&[])?.decoding.shortlist;
+    let is_of_run = |name: &str| {
+        name == "config.toml"
+            || name.starts_with("tokenizer")
+            || (has_shortlist && name == SHORTLIST_FILE)
+    };
+    add(root, "/run", &is_of_run)?;
     let step = checkpoint_name(read_state(checkpoint)?.step);
     let is_of_weights = |name: &str| [MODEL_FILE, STATE_FILE].contains(&name);
     add(checkpoint, &format!("/run/checkpoints/{step}"), &is_of_weights)?;

@@ -20,6 +20,7 @@ use crate::config::{
 };
 use crate::folder::RunFolder;
 use crate::loaded_run::in_direction;
+use crate::shortlist::RunShortlist;
 use crate::{LoadSettings, LoadedRun, WeightType};
 
 pub use any_run::{AnyRun, open};
@@ -62,6 +63,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
         let mut model: M = build_model(&config, &tokenizers, &device, None)?;
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
+        let shortlist = RunShortlist::new(root, tokenizers.hash());
         if is_int8 {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
         }
@@ -71,7 +73,7 @@ impl<M: TaskModel> LoadedRun<M> {
         };
         // Returns to the system the memory that was only needed for loading.
         taper_ops::allocator::collect();
-        Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
+        Ok(Self { config, tokenizers, model, checkpoint, state, is_int8, shortlist })
     }
 
     /// Loads another model that translates together with this run's model (an ensemble). `path`: a

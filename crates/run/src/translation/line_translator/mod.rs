@@ -18,6 +18,7 @@ use super::reranking::Reranker;
 use super::search::speaking;
 use super::{Terms, Translation, TranslationDetail, TranslationSettings, for_the_best};
 use crate::LoadedRun;
+use crate::shortlist::{LoadedShortlist, RunShortlist};
 
 /// Translations of one line.
 #[derive(Debug, Serialize)]
@@ -67,6 +68,8 @@ pub struct LineTranslator<'a> {
     limit: LineLimit,
     aligned_by: AlignedAttention,
     terms: Option<Arc<Terms>>,
+    /// Shortlist of the search; `None`: translations may contain all tokens.
+    shortlist: Option<Arc<LoadedShortlist>>,
     pub(super) detail: TranslationDetail,
     control: &'a dyn Control,
 }
@@ -76,9 +79,10 @@ impl<'a> LineTranslator<'a> {
     /// name.
     ///
     /// # Errors
-    /// If a model of the ensemble cannot be loaded, or has another tokenizer than the run.
+    /// When a member cannot be loaded, or has another tokenizer, or when the settings need a
+    /// shortlist that the run does not have.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
-        let mut translator = Self::from_model(&run.model, &run.tokenizers, settings)?;
+        let mut translator = Self::from_run(run, settings)?;
         let mut members = vec![speaking(&run.model, run.tokenizers.target())];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
@@ -92,14 +96,19 @@ impl<'a> LineTranslator<'a> {
     /// that weights are not packed again.
     ///
     /// # Errors
-    /// If a model for reranking candidates cannot be loaded.
+    /// When a model that chooses among candidates, or the shortlist, cannot be loaded.
     pub fn with_models(
         run: &'a LoadedRun,
         settings: &TranslationSettings,
         models: &PackedModels,
     ) -> Result<Self> {
-        let translator = Self::from_model(&run.model, &run.tokenizers, settings)?;
+        let translator = Self::from_run(run, settings)?;
         Ok(Self { members: Arc::clone(&models.0), ..translator })
+    }
+
+    /// Translator that searches with the model of `run` alone.
+    fn from_run(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
+        Self::from_model(&run.model, &run.tokenizers, Some(&run.shortlist), settings)
     }
 
     /// Models of the search, for [`Self::with_models`].
@@ -108,9 +117,9 @@ impl<'a> LineTranslator<'a> {
         PackedModels(Arc::clone(&self.members))
     }
 
-    /// Translator with other settings, but the same models and the same limit of tokens in a line.
-    /// `control` can interrupt translation, or cancel single lines, which it names by their indices
-    /// in the call.
+    /// Translator with other settings, the same models and the same limit. It has a shortlist only
+    /// if this translator has one. `control` can interrupt
+    /// or cancel translation; it addresses lines by their indices in a call.
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -124,6 +133,7 @@ impl<'a> LineTranslator<'a> {
             wanted: wanted(settings),
             aligned_by: settings.aligned_by,
             terms: settings.terms.clone(),
+            shortlist: self.shortlist.clone().filter(|_| settings.decoding.shortlist),
             detail: settings.detail,
             control,
             ..*self
@@ -141,23 +151,28 @@ impl<'a> LineTranslator<'a> {
             decoding: self.decoding.clone(),
             reranker: self.reranker.clone(),
             terms: self.terms.clone(),
+            shortlist: self.shortlist.clone(),
             ..*self
         }
     }
 
-    /// Translator that searches with `model` alone.
+    /// Translator that searches with `model` alone. Without a `shortlist`, translations may contain
+    /// all tokens, whatever the settings say.
     ///
     /// # Errors
-    /// If a model for reranking candidates cannot be loaded.
+    /// When a model that chooses among candidates, or the shortlist, cannot be loaded.
     pub(crate) fn from_model(
         model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
+        shortlist: Option<&RunShortlist>,
         settings: &TranslationSettings,
     ) -> Result<Self> {
         let TranslationSettings { overlong, max_source_tokens, aligned_by, terms, detail, .. } =
             settings;
         let limit = LineLimit::new(*overlong, *max_source_tokens)
             .within(model.config(), tokenizers.source());
+        let shortlist = shortlist.filter(|_| settings.decoding.shortlist);
+        let shortlist = shortlist.map(RunShortlist::get).transpose()?;
         let [source, target] = &settings.languages;
         let languages = [source.as_str(), target.as_str()];
         Ok(Self {
@@ -170,6 +185,7 @@ impl<'a> LineTranslator<'a> {
             limit,
             aligned_by: *aligned_by,
             terms: terms.clone(),
+            shortlist,
             detail: *detail,
             control: &(),
         })

@@ -8,7 +8,7 @@ use super::LineTranslator;
 use crate::translation::Translation;
 use crate::translation::parts::{DividedLine, DividedLines, TextPart};
 use crate::translation::punctuation::join;
-use crate::translation::search::{translate, translate_under};
+use crate::translation::search::{SearchTexts, translate, translate_under};
 
 impl LineTranslator<'_> {
     /// Best translation of each line for each of the settings `lengths`, with a beam of
@@ -26,11 +26,12 @@ impl LineTranslator<'_> {
     ) -> Result<Vec<Vec<String>>> {
         let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
         let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
+        let searched = SearchTexts { texts: &texts, shortlist: self.shortlist.as_deref() };
         let translations = match &*self.members {
-            [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
+            [one] => translate_under(one, self.tokenizers, &config, lengths, searched, progress)?,
             several => {
                 let ensemble = Ensemble::new(several)?;
-                translate_under(&ensemble, self.tokenizers, &config, lengths, &texts, progress)?
+                translate_under(&ensemble, self.tokenizers, &config, lengths, searched, progress)?
             }
         };
         let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
@@ -128,6 +129,7 @@ impl LineTranslator<'_> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
         let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
         let control = &Renumbered::new(self.control, &lines);
+        let texts = SearchTexts { texts, shortlist: self.shortlist.as_deref() };
         match &*self.members {
             [one] => translate(one, tokenizers, config, texts, control, progress),
             several => {

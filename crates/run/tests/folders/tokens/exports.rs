@@ -104,6 +104,7 @@ fn untrained<M: TaskModel>(
         checkpoint: folder.to_owned(),
         state: State::new(1, Identity::default()),
         is_int8: false,
+        shortlist: taper_run::shortlist::RunShortlist::default(),
     }
 }
 

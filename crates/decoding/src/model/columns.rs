@@ -1,0 +1,177 @@
+//! Columns of a model's logits: all tokens, or the candidates of the sentences of a search.
+
+use taper_ops::composed::Likeliest;
+
+use crate::Sentence;
+
+/// Logits of a row, in the form in which a search gets them.
+#[derive(Clone, Copy)]
+pub(crate) enum Logits<'a> {
+    /// The logits of all `V` tokens.
+    All(&'a [f32]),
+    /// The logits of the sentence's candidates, which are ascending.
+    Listed {
+        /// The candidates.
+        tokens: &'a [u32],
+        /// Logit of each candidate.
+        logits: &'a [f32],
+    },
+    /// Only the logits that a [`TopK`] requested.
+    Likeliest(&'a Likeliest),
+}
+
+/// Tokens of the columns of a row of logits.
+#[derive(Clone, Copy)]
+pub(crate) enum RowTokens<'a> {
+    /// All tokens of the vocabulary.
+    All,
+    /// These tokens, ascending.
+    Listed(&'a [u32]),
+}
+
+impl RowTokens<'_> {
+    /// Token of a column of the row.
+    pub(crate) fn token(self, column: usize) -> u32 {
+        match self {
+            Self::All => column as u32,
+            Self::Listed(tokens) => tokens[column],
+        }
+    }
+
+    /// Column of a token; `None` if the row lacks it.
+    pub(crate) fn column(self, token: u32) -> Option<usize> {
+        match self {
+            Self::All => Some(token as usize),
+            Self::Listed(tokens) => tokens.binary_search(&token).ok(),
+        }
+    }
+}
+
+/// Columns of the logits during a search, and the candidates of each sentence.
+///
+/// The model computes the logits of the union of all candidates. From each row, the search reads
+/// only the candidates of the row's sentence. So a translation does not depend on the candidates of
+/// other sentences.
+pub(crate) struct Columns<'a> {
+    /// Number of columns.
+    width: usize,
+    /// Candidates of each sentence with their columns; `None`: all columns. Empty if no sentence
+    /// has candidates.
+    listed: Vec<Option<Listed<'a>>>,
+}
+
+/// Candidates of a sentence.
+struct Listed<'a> {
+    tokens: &'a [u32],
+    /// Column of each candidate.
+    columns: Vec<u32>,
+}
+
+impl<'a> Columns<'a> {
+    /// The columns of all tokens.
+    pub(crate) fn all(vocabulary: usize) -> Self {
+        Self { width: vocabulary, listed: Vec::new() }
+    }
+
+    /// The columns `union`, ascending; `None`: all tokens.
+    pub(crate) fn new(
+        sentences: &[Sentence<'a>],
+        union: Option<&[u32]>,
+        vocabulary: usize,
+    ) -> Self {
+        if sentences.iter().all(|sentence| sentence.candidates.is_none()) {
+            return Self::all(vocabulary);
+        }
+        let listed = |sentence: &Sentence<'a>| {
+            let tokens = sentence.candidates?;
+            let columns = match union {
+                Some(union) => columns_in(union, tokens),
+                None => tokens.to_vec(),
+            };
+            Some(Listed { tokens, columns })
+        };
+        let listed = sentences.iter().map(listed).collect();
+        Self { width: union.map_or(vocabulary, <[u32]>::len), listed }
+    }
+
+    /// Number of columns: the length of a row of the model's logits.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Whether every sentence may contain all tokens.
+    pub(crate) fn are_all(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    /// Calls `read` with the logits of a sentence in `row`, which has all columns.
+    pub(crate) fn read<T>(
+        &self,
+        sentence: usize,
+        row: &[f32],
+        read: impl FnOnce(Logits<'_>) -> T,
+    ) -> T {
+        match self.listed.get(sentence) {
+            Some(Some(Listed { tokens, columns })) => {
+                let logit =
+                    |&column: &u32| row.get(column as usize).copied().unwrap_or(f32::NEG_INFINITY);
+                let logits: Vec<f32> = columns.iter().map(logit).collect();
+                read(Logits::Listed { tokens, logits: &logits })
+            }
+            _ => read(Logits::All(row)),
+        }
+    }
+}
+
+/// Returns the union of the candidates of sentences, ascending. `None` if a sentence may contain all
+/// tokens, or if the union is so large that all logits cost less than gathering its weights.
+pub(crate) fn union<'l>(
+    lists: impl Iterator<Item = Option<&'l [u32]>>,
+    vocabulary: usize,
+) -> Option<Vec<u32>> {
+    let mut is_listed = vec![false; vocabulary];
+    for list in lists {
+        for &token in list? {
+            if let Some(is_listed) = is_listed.get_mut(token as usize) {
+                *is_listed = true;
+            }
+        }
+    }
+    let union: Vec<u32> =
+        (0..).zip(is_listed).filter_map(|(token, is_listed)| is_listed.then_some(token)).collect();
+    (!union.is_empty() && union.len() <= vocabulary / 4 * 3).then_some(union)
+}
+
+/// Returns the index of each of `tokens` in `union`; both are ascending. A token that the union
+/// lacks gets an index after its end.
+fn columns_in(union: &[u32], tokens: &[u32]) -> Vec<u32> {
+    let mut column = 0;
+    let place = |&token: &u32| {
+        column += union[column..].partition_point(|&other| other < token);
+        if union.get(column) == Some(&token) { column as u32 } else { u32::MAX }
+    };
+    tokens.iter().map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_union_has_each_token_once_and_columns_are_places_in_it() {
+        let lists: [&[u32]; 2] = [&[3, 5, 9], &[3, 4, 9]];
+        let union = union(lists.into_iter().map(Some), 12).expect("small");
+        assert_eq!(union, [3, 4, 5, 9]);
+        assert_eq!(columns_in(&union, lists[0]), [0, 2, 3]);
+        assert_eq!(columns_in(&union, lists[1]), [0, 1, 3]);
+        assert_eq!(columns_in(&union, &[4, 8]), [1, u32::MAX]);
+    }
+
+    #[test]
+    fn a_large_union_is_the_whole_vocabulary() {
+        assert!(union([Some(&[0, 1, 2][..])].into_iter(), 4).is_some());
+        assert!(union([Some(&[0, 1, 2, 3][..])].into_iter(), 4).is_none());
+        assert!(union([Some(&[0][..]), None].into_iter(), 4).is_none());
+        assert!(union(std::iter::empty(), 4).is_none());
+    }
+}
