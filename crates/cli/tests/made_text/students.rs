@@ -21,7 +21,8 @@ fn a_student_is_trained_compared_and_put_on_a_page() {
     let workspace = workspace();
     let student = format!("student teacher --output small --module module.wasm {SMALL}");
     let steps = workspace.succeed(format!("{student} --dry-run"));
-    mentions(&steps, &["text: taper distill", "student: taper train", "page: taper page"]);
+    mentions(&steps, &["text: taper distill", "student: taper train"]);
+    mentions(&steps, &["shortlist: taper shortlist", "page: taper page"]);
     let recipe = workspace.read("small/student.toml");
     mentions(&recipe, &["encoder_layers = 6", "decoder_layers = 2", "beam_size = 1"]);
     assert!(!workspace.path("small/text").exists(), "nothing has begun");
@@ -34,12 +35,14 @@ fn a_student_is_trained_compared_and_put_on_a_page() {
     let [teacher, own] =
         ["teacher", "small/student"].map(|run| workspace.read(&format!("{run}/tokenizer.json")));
     assert_eq!(teacher, own);
+    assert!(workspace.path("small/student/shortlist.bin").exists());
+    assert!(workspace.read("small/page.html").contains("shortlist.bin"));
     assert!(workspace.read("small/page.html").starts_with("<!DOCTYPE html>"));
     let translated = workspace.run_with_input("translate small/student", b"two dogs run\n");
     assert!(translated.status.success());
 
     let again = workspace.succeed(&student);
-    assert_eq!(again.matches("done already").count(), 3, "{again}");
+    assert_eq!(again.matches("done already").count(), 4, "{again}");
     workspace.fail(
         "student teacher --output small --module module.wasm",
         &["pipeline.toml", "other settings", "another folder"],

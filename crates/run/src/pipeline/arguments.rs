@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use taper_data::Corpora;
 
 use super::file::{Graph, absolute};
-use super::steps::{Train, Verb};
+use super::steps::{Need, Train, Verb};
 use crate::config::RunConfig;
 
 /// Arguments of a command, in order.
@@ -28,11 +28,12 @@ impl Line {
 
 impl Graph<'_> {
     /// Path of the folder of the step called `name`, or, if there is no such step, of the run at
-    /// the path `name`.
+    /// the path `name`. The folder of a shortlist's step is the run that gets the shortlist.
     fn folder_of(&self, name: &str) -> Result<String> {
-        match self.steps.contains_key(name) {
-            true => Ok(self.folder.join(name).display().to_string()),
-            false => Ok(absolute(&self.base.join(name))?.display().to_string()),
+        match self.steps.get(name) {
+            Some(Verb::Shortlist(step)) => self.folder_of(&step.run),
+            Some(_) => Ok(self.folder.join(name).display().to_string()),
+            None => Ok(absolute(&self.base.join(name))?.display().to_string()),
         }
     }
 
@@ -88,6 +89,7 @@ impl Graph<'_> {
                 line.option("--set", &step.set);
                 line.option("--split", &step.splits);
             }
+            Verb::Shortlist(step) => line.words(["shortlist", &self.folder_of(&step.run)?]),
             Verb::Page(step) => {
                 line.words(["page", &self.folder_of(&step.run)?, &output.display().to_string()]);
                 // If a pipeline was killed, a page can exist although its step is not marked as
@@ -97,7 +99,7 @@ impl Graph<'_> {
                 line.option("--language", &step.language);
             }
         }
-        if !matches!(verb, Verb::Train(_) | Verb::Evaluate(_) | Verb::Page(_)) {
+        if verb.gives() == Some(Need::Text) {
             line.option("--output", [output.display()]);
             line.option("--cache", [self.folder.join("cache").display()]);
         }

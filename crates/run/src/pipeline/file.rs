@@ -55,7 +55,8 @@ impl Pipeline {
         let file: File = toml::from_str(&text).with_context(|| {
             format!(
                 "{shown}: not a pipeline: its steps are tables [steps.NAME.VERB], where VERB is \
-                 train, backtranslate, distill, diversify, filter, evaluate or page"
+                 train, backtranslate, distill, diversify, filter, evaluate, shortlist \
+                 or page"
             )
         })?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();

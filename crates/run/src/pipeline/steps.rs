@@ -20,6 +20,8 @@ pub(super) enum Verb {
     Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
+    /// Makes the vocabulary shortlist of a run.
+    Shortlist(Shortlist),
     /// Writes an HTML page that translates in a browser.
     Page(Page),
 }
@@ -106,6 +108,14 @@ pub(super) struct Evaluate {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Shortlist {
+    /// Step, or run, that gets the shortlist. Steps that need the shortlist name this step as their
+    /// run.
+    pub(super) run: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Page {
     /// Step, or run, that translates.
     pub(super) run: String,
@@ -129,7 +139,7 @@ impl Verb {
     /// Result of the step that other steps can need; `None` if the result is only scores or a page.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
-            Self::Train(_) => Some(Need::Model),
+            Self::Train(_) | Self::Shortlist(_) => Some(Need::Model),
             Self::Backtranslate(_) | Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) => {
                 Some(Need::Text)
             }
@@ -162,6 +172,7 @@ impl Verb {
                 ("backward", step.backward.as_str(), Need::Model),
             ],
             Self::Evaluate(step) => vec![("run", step.run.as_str(), Need::Model)],
+            Self::Shortlist(step) => vec![("run", step.run.as_str(), Need::Model)],
             Self::Page(step) => vec![("run", step.run.as_str(), Need::Model)],
         }
     }
@@ -172,9 +183,11 @@ impl Verb {
             Self::Train(train) => vec![("recipe", &train.recipe)],
             Self::Backtranslate(step) => vec![("text", &step.text)],
             Self::Page(step) => step.module.iter().map(|module| ("module", module)).collect(),
-            Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) | Self::Evaluate(_) => {
-                Vec::new()
-            }
+            Self::Distill(_)
+            | Self::Diversify(_)
+            | Self::Filter(_)
+            | Self::Evaluate(_)
+            | Self::Shortlist(_) => Vec::new(),
         }
     }
 }

@@ -26,6 +26,8 @@ const RECIPE: &str = "student.toml";
 const PIPELINE: &str = "pipeline.toml";
 /// Name of the step that trains the student, and so of its run.
 const STUDENT: &str = "student";
+/// Name of the step that makes the student's shortlist.
+const SHORTLIST: &str = "shortlist";
 /// Name of the step that writes the page, and so of the page without its extension.
 const PAGE: &str = "page";
 
@@ -125,11 +127,12 @@ fn pipeline_text(settings: &StudentSettings<'_>) -> Result<String> {
         let overrides = settings.overrides.iter().map(String::as_str).collect::<Vec<_>>();
         text.push_str(&format!("set = {}\n", toml::Value::from(overrides)));
     }
+    text.push_str(&format!("\n[steps.{SHORTLIST}.shortlist]\nrun = \"{STUDENT}\"\n"));
     if let Some(page) = settings.page {
         let language = page.language.choose("en", "zh");
         text.push_str(&format!(
             "\n[steps.{PAGE}.page]\n\
-             run = \"{STUDENT}\"\n\
+             run = \"{SHORTLIST}\"\n\
              module = {}\n\
              language = \"{language}\"\n",
             quoted(page.module)?

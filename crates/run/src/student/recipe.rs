@@ -42,7 +42,8 @@ pub(super) fn text(teacher: &Path, config: &RunConfig) -> Result<String> {
     remove_equal(&mut table, &usual);
     let text = toml::to_string(&table).context("the recipe cannot be written as TOML")?;
     Ok(format!(
-        "# A student of {}: a deep encoder, a light decoder, greedy search.\n\
+        "# A student of {}: a deep encoder, a light decoder, greedy search with a\n\
+         # vocabulary shortlist.\n\
          # The training text is the text that the teacher has translated.\n\n{text}",
         teacher.display()
     ))
@@ -54,6 +55,7 @@ fn student(teacher: &Path, config: &RunConfig) -> Result<RunConfig> {
     student.model = model(&config.model, config.data.tokenizer.joint);
     student.decoding.beam_size = 1;
     student.decoding.n_best = 1;
+    student.decoding.shortlist = true;
     let (source, target) = TokenizerPair::files(&absolute(teacher)?);
     student.data.tokenizer.path = Some(source);
     student.data.tokenizer.target_path = target;
