@@ -74,6 +74,7 @@ pub mod scaling;
 pub mod sentence_vectors;
 pub mod shapes;
 pub mod shortlist;
+pub mod student;
 pub mod tasks;
 pub mod training;
 pub mod translation;
