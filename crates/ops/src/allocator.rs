@@ -22,43 +22,16 @@ pub fn keep_freed_pages() {
 }
 
 /// From now on, returns the pages of freed memory to the system, a tenth of a second after they are
-/// freed or when [`collect`] is called; meant for decoding with `weights` bytes of weights.
+/// freed or when [`collect`] is called, and uses no huge pages; meant for decoding.
 ///
-/// Huge pages are used only for large weights. With huge pages, which Linux uses as soon as half of
-/// one is requested, a small model's process uses a quarter more memory, and neither a small nor a
-/// base model is faster. But loading the weights of GPT-2 means half a GB of new pages, and Linux
-/// takes longer to provide them in small pages than the weights take to read.
-pub fn return_freed_pages(weights: u64) {
+/// With huge pages, which Linux uses as soon as half of one is requested, a small model's process
+/// uses a quarter more memory, and neither a small nor a base model is faster. Loading the weights
+/// of GPT-2 into huge pages took two seconds longer where free memory was in small parts.
+pub fn return_freed_pages() {
     set_purge_delay(100);
     // If the kernel lacks this call, the process only uses more memory.
     #[cfg(target_os = "linux")]
-    let _ = rustix::thread::disable_transparent_huge_pages(weights < LARGE_WEIGHTS);
-}
-
-/// Number of bytes from which on weights are large.
-const LARGE_WEIGHTS: u64 = 1 << 28;
-
-/// Asks Linux for huge pages for `values`, which are about to be filled.
-#[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
-pub(crate) fn prefer_huge_pages<T>(values: &mut [T]) {
-    #[cfg(target_os = "linux")]
-    {
-        const HUGE: usize = 2 << 20;
-        let std::ops::Range { start, end } = values.as_mut_ptr_range();
-        let first = start.addr().next_multiple_of(HUGE);
-        let bytes = (end.addr() / HUGE * HUGE).saturating_sub(first);
-        if bytes > 0 {
-            // SAFETY: the range lies within `values`, and the advice changes no content. A kernel
-            // that refuses it uses small pages.
-            let _ = unsafe {
-                rustix::mm::madvise(
-                    start.with_addr(first).cast(),
-                    bytes,
-                    rustix::mm::Advice::LinuxHugepage,
-                )
-            };
-        }
-    }
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 /// Makes memory that the calling thread and the pool's threads have freed available for other uses;

@@ -5,14 +5,17 @@ use crate::host::Host;
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
 use crate::products::{Kernel, Matrix, Packed, Packing, Products, Right, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of scalars from which on a weight is packed for its second product only.
+/// Number of scalars from which on a weight is packed only after [`PLAIN_PRODUCTS`] products.
 const LARGE: usize = 1 << 18;
+/// Number of products with a large weight before it is packed: one for the prompt of a text but its
+/// last token, and one for this token, which gives the first token of the answer.
+const PLAIN_PRODUCTS: u8 = 2;
 
 /// Packed weights of a model for decoding; each weight is packed when it is first used in a
-/// product, or for the second product if it is large.
+/// product, or for the third product if it is large.
 ///
 /// Packing costs about as much as a product with thirty rows; without this cache, each step of
 /// decoding would pay this for every weight. Packing a large model fills much new memory, which
@@ -27,8 +30,8 @@ const LARGE: usize = 1 << 18;
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
-    /// Large weights that were used in a product.
-    used: Mutex<HashSet<(TensorId, Products)>>,
+    /// Numbers of products with large weights that were not packed.
+    used: Mutex<HashMap<(TensorId, Products), u8>>,
     /// Weights converted to the type of the activations, if no kernel packs them.
     converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
@@ -89,8 +92,8 @@ impl PackedWeights {
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }
 
-    /// Returns the same as [`PackedWeights::get`], but `None` for a large weight that is used for
-    /// the first time. A product has the same bits with the packed and with the plain weight.
+    /// Returns the same as [`PackedWeights::get`], but `None` in the first calls for a large weight.
+    /// A product has the same bits with the packed and with the plain weight.
     pub(crate) fn get_if_used(
         &self,
         weight: &Tensor,
@@ -99,7 +102,9 @@ impl PackedWeights {
         // Products in int8 need packed weights.
         if !self.is_int8 && weight.elem_count() >= LARGE {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            if used.insert((weight.id(), products)) {
+            let count = used.entry((weight.id(), products)).or_insert(0);
+            if *count < PLAIN_PRODUCTS {
+                *count += 1;
                 return Ok(None);
             }
         }

@@ -122,7 +122,6 @@ impl Parameter {
         }
         let (mut fill, mut filled) = (Some(fill), None);
         update_elements(&self.var.as_detached_tensor(), |values| {
-            crate::allocator::prefer_huge_pages(values);
             filled = fill.take().map(|fill| fill(values));
             Ok(())
         })?;

@@ -10,7 +10,7 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::Direction;
 use taper_model::ModelConfig;
-use taper_trainer::{MODEL_FILE, State, load_model, read_state};
+use taper_trainer::{State, load_model, read_state};
 
 use super::{TaskModel, entry, require_decoding, require_task};
 use crate::advice::{Action, Advice, Resume};
@@ -33,6 +33,7 @@ impl<M: TaskModel> LoadedRun<M> {
     /// If a file is missing or damaged, the tokenizer is not the one with which the checkpoint was
     /// trained, or the run has another task than `M`.
     pub fn open(root: &Path, settings: &LoadSettings) -> Result<Self> {
+        taper_ops::allocator::return_freed_pages();
         let folder = RunFolder::open(root)?;
         let mut config = folder.load_config(&settings.overrides)?;
         require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
@@ -52,8 +53,6 @@ impl<M: TaskModel> LoadedRun<M> {
             }
             None => folder.checkpoint(None)?,
         };
-        let weights = checkpoint.join(MODEL_FILE).metadata().map_or(0, |file| file.len());
-        taper_ops::allocator::return_freed_pages(weights);
         config.model = model_of(&folder, &config, &checkpoint)?;
         if let Some(device) = &settings.device {
             config.device.clone_from(device);
