@@ -30,7 +30,7 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         format!("{train} --set data.batching.max_tokens=100000"),
         &[
             "batches of 100000 tokens",
-            "may take 160.0 MiB (--memory)",
+            "but the limit is 160.0 MiB (--memory)",
             "set data.batching.max_tokens =",
         ],
     );
@@ -50,8 +50,10 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
     let other = format!("train tiny.toml --run larger {WIDE} --memory 160MiB --set {larger}");
     workspace.fail(&other, &["set data.batching.max_tokens ="]);
-    workspace
-        .fail("train tiny.toml --run other --memory 1MiB", &["may take 1.0 MiB", "no batch fits"]);
+    workspace.fail(
+        "train tiny.toml --run other --memory 1MiB",
+        &["the limit is 1.0 MiB", "no batch fits"],
+    );
     workspace.fail(
         "train tiny.toml --run other --memory 1MiB --set data.batching.max_tokens=auto",
         &["\"auto\"", "not even"],

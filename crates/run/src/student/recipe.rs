@@ -19,10 +19,11 @@ const ENCODER_LAYERS: usize = 6;
 /// Layers of the decoder, which runs once for each token of a translation.
 const DECODER_LAYERS: usize = 2;
 /// Keys that are written even with their defaults, since a recipe without them means other files or
-/// another tokenizer for BLEU.
-const ALWAYS: [(&str, &[&str]); 2] = [
+/// another tokenizer for BLEU, and the size of the model.
+const ALWAYS: [(&str, &[&str]); 3] = [
     ("data", &["dir", "source_language", "target_language", "train", "validation", "test"]),
     ("evaluation", &["tokenize"]),
+    ("model", &["d_model", "d_ff", "heads", "encoder_layers", "decoder_layers"]),
 ];
 
 /// Recipe of a student of the run `teacher`, whose recipe is `config`, as TOML. Keys with their
