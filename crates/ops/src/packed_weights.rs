@@ -8,18 +8,11 @@ use candle_core::{DType, Result, Tensor, TensorId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of scalars from which on a weight is packed only after [`PLAIN_PRODUCTS`] products.
-const LARGE: usize = 1 << 18;
-/// Number of products with a large weight before it is packed: one for the prompt of a text but its
-/// last token, and one for this token, which gives the first token of the answer.
-const PLAIN_PRODUCTS: u8 = 2;
-
 /// Packed weights of a model for decoding; each weight is packed when it is first used in a
-/// product, or for the third product if it is large.
+/// product.
 ///
 /// Packing costs about as much as a product with thirty rows; without this cache, each step of
-/// decoding would pay this for every weight. Packing a large model fills much new memory, which
-/// would delay the first token. A packed weight takes additional memory, as a multiple
+/// decoding would pay this for every weight. A packed weight takes additional memory, as a multiple
 /// of the weight's own: 1.5 for AMX's f32 products, 0.5 for bf16 products by kernels with bf16
 /// instructions, 0.25 for int8, 1 otherwise, and none on a processor whose kernel does not pack. On
 /// a GPU in half precision, each weight is converted once, which takes half of its memory in
@@ -30,8 +23,6 @@ const PLAIN_PRODUCTS: u8 = 2;
 pub struct PackedWeights {
     is_int8: bool,
     packed: Mutex<HashMap<(TensorId, Products), PackedWeight>>,
-    /// Numbers of products with large weights that were not packed.
-    used: Mutex<HashMap<(TensorId, Products), u8>>,
     /// Weights converted to the type of the activations, if no kernel packs them.
     converted: Mutex<HashMap<(TensorId, DType), Tensor>>,
 }
@@ -90,25 +81,6 @@ impl PackedWeights {
         // for the others can start other work that calls this function.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
-    }
-
-    /// Returns the same as [`PackedWeights::get`], but `None` in the first calls for a large weight.
-    /// A product has the same bits with the packed and with the plain weight.
-    pub(crate) fn get_if_used(
-        &self,
-        weight: &Tensor,
-        products: Products,
-    ) -> Result<Option<PackedWeight>> {
-        // Products in int8 need packed weights.
-        if !self.is_int8 && weight.elem_count() >= LARGE {
-            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = used.entry((weight.id(), products)).or_insert(0);
-            if *count < PLAIN_PRODUCTS {
-                *count += 1;
-                return Ok(None);
-            }
-        }
-        self.get(weight, products)
     }
 
     /// Returns the weight converted to `dtype`; converts it on the first call.

@@ -76,7 +76,7 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
             residual.as_ref().map(Tensor::shape)
         );
     }
-    let packed = packs.map(|packs| packs.get_if_used(weight, spec.products)).transpose()?.flatten();
+    let packed = packs.map(|packs| packs.get(weight, spec.products)).transpose()?.flatten();
     crate::profile::time("linear", || for_float!(&node.x, T => forward::<T>(tape, packed, node)))
 }
 
