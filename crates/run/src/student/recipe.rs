@@ -67,7 +67,7 @@ fn student(teacher: &Path, config: &RunConfig) -> Result<RunConfig> {
 fn model(teacher: &ModelConfig, is_joint: bool) -> ModelConfig {
     let is_narrower = teacher.d_model > MOST_WIDTH;
     let d_model = teacher.d_model.min(MOST_WIDTH);
-    let heads = match is_narrower || d_model % teacher.heads != 0 {
+    let heads = match is_narrower || !d_model.is_multiple_of(teacher.heads) {
         true => (d_model / HEAD_WIDTH).max(1),
         false => teacher.heads,
     };
