@@ -109,8 +109,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_its_default() {
-        let mut config = RunConfig::default();
-        config.name = "teacher".to_owned();
+        let mut config = RunConfig { name: "teacher".to_owned(), ..RunConfig::default() };
         config.model.d_model = 512;
         config.training.max_updates = 123;
         config.data.dir = "/corpus".into();
