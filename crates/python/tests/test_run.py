@@ -194,7 +194,7 @@ def test_vectors(run, language_model):
 
 def test_report(run, tmp_path):
     page = taper.report(run.path)
-    assert page.html.startswith("<!DOCTYPE html>") and run.path.name in page.html
+    assert page.html.startswith("<!doctype html>") and run.path.name in page.html
     assert page._repr_html_().startswith("<iframe srcdoc=")
     page.save(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text("utf-8") == page.html
