@@ -11,7 +11,7 @@ struct Feature {
     is_built: bool,
     /// Completes "this program was built without".
     gives: &'static str,
-    /// What to do without it; may be empty.
+    /// Advice for users without the feature; may be empty.
     instead: &'static str,
 }
 

@@ -140,7 +140,7 @@ pub enum DecodingError {
          training data: check both, or try an earlier checkpoint"
     )]
     NotFinite {
-        /// What the number is, for the message.
+        /// Name of the number, for the message.
         quantity: &'static str,
         /// Index of the sentence.
         sentence: usize,
@@ -167,7 +167,7 @@ pub enum DecodingError {
     /// The model itself failed.
     #[error("the model failed to {action}")]
     Model {
-        /// What failed, to complete "failed to …", such as "step".
+        /// Call that failed, to complete "failed to …", such as "step".
         action: &'static str,
         /// Error of the model.
         source: Box<dyn std::error::Error + Send + Sync>,

@@ -51,7 +51,7 @@ struct Continuation {
     progress: Progress,
 }
 
-/// What became of a continuation in a beam search.
+/// Outcome of a continuation in a beam search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeamFate {
     /// The continuation became a live hypothesis at the next position.

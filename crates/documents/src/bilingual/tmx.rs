@@ -90,7 +90,7 @@ impl<R: BufRead> Tmx<R> {
                     let Some(language) = attributes.get("lang") else {
                         return Err(self.wrong("a <tuv> without xml:lang, its language"));
                     };
-                    // Of `pt` and `pt-BR`, the longer one counts.
+                    // The longer one of `pt` and `pt-BR` counts.
                     let sides = (0..2).filter(|&side| is_language(language, &self.languages[side]));
                     side = sides.max_by_key(|&side| self.languages[side].len());
                     if self.met.len() < LISTED && !self.met.contains(language) {

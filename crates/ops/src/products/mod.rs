@@ -118,7 +118,7 @@ impl Matrix {
     }
 }
 
-/// Which threads compute a product.
+/// Threads that compute a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
     /// Every thread of the pool: for a single large product.

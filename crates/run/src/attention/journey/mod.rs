@@ -40,7 +40,7 @@ pub struct Branch {
     pub token: String,
     /// Sum of the log-probabilities of all tokens from the beginning up to this one.
     pub log_probability: f64,
-    /// What the search did with the branch: it was `kept`, `finished` or `dropped`.
+    /// Outcome of the branch in the search: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
     /// Whether the token of the branch is part of the best translation.
     pub is_best: bool,
@@ -57,7 +57,7 @@ pub struct FoundTranslation {
     pub log_probability: f64,
 }
 
-/// What a model chooses at the end of a journey.
+/// Kind of answer that a model gives at the end of a journey.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {

@@ -118,8 +118,8 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Translator with other settings, the same models and the same limit. It has a shortlist only
-    /// if this translator has one. `control` can interrupt
-    /// or cancel translation; it addresses lines by their indices in a call.
+    /// if this translator has one. `control` can interrupt translation, or cancel single lines,
+    /// which it names by their indices in the call.
     #[must_use]
     pub fn under<'s>(
         &'s self,

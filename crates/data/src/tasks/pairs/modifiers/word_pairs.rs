@@ -25,7 +25,7 @@ const GRAMMAR: f64 = 0.04;
 /// Smallest number of pairs that contain a word whose translation is learned.
 const FEWEST_PAIRS: usize = 5;
 
-/// Of the pairs whose sources contain a word, at least this share must have its translation in the
+/// Smallest share of the pairs with a word in their sources that must have its translation in the
 /// target.
 const LEAST_SHARE: f64 = 0.9;
 
