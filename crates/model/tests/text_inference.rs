@@ -105,6 +105,39 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() {
     }
 }
 
+/// Checks texts of at least 256 tokens, in which attention is computed in tiles when they are read.
+#[test]
+fn long_texts_are_read_together_as_alone_and_as_they_are_scored() {
+    for (positions, kind) in [
+        (Positions::Rotary, AttentionKind::Full),
+        (Positions::Alibi, AttentionKind::Full),
+        (Positions::Relative, AttentionKind::Full),
+        (Positions::Sinusoidal, AttentionKind::Sparse),
+    ] {
+        let model = model_in(DType::F32, positions, kind);
+        let inference = model.inference(1000);
+        let texts: Vec<Vec<u32>> = [256, 3, 0, 40, 257, 300]
+            .iter()
+            .map(|&length| (0..length).map(|i| 4 + (i * i / 3 + length) % 15).collect())
+            .collect();
+        let mut together = inference.start(&texts).unwrap();
+        for at in 0..3 {
+            let rows = step(&inference, &mut together, &[4 + at; 6]);
+            for (row, text) in texts.iter().enumerate() {
+                let what = format!("{positions:?}, row {row}, step {at}");
+                let text: Vec<u32> = text.iter().copied().chain(4..=4 + at).collect();
+                let ours = after(&inference, &text, text.len() - 1 - at as usize);
+                same(&rows[row], &ours, &what);
+                let pass = Pass::evaluate();
+                let hidden = model.hidden(&Sequences::pack(&[&text]), &pass).unwrap();
+                let full = model.logits(&hidden, &pass).unwrap().get(text.len() - 1).unwrap();
+                let ours = Tensor::new(ours, &Device::Cpu).unwrap();
+                assert!(largest_difference(&ours, &full) < 2e-5, "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_beyond_the_context_is_forgotten() {
     for positions in ALL_POSITIONS {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use taper_ops::rng::{mix, name_key};
 use taper_ops::{
     AttentionShape, AttentionSpec, CachedRows, Products, Sparse, VisibleKeys, composed,
-    computed_pairs, decoding_attention, kept_by_attention, self_attention,
+    computed_pairs, decoding_attention, keeps_scores, kept_by_attention, self_attention,
 };
 
 #[derive(Debug)]
@@ -87,6 +87,13 @@ impl Softmax {
         }
     }
 
+    /// Whether attention in a text of this length, read as a whole, is computed in tiles, by matrix
+    /// products. A shorter text is read query by query, and has the same bits as if it were decoded
+    /// token by token.
+    fn is_long(&self, length: usize) -> bool {
+        !keeps_scores(length, length, self.causal)
+    }
+
     /// Splits each row into the query, in all its rotations, and the key and value: `(N, Q + 2·K)`
     /// → `(N, Q)` and `(N, 2·K)`.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
@@ -149,10 +156,29 @@ impl Mechanism for Softmax {
 
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let (query, key_value) = self.apart(qkv)?;
-        let cached_rows = CachedRows::Apart { text: Some(&key_value), steps: &[] };
-        let visible = self.seen(cached_rows, (texts.seen, &[]), texts.positions);
-        let out = decoding_attention(&query, visible, self.shape)?;
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for texts_alike in texts.lengths.chunk_by(|&a, &b| self.is_long(a) == self.is_long(b)) {
+            let tokens = texts_alike.iter().sum();
+            let is_long = texts_alike.first().is_some_and(|&length| self.is_long(length));
+            parts.push(match texts.positions.bias {
+                None if is_long => {
+                    let spec = self.spec(&texts_alike.into(), texts.positions, &Pass::evaluate());
+                    self_attention(None, &qkv.narrow(0, first, tokens)?.contiguous()?, None, &spec)?
+                }
+                _ => {
+                    let cached_rows = CachedRows::Apart { text: Some(&key_value), steps: &[] };
+                    let seen = &texts.seen[first..first + tokens];
+                    let visible = self.seen(cached_rows, (seen, &[]), texts.positions);
+                    decoding_attention(&query.narrow(0, first, tokens)?, visible, self.shape)?
+                }
+            });
+            first += tokens;
+        }
         past.cache.add_text(key_value)?;
-        Ok(out)
+        match <[Tensor; 1]>::try_from(parts) {
+            Ok([out]) => Ok(out),
+            Err(parts) => Tensor::cat(&parts, 0),
+        }
     }
 }
