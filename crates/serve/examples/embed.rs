@@ -1,10 +1,10 @@
-//! A server within another program: it serves a run on a thread of its own, answers a request, and
-//! is stopped.
+//! Example of a server inside another program. The server runs on its own thread and serves a run,
+//! that is, the folder of a trained model. The program sends it one request, and stops it.
 //!
 //!     cargo run --release -p taper-serve --example embed -- runs/quickstart
 //!
-//! The server prints nothing and handles no signals: it sends events to an observer, and `Stop`
-//! ends it.
+//! The server prints nothing and handles no signals: it reports events to an observer, and ends
+//! when the program calls `Stop::stop`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -23,9 +23,11 @@ pub(crate) struct App {
     pub(crate) observer: Observer,
     pub(crate) pages: Pages,
     pub(crate) files: Files,
-    /// Permits for documents that are being translated, as many as the limit allows at a time.
+    /// Permits for translating documents. Their number is the largest number of documents that are
+    /// translated at the same time.
     pub(crate) documents: Arc<Semaphore>,
-    /// Next number that [`Self::draws()`] gives to a prompt for its random draws.
+    /// Next number that [`Self::draws()`] gives to a prompt. The number determines the prompt's
+    /// stream of random numbers.
     pub(crate) draws: AtomicU64,
 }
 
@@ -97,8 +99,8 @@ impl App {
         }
     }
 
-    /// Returns a number for each of `prompts` prompts, for its random draws. No other prompt of
-    /// this server gets the same number.
+    /// Returns as many new numbers as there are prompts. The number of a prompt determines its
+    /// stream of random numbers, so no other prompt of this server gets the same number.
     pub(crate) fn draws(&self, prompts: usize) -> std::ops::Range<u64> {
         let first = self.draws.fetch_add(prompts as u64, Ordering::Relaxed);
         first..first + prompts as u64

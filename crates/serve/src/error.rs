@@ -87,13 +87,14 @@ impl Refusal {
     }
 }
 
-/// Returns the error and its causes on one line, without advice, which clients could not follow.
+/// Returns the error and its causes on one line. It leaves out the advice for the operator of the
+/// server, which clients could not follow.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     taper_run::one_line_with(error, |_| None)
 }
 
-/// Makes the refusal for an error of a run: the server failed if tensors or numbers of the model
-/// failed; otherwise the request cannot be fulfilled.
+/// Makes the refusal for an error of a run. Errors in tensor operations and values that are not
+/// finite are failures of the server; all other errors mean that the request cannot be fulfilled.
 pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let is_internal = error.chain().any(|cause| {
         let of_search = matches!(

@@ -30,11 +30,11 @@ pub enum ServeEvent<'a> {
         #[serde(serialize_with = "one_line")]
         reason: &'a anyhow::Error,
     },
-    /// Work was dropped because its client had left, or had waited for too long.
+    /// A request to a run was dropped because its client had left or its time limit had passed.
     Abandoned {
         /// Name of the run.
         run: &'a str,
-        /// Number of lines of the work.
+        /// Number of lines or texts of the request.
         lines: usize,
         /// Whether the computation had begun.
         begun: bool,
@@ -54,7 +54,7 @@ pub enum ServeEvent<'a> {
         path: &'a str,
         /// Status of the answer.
         status: u16,
-        /// Time to the head of the answer, in milliseconds.
+        /// Time from the request to the head of the answer, in milliseconds.
         milliseconds: f64,
     },
     /// The server accepts no more work, and finishes accepted work.

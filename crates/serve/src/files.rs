@@ -1,4 +1,4 @@
-//! Translated files, stored until they are fetched.
+//! Translated files, which are stored for a limited time so that clients can fetch them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,8 @@ const KEPT: Duration = Duration::from_secs(30 * 60);
 const FILES: usize = 64;
 const BYTES: usize = 16 << 20;
 
-/// Translated files in memory, stored until they are fetched.
+/// Translated files in memory. A file can be fetched several times, until its time is over or newer
+/// files need its place.
 #[derive(Debug, Default)]
 pub(crate) struct Files(Mutex<VecDeque<Waiting>>);
 
@@ -29,16 +30,16 @@ struct Waiting {
 /// A translated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeptFile {
-    /// Name of the file; in a stored file, characters that need escaping in addresses and headers
-    /// are replaced.
+    /// Name of the file. [`Files::keep`] replaces characters that would need escaping in addresses
+    /// and headers.
     pub(crate) name: String,
     pub(crate) media_type: &'static str,
     pub(crate) content: Bytes,
 }
 
 impl Files {
-    /// Stores a file for a limited time, and returns the name for [`Self::find`], which is the last
-    /// part of its address.
+    /// Stores a file for a limited time. Returns the name with which [`Self::find`] finds the file;
+    /// this name is also the last part of the file's address.
     ///
     /// # Errors
     /// When the system has no random bits.
@@ -58,7 +59,7 @@ impl Files {
         let now = file.since;
         waiting.push_back(file);
         let mut bytes: usize = waiting.iter().map(|one| one.file.content.len()).sum();
-        // The newest file is stored at any size.
+        // The newest file is never removed here, even if it alone is larger than the limit.
         while waiting.len() > 1
             && (waiting.len() > FILES
                 || bytes > BYTES

@@ -1,4 +1,5 @@
-//! HTTP server for trained runs, with a page and an API.
+//! HTTP server for trained models, with a web page and an API. A trained model is stored in a
+//! folder, which is called a run.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -13,13 +14,13 @@
 //! # }
 //! ```
 //!
-//! **Decision.** One thread speaks HTTP, and one thread for each run computes
-//! ([`engine`](crate::Server)): the only parallel computation is the search itself, which uses all
-//! cores. The alternative, a pool of threads that each answer a request, would search one sentence
-//! on each core, which is slower than one search for all sentences together.
+//! **Decision.** One thread handles HTTP, and each run has one thread that computes the answers of
+//! its model ([`engine`](crate::Server)). A computation uses all cores. The alternative is a pool
+//! of threads, each of which answers one request. It would search one sentence on each core, which
+//! is slower than one search for all sentences together.
 //!
-//! Nothing here prints, reads arguments or handles signals: an [`Observer`] receives events, and
-//! [`Stop`] ends a server.
+//! This crate prints nothing, reads no arguments and handles no signals: an [`Observer`] receives
+//! events, and [`Stop`] ends a server.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

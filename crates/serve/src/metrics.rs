@@ -1,4 +1,4 @@
-//! Counters of a server, in the text format of Prometheus.
+//! Counters of a server, in the OpenMetrics text format, which Prometheus reads.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -153,8 +153,8 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// Returns all counters as text. `waiting` has the name of each run and its number of waiting
-    /// lines.
+    /// Returns all counters as text. `waiting` has, for each run, its name and its number of
+    /// waiting lines.
     pub(crate) fn text<'r>(&self, waiting: impl Iterator<Item = (&'r str, usize)>) -> String {
         for (run, lines) in waiting {
             self.waiting.get_or_create(&run_label(run)).set(lines as i64);

@@ -1,12 +1,12 @@
-//! Attention of a model on a text, for clients.
+//! Requests for the attention weights of a model on a text.
 
 use taper_model::TranslationModel;
 use taper_run::attention::AttentionMap;
 
 use super::work::{Verb, weight_of};
 
-/// Request for the attention of every layer and head on a text. A translation model also translates
-/// the text, and the answer includes the attention on this translation.
+/// Request for the attention weights of every layer and head on a text. A translation model also
+/// translates the text, and the answer includes the attention on this translation.
 #[derive(Debug)]
 pub(crate) struct Attend {
     pub(crate) text: String,
@@ -21,7 +21,8 @@ impl Verb for Attend {
     }
 }
 
-/// Request for the attention of every layer and head on a text and its translation `target`.
+/// Request for the attention weights of every layer and head on a text and its translation
+/// `target`.
 #[derive(Debug)]
 pub(crate) struct AttendPair {
     pub(crate) text: String,

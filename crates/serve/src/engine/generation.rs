@@ -96,7 +96,7 @@ impl Verb for Generate {
     }
 }
 
-/// Language model with its search.
+/// Service that generates texts with a loaded language model.
 pub(super) struct Generates<'a> {
     run: &'a LoadedRun<LanguageModel>,
     generator: Generator<'a>,
@@ -126,7 +126,7 @@ impl Service for Generates<'_> {
 }
 
 impl Generates<'_> {
-    /// Returns the settings of the search for a client's `options`.
+    /// Returns the run's settings of generation, changed by a client's `options`.
     fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
@@ -204,7 +204,7 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     }
 }
 
-/// Sender of a growing text to a client. It holds back the end of the text while this end may be
+/// Sender of one growing text to a client. It holds back the end of the text while this end may be
 /// the beginning of a stop text.
 struct Teller<'w> {
     sample: usize,

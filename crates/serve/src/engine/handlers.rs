@@ -63,9 +63,10 @@ pub(super) trait Answers<V: Verb>: Sync {
         true
     }
 
-    /// Answers compatible requests in order. Each answer is the same as if the request were
-    /// answered alone. `control`, which addresses requests by index, is checked between steps; the
-    /// answer to a cancelled request is ignored.
+    /// Answers requests that go together according to [`goes_with`](Self::goes_with), in their
+    /// order. Each answer is the same as if the request were answered alone. `control` is consulted
+    /// between the steps of a computation. It addresses requests by index, and may cancel some of
+    /// them; the answer to a cancelled request is ignored.
     ///
     /// # Errors
     /// When one of the requests cannot be answered.

@@ -45,7 +45,8 @@ impl Verb for Occlude {
     type Model = TextClassifier;
     type Answer = Occlusion;
 
-    /// The model reads the whole text once, and again without each of its words.
+    /// Returns the cost of one pass over the whole text, and of one pass for each word, in which
+    /// the model reads the text without this word. Each token is counted as a word.
     fn weight(&self, _beam: usize) -> usize {
         let bytes = self.text.len();
         weight_of(bytes.saturating_mul(1 + bytes / TOKEN_BYTES))

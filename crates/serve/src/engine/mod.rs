@@ -1,15 +1,18 @@
 //! A loaded run, and the queue of all clients' requests to it.
 //!
-//! **Decision.** One thread owns a run and works through its queue. It takes work from one
-//! [lane](queue) of requests of similar weight (estimated cost), up to a bound on the total weight,
-//! and searches compatible requests together. While a batch is computed, the next one gathers, so
-//! that batches grow with the load. Clients that were answered together send their next requests
-//! shortly after each other, so the first request waits for the others, up to an eighth of the time
-//! of the last batch. A lone request does not wait. The result for a line does not depend on the
-//! other lines of its batch, so clients cannot see with whom they shared a batch.
+//! **Decision.** One thread owns a run and works through its queue. The queue has several
+//! [lanes](queue), each with requests of similar weight (estimated cost). The thread takes requests
+//! from one lane, up to a bound on their total weight, and computes compatible requests as one
+//! batch. Requests that arrive meanwhile form the next batch, so batches grow with the load.
 //!
-//! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
-//! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.
+//! Clients that were answered in the same batch often send their next requests at nearly the same
+//! time. So after a batch, the first new request waits for further ones, up to an eighth of the
+//! time that the batch took. A request that comes later than that is answered at once. The result
+//! for a line does not depend on the other lines of its batch, so clients cannot see with whom they
+//! shared a batch.
+//!
+//! Between two steps of a search, [lighter work goes first](turn), and work whose client has left
+//! is dropped. A failure affects only one request. A run whose thread fails is loaded again.
 
 mod attention;
 mod chat;
@@ -109,7 +112,7 @@ impl Load {
     }
 }
 
-/// Work that counts as waiting until this value is dropped.
+/// Entry of one request in the counts of [`Load`], which is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     lines: usize,
@@ -206,7 +209,8 @@ impl Engine {
             self.metrics.refused(&self.info.name);
             Refusal::Busy(self.load.wait(lane).max(Duration::from_secs(1)))
         };
-        // A request may be larger than the queue if nothing else waits before it.
+        // A request that is larger than the whole queue is accepted if no other work of its lane or
+        // of a lighter lane waits.
         let all = self.load.weight(lane);
         if all > waiting.weight && all > self.limits.queue {
             return Err(busy());

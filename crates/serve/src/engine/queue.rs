@@ -1,9 +1,9 @@
 //! Queue of a run's work. It has several lanes, each for work of similar weight.
 //!
-//! **Decision.** Light work never waits for heavy work: between two steps, a search lets work in
-//! all lighter lanes go first. Nor does heavy work fill the queue for light work. The alternative,
-//! a single search that requests enter and leave, would have to combine requests with different
-//! settings in one search.
+//! **Decision.** Light work never waits for the end of heavy work: between two steps, a search lets
+//! work in all lighter lanes go first. And waiting heavy work does not count when the server
+//! decides whether the queue is too full for light work. The alternative is a single search that
+//! requests enter and leave at any step. It would have to combine requests with different settings.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ pub(super) fn lane_of(weight: usize) -> usize {
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     changed: Condvar,
-    /// Lanes with work, as one bit for each. Searches check this field between their steps.
+    /// Bit `n` is set if lane `n` has work. Searches check this field between their steps.
     occupied: AtomicUsize,
 }
 

@@ -160,7 +160,8 @@ fn each_text_of_a_request_is_tokenised_once() {
             TranslateOptions { alternatives: 2, alignment, ..TranslateOptions::default() };
         submit(&worker.queue, &worker.load, Translate { lines, options })
     };
-    // Two jobs are searched together, and one is searched by itself.
+    // The jobs without alignment are searched together, and the job with alignment is searched
+    // alone. Each of the three jobs has three lines.
     let mut translated = [translate(false), translate(false), translate(true)];
     worker.queue.close();
     worker.serve(&service.handlers());
@@ -183,6 +184,6 @@ fn each_text_of_a_request_is_tokenised_once() {
     for answer in [&mut pair, &mut alone] {
         assert!(!answer.try_recv().expect("an answer").expect("a map").layers.is_empty());
     }
-    // The attention includes the run's own translation.
+    // The pair has two texts. The single text is encoded together with the run's translation of it.
     assert_eq!(encodings() - begun, 4);
 }

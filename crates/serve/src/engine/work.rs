@@ -31,15 +31,16 @@ pub(crate) trait Verb: Debug + Send + Sync + 'static {
         1
     }
 
-    /// Weight of the request, in lines of about 32 tokens that are searched with the run's default
-    /// number of hypotheses, `_beam`. The weight is estimated from bytes, because a request is
-    /// tokenised only when its turn comes.
+    /// Weight of the request, which is its estimated cost. The unit is the cost of a line of about
+    /// 32 tokens that is searched with the run's default number of hypotheses, `_beam`. The weight
+    /// is estimated from the number of bytes, because a request is tokenised only when its turn
+    /// comes.
     fn weight(&self, _beam: usize) -> usize {
         1
     }
 
-    /// Whether somebody still receives the parts of the answer that are sent in advance; `true` if
-    /// there are no such parts.
+    /// Whether the client still reads the parts of the answer that are streamed before its end;
+    /// `true` if the answer is not streamed.
     fn has_listener(&self) -> bool {
         true
     }
@@ -59,7 +60,7 @@ pub(super) fn weight_of_all(texts: &[String]) -> usize {
 pub(crate) struct PromptText {
     /// Content of the prompt.
     pub(crate) content: OwnPrompt,
-    /// Number that distinguishes the random draws of the prompt from those of other prompts.
+    /// Number of the prompt, which determines its stream of random numbers.
     pub(crate) number: u64,
 }
 
@@ -68,8 +69,8 @@ pub(crate) struct PromptText {
 pub(crate) enum OwnPrompt {
     Beginning,
     Text(String),
-    /// Result of a chat template, with the roles and contents of the messages from which it was
-    /// made.
+    /// Text that a chat template has made, with the roles and contents of the messages of the
+    /// conversation.
     Marked {
         text: String,
         messages: Vec<String>,
@@ -94,8 +95,8 @@ impl PromptText {
 pub(crate) struct Continued {
     /// Generated texts, best first.
     pub(crate) texts: Vec<GeneratedText>,
-    /// Scores of the tokens of each text; empty if no scores are requested. Scores of the prompt's
-    /// tokens come before them, if requested.
+    /// Scores of the tokens of each text; empty if no scores are requested. If the request includes
+    /// the prompt, each list begins with the scores of the prompt's tokens.
     pub(crate) scores: Vec<Vec<TokenScore>>,
     /// Text of the prompt.
     pub(crate) prompt: String,
@@ -111,13 +112,13 @@ pub(crate) struct Piece {
     pub(crate) text: String,
 }
 
-/// Fit of a text to a vocabulary.
+/// Measure of how well a vocabulary suits a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
     /// Negative log-probability of the text in nats if all tokens are equally likely. An unknown
     /// character costs as much as a choice among all characters of Unicode.
     pub(crate) cost: f64,
-    /// Share of known characters.
+    /// Share of the text's characters that the vocabulary can represent, from 0 to 1.
     pub(crate) known: f64,
 }
 
@@ -143,7 +144,7 @@ impl Fit {
     }
 }
 
-/// A [`Verb`] of any kind, as `dyn Request`: the queue holds requests of all kinds.
+/// Object-safe form of [`Verb`]: the queue stores requests of all kinds as `dyn Request`.
 pub(super) trait Request: Any + Debug + Send + Sync {
     fn lines(&self) -> usize;
     fn weight(&self, beam: usize) -> usize;

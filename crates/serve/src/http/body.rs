@@ -17,9 +17,10 @@ pub(super) fn media_type(request: &Request) -> String {
     kind.trim().to_ascii_lowercase()
 }
 
-/// Reads the bytes of a body, at most `most`. A body whose headers announce more bytes or a
-/// compression is refused before it is requested (`Expect: 100-continue`) or read. No compression
-/// is allowed, because a small compressed body may expand to any size.
+/// Reads the bytes of a body, at most `most`. If the headers announce more bytes or a compression,
+/// the request is refused before any byte of the body is read, and before a client that waits for
+/// `100 Continue` is told to send the body. No compression is allowed, because a small compressed
+/// body may expand to any size.
 pub(super) async fn bytes_of(
     request: Request,
     most: usize,
@@ -61,7 +62,8 @@ pub(crate) async fn json_of<T: DeserializeOwned>(
     request: Request,
     limits: &Limits,
 ) -> Result<T, Refusal> {
-    // A page of another site cannot send this media type without permission.
+    // This check also protects against pages of other sites: a browser sends this media type for
+    // them only after the server has permitted it (CORS preflight).
     if media_type(&request) != "application/json" {
         return Err(Refusal::MediaType("application/json"));
     }

@@ -1,4 +1,5 @@
-//! One connection: it speaks HTTP/1.1 until the client leaves or is too slow, or the server stops.
+//! Work of one connection, which uses HTTP/1.1 until the client leaves or is too slow, or the
+//! server stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,8 +25,9 @@ use tokio::time::{Instant, Sleep, sleep};
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
 
-/// Time for which a connection stays open to input after a refusal. If the connection were closed
-/// with unread bytes, the client's system would discard the answer with the reason.
+/// Time for which the server still reads from a connection after it has refused a request. If the
+/// server closed the connection while there are unread bytes, the client's operating system would
+/// discard the answer, which has the reason of the refusal.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
@@ -64,7 +66,8 @@ pub(crate) async fn serve_connection(
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // The client knows why a connection ends; nobody else needs to know.
+    // The result is ignored: the client knows why its connection ends, and nobody else needs to
+    // know.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
@@ -72,8 +75,8 @@ pub(crate) async fn serve_connection(
     let _ = connection.await;
 }
 
-/// Stream that fails if the client reads nothing for too long. Otherwise the answer to a client
-/// that requests much but reads nothing would stay in memory forever.
+/// TCP stream on which a write fails if the client reads nothing for too long. Without this time
+/// limit, the answer to a client that requests much but reads nothing would stay in memory forever.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
@@ -89,7 +92,8 @@ struct Patient {
 
 impl Patient {
     fn new(stream: TcpStream, patience: Duration, is_refused: Arc<AtomicBool>) -> Self {
-        // Small answers and events are sent at once. If this cannot be set, they are sent later.
+        // Small answers and events are sent at once. An error is ignored, because it only means
+        // that they are sent a little later.
         let _ = stream.set_nodelay(true);
         Self { stream, patience, waiting: None, is_refused, lingering: None, unread: 0 }
     }
@@ -108,7 +112,8 @@ impl Patient {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the result of a write; an error if the write has waited for too long.
+    /// Returns `written`, the result of a write, or an error if the write has been pending for
+    /// longer than the limit.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

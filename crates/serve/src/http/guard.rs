@@ -18,8 +18,9 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::event::ServeEvent;
 
-/// Paths that need no key: the page, which asks for the key itself; the health of the server; and
-/// paths that clients of LibreTranslate request before they know about a key.
+/// Paths that need no key: the page, which asks the user for the key; the health of the server; the
+/// description of the API; and a path that clients of LibreTranslate request before they know that
+/// there is a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
 /// Paths of requests that may have the key in their body. Their handlers check the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
@@ -53,7 +54,7 @@ pub(crate) async fn guard(
         allow(origin, response.headers_mut());
     }
     let (time, status) = (begun.elapsed(), response.status().as_u16());
-    // Unknown paths share a counter: otherwise each of them would become a counter of its own.
+    // Unknown paths share one counter. Otherwise clients could create any number of counters.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
     (app.observer)(&ServeEvent::Answered {
         client,
@@ -85,8 +86,9 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
     key.is_some_and(|key| is_key(app, headers, Some(key)))
 }
 
-/// Whether `key` is the server's key; for `None`, whether the headers contain it. `true` if the
-/// server has no key. The time of the comparison does not depend on where two keys differ.
+/// Whether `key` is the server's key. If `key` is `None`, whether the headers contain the server's
+/// key. `true` if the server has no key. The time of the comparison does not depend on where two
+/// keys differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
     let Some(own_key) = &app.settings.api_key else { return true };
     match key {
@@ -99,7 +101,8 @@ impl App {
     /// Whether the client calls the server by one of the server's own names.
     ///
     /// The owner of another site can make the site's name lead to the loopback address (DNS
-    /// rebinding). A page of this site could then read answers as if they came from its own site.
+    /// rebinding). A page of that site could then read the answers of this server as if they came
+    /// from its own site.
     fn is_own_name(&self, headers: &HeaderMap) -> bool {
         if !self.settings.address.ip().is_loopback() {
             return true;

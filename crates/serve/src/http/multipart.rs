@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Fields of a form; if several have the same name, the first counts.
+/// Fields of a form. If several fields have the same name, the first one counts.
 #[derive(Debug)]
 pub(crate) struct Form(Vec<Part>);
 

@@ -1,10 +1,11 @@
-//! Pages of other sites: permission to send requests, and headers for their browsers.
+//! Requests from web pages of other sites: refusal, permission, and the headers that tell a browser
+//! about the permission (CORS).
 //!
 //! A browser lets any page send a form, or a request without special headers, to any address that
 //! the reader of the page can reach, including the loopback address. The browser describes the
-//! sender in the headers `Sec-Fetch-Site` and `Origin`. Such requests are refused unless the page
-//! belongs to this server or to an allowed origin (`--cors`). A link to the server that a reader
-//! follows counts as the reader's own request.
+//! sender in the headers `Sec-Fetch-Site` and `Origin`. A request from a page is refused unless the
+//! page belongs to this server or to an allowed origin (`--cors`). If a reader follows a link to
+//! the server, this counts as the reader's own request.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -22,9 +23,11 @@ use crate::settings::ServeSettings;
 /// Sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// Page of this server, its reader, or a program.
+    /// Page of this server, a reader who has typed an address or followed a link, or a program that
+    /// is not a browser.
     Own,
-    /// Page of an allowed origin, with the value of the header that tells the browser so.
+    /// Page of an allowed origin. The value is that of the answer's header
+    /// `Access-Control-Allow-Origin`.
     Allowed(HeaderValue),
     /// Page of another site.
     Foreign,
@@ -95,8 +98,8 @@ pub(super) fn is_preflight(request: &Request) -> bool {
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Makes the answer to a preflight request, which lists everything that a page of an allowed origin
-/// may send.
+/// Makes the answer to a preflight request. The answer lists the methods and headers that a page of
+/// an allowed origin may send.
 pub(super) fn preflight() -> Response {
     let mut response = text(204, "text/plain", "");
     for (name, value) in [
@@ -109,7 +112,7 @@ pub(super) fn preflight() -> Response {
     response
 }
 
-/// Lets a page of an allowed origin read the answer.
+/// Adds the headers with which a browser lets a page of an allowed origin read the answer.
 pub(super) fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));

@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Largest number of clients that are told, at a time, why they are turned away; others are turned
-/// away silently.
+/// Largest number of clients that are told at the same time why their connection is closed. The
+/// connections of further clients are closed without a message.
 const TOLD: usize = 32;
 /// Time that a client has to receive the reason.
 const TELLING: Duration = Duration::from_millis(250);
 
-/// Number of connections of each client, and the limit on this number.
+/// Counts of the open connections of each client, and the limit on each count.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -38,7 +38,8 @@ impl Places {
         Self { taken: Arc::default(), most, told: Arc::new(Semaphore::new(TOLD)) }
     }
 
-    /// Counts a connection of a client; `None` if the client has reached the limit.
+    /// Counts a new connection of a client until the returned value is dropped; `None` if the
+    /// client has reached the limit.
     pub(crate) fn take(&self, client: IpAddr) -> Option<Place> {
         let client = network(client);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,8 +64,9 @@ impl Drop for Place {
     }
 }
 
-/// Returns the address by which a client is counted: its IPv4 address, or its IPv6 network, because
-/// a single machine gets a network of 2^64 addresses.
+/// Returns the address by which a client is counted: its IPv4 address, or the first 64 bits of its
+/// IPv6 address. These bits name a network of 2^64 addresses, which can all belong to a single
+/// machine.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -95,8 +97,9 @@ pub(crate) fn turn_away(stream: TcpStream, places: &Places, refusals: &mut JoinS
     });
 }
 
-/// Sends an answer, and reads input until the client closes the connection. If the server closed it
-/// with unread bytes, the answer would be discarded.
+/// Sends an answer, and discards input until the client closes the connection. If the server closed
+/// the connection while there are unread bytes, the client's operating system would discard the
+/// answer.
 async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
     while !answer.is_empty() {
         stream.writable().await?;

@@ -1,4 +1,4 @@
-//! Answers, and the headers of every answer that restrict browsers.
+//! HTTP answers, and the headers that every answer has to restrict what a browser does with it.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::error::Refusal;
 
-/// Policy for answers that are not pages: nothing is allowed.
+/// Content Security Policy for answers that are not pages: nothing is allowed.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// Makes an answer from its status, media type and body.
@@ -27,7 +27,8 @@ pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>)
 pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => text(status, "application/json", bytes),
-        // All maps here have strings as keys, so this cannot fail.
+        // Serialization fails only for maps whose keys are not strings, and no answer has such a
+        // map.
         Err(error) => text(500, "text/plain; charset=utf-8", error.to_string()),
     }
 }
@@ -41,7 +42,7 @@ pub(crate) fn html(page: String, policy: &str) -> Response {
     response
 }
 
-/// Adds the headers that every answer has, unless they are set.
+/// Adds the headers that every answer has. Headers that are already set are not changed.
 pub(super) fn secure(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, NOTHING),
@@ -81,7 +82,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Adds the headers of a refusal.
+/// Adds the headers that belong to a refusal: when to try again, or that a key is needed.
 fn refused(refusal: &Refusal, headers: &mut HeaderMap) {
     match refusal {
         Refusal::Busy(wait) | Refusal::Down(_, wait) => {

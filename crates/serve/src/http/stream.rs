@@ -34,8 +34,9 @@ impl EventSender {
     }
 }
 
-/// Makes a growing answer, and the sender of its events. Events that a slow client has not read are
-/// stored; they contain at most the requested text.
+/// Makes a streamed answer, and the sender of its events. Events that a slow client has not read
+/// yet are kept in memory. Their number is bounded, because an answer contains only the requested
+/// text.
 pub(crate) fn event_stream() -> (EventSender, Response) {
     let (sender, receiver) = unbounded_channel();
     (EventSender(sender), text(200, "text/event-stream", Body::new(Events(receiver))))

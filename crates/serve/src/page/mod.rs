@@ -1,4 +1,5 @@
-//! Web page: one file in each language, which sends requests only to its own server.
+//! Web page of the server: one self-contained HTML file in each language. Its scripts send requests
+//! only to the server that the page came from.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -7,7 +8,7 @@ use taper_run::translation::DocumentFile;
 
 /// Texts of the page, by language and name.
 const TEXTS: &str = include_str!("texts.json");
-/// Body of the page; `{{name}}` stands for one of the texts.
+/// Body of the page, in which `{{name}}` stands for the text with this name.
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
 /// Scripts of the page, in this order.
@@ -26,7 +27,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("page.js"),
 ];
 
-/// Page in each language, with its policy for browsers.
+/// Page in each language. Each value is the HTML of the page, and its Content Security Policy.
 #[derive(Debug)]
 pub(crate) struct Pages {
     english: (String, String),
@@ -42,8 +43,9 @@ impl Pages {
         Ok(Self { english: page(Language::English)?, chinese: page(Language::Chinese)? })
     }
 
-    /// Returns the page and its policy in the language `chosen`, or else in the language that a
-    /// browser's `Accept-Language`, `accepts`, prefers.
+    /// Returns the HTML and the policy of the page in the language `chosen`. If it is `None`, uses
+    /// the language that is preferred in `accepts`, the value of a browser's header
+    /// `Accept-Language`.
     pub(crate) fn choose(&self, chosen: Option<&str>, accepts: &str) -> (&str, &str) {
         let is_chinese = match chosen {
             Some(code) => code.starts_with("zh"),
@@ -54,7 +56,8 @@ impl Pages {
     }
 }
 
-/// Whether an `Accept-Language` prefers Chinese to English (RFC 9110, section 12.5.4).
+/// Whether `accepts`, the value of a header `Accept-Language`, prefers Chinese to English (RFC
+/// 9110, section 12.5.4).
 fn prefers_chinese(accepts: &str) -> bool {
     let quality = |language: &str| -> f64 {
         let ranges = accepts.split(',').filter_map(|range| {
@@ -111,7 +114,7 @@ mod tests {
             texts[language].as_object().expect("texts").keys().cloned().collect()
         };
         assert_eq!(names("en"), names("zh"));
-        // The names in braces, at which texts are inserted, are the same too.
+        // Both languages have the same placeholders: names in braces, which the page replaces.
         let filled = |text: &str| -> Vec<String> {
             let parts = text.split('{').skip(1);
             let mut names: Vec<String> =
@@ -132,7 +135,8 @@ mod tests {
         for script in SCRIPTS {
             let parts: Vec<&str> = script.split("say('").collect();
             for two in parts.windows(2) {
-                // `card.say` takes the message itself, and no name.
+                // A part that ends in a dot is followed by a call of `card.say`, which takes a
+                // message and not the name of a text.
                 if two[0].ends_with('.') {
                     continue;
                 }

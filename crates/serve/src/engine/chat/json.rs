@@ -1,4 +1,4 @@
-//! JSON in Python's format, for the templates' `tojson`.
+//! JSON as Python's `json.dumps` writes it, for the filter `tojson` of chat templates.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -11,7 +11,7 @@ const MOST_DEPTH: usize = 64;
 const MOST_VALUES: usize = 1 << 20;
 
 /// Refuses a value that is nested too deeply, perhaps because it contains itself, or that has too
-/// many parts. Called before a value is written.
+/// many parts. It is called before a value is written.
 pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
         let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));
@@ -37,8 +37,9 @@ pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     walk(value, 0, &mut left)
 }
 
-/// Returns JSON in Python's format, on which models have been trained. `options` may contain
-/// Python's arguments `indent`, `ensure_ascii` and `sort_keys`.
+/// Writes a value as Python's `json.dumps` does, for example with a space after each comma. Models
+/// have been trained on conversations with JSON in this format. `options` may contain the arguments
+/// `indent`, `ensure_ascii` and `sort_keys` of `json.dumps`.
 pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let is_ascii: Option<bool> = options.get("ensure_ascii")?;
@@ -128,7 +129,7 @@ impl Layout {
     }
 
     fn string(&self, string: &str, text: &mut String) {
-        // Every string can be written as JSON.
+        // This does not fail, because every string can be written as JSON.
         let json = serde_json::to_string(string).unwrap_or_default();
         if !self.is_ascii {
             *text += &json;

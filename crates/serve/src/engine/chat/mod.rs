@@ -1,9 +1,10 @@
-//! Chat templates: the text form of a conversation for a language model.
+//! Chat templates, which convert a conversation to the text that a language model reads.
 //!
-//! Templates have the language of the library Transformers: Jinja, in which the line end after a
-//! block is removed, with loop controls, Python's methods of strings, lists and dictionaries,
-//! `raise_exception`, `strftime_now`, `tojson` and `{% generation %}`. A template may come with
-//! somebody else's model, so its time and memory are bounded.
+//! Templates are written in Jinja, with the settings and extensions of the library Transformers:
+//! blanks before a block and the line end after it are removed, and templates may use `break` and
+//! `continue`, Python's methods of strings, lists and dictionaries, `raise_exception`,
+//! `strftime_now`, `tojson` and `{% generation %}`. A template may come with a model from an
+//! untrusted source, so its time and memory are bounded.
 
 mod json;
 mod time;
@@ -28,8 +29,8 @@ use crate::error::Refusal;
 
 /// Name of a file that contains only the template.
 const TEMPLATE: &str = "chat_template.jinja";
-/// Name of the file with a tokenizer's settings. It names the special tokens, and may contain the
-/// template.
+/// Name of the file with a tokenizer's settings. The file names the special tokens, and may contain
+/// the template.
 const SETTINGS: &str = "tokenizer_config.json";
 /// Largest size of a template in bytes.
 const MOST_BYTES: u64 = 1 << 24;
@@ -37,9 +38,9 @@ const MOST_BYTES: u64 = 1 << 24;
 const FUEL: u64 = 2_000_000;
 /// Longest time that a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Size of the stack of a template's thread, in bytes. Memory of the stack is allocated only when
-/// it is used. To drop a nested value takes stack; this size suffices for the deepest value that a
-/// template can make with its instructions.
+/// Size of the stack of a template's thread, in bytes. The system allocates memory only for the
+/// part of the stack that is used. Dropping a nested value takes stack for every level; this size
+/// suffices for the deepest value that a template can make with [`FUEL`] instructions.
 const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
@@ -127,8 +128,8 @@ impl ChatTemplate {
     }
 
     /// Renders a conversation with [`render`](Self::render) on a separate thread, so that a slow
-    /// template delays no other client. An abandoned thread ends when its template has used up its
-    /// instructions.
+    /// template delays no other client. If rendering takes longer than [`PATIENCE`], the thread is
+    /// left alone, and ends at the latest when its template has executed [`FUEL`] instructions.
     ///
     /// # Errors
     /// Errors of `render`, and an error if rendering takes too long.
@@ -174,8 +175,8 @@ impl ChatTemplate {
     }
 }
 
-/// Returns the template in `setting`, a value of a tokenizer's settings: the only template, or the
-/// default of several.
+/// Returns the template in `setting`, the value of `chat_template` in a tokenizer's settings. If it
+/// is a list of named templates, returns the template named `default`. `None` if it is null.
 fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     let named = |one: &&serde_json::Value| one["name"] == "default";
     Ok(match setting {
@@ -189,8 +190,8 @@ fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     })
 }
 
-/// Returns the special tokens that a tokenizer's settings name; without settings, the special
-/// tokens of Taper's own tokenizers.
+/// Returns the special tokens that a tokenizer's settings name. If there are no settings, returns
+/// the special tokens of tokenizers that Taper has trained.
 fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     let Some(settings) = settings.as_object() else {
         let usual = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
@@ -204,8 +205,8 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     settings.iter().filter_map(token).collect()
 }
 
-/// Functions for messages that a template raises about a conversation. Such a message has a mark at
-/// its beginning, which distinguishes it from messages of the library `minijinja`.
+/// Functions for messages that a template raises with `raise_exception` about a conversation. Such
+/// a message begins with a mark, which distinguishes it from messages of the library `minijinja`.
 struct Raised;
 
 impl Raised {
@@ -220,8 +221,8 @@ impl Raised {
     }
 }
 
-/// Replaces `{% generation %}` and `{% endgeneration %}`, which only mark text for training, by an
-/// `if` that is always true.
+/// Replaces `{% generation %}` and `{% endgeneration %}` by `{% if true %}` and `{% endif %}`.
+/// These blocks only mark text for training, and the text inside them is rendered unchanged.
 fn without_generation(template: &str) -> String {
     let mut rewritten = String::with_capacity(template.len());
     let mut rest = template;

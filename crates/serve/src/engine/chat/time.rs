@@ -15,12 +15,12 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Days of the week, beginning with the one of 1 January 1970.
+/// Days of the week. The first is Thursday, the weekday of 1 January 1970.
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// Formats a UTC time, in seconds since 1970, with a format of `strftime`. Unknown specifiers are
-/// not changed.
+/// copied unchanged.
 pub(super) fn written_time(format: &str, seconds: u64) -> String {
     let time = Time::new(seconds);
     let mut written = String::new();

@@ -13,8 +13,8 @@ pub(crate) struct LineAnswer {
     pub(crate) source: String,
     /// Translations, best first.
     pub(crate) translations: Vec<OneTranslation>,
-    /// Number of parts into which the line was divided, if it has more tokens than lines had in
-    /// training.
+    /// Number of parts into which the line was divided, because it has more tokens than any line in
+    /// training; `None` if it was not divided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<usize>,
     /// Required translations of terms that are missing in the best translation.
@@ -40,8 +40,9 @@ pub(crate) struct AlignedText {
     pub(crate) source: Vec<String>,
     /// Text of each token of the translation.
     pub(crate) target: Vec<String>,
-    /// Weight of each source token for each token of the translation; the remainder up to 1 belongs
-    /// to the end of the line.
+    /// Weights of the alignment: one row for each token of the translation, with a weight for each
+    /// source token. The difference between the sum of a row and 1 is the weight of the
+    /// end-of-sentence token of the source.
     pub(crate) weights: Vec<Vec<f64>>,
     /// Probability of each token of the translation, given its predecessors.
     pub(crate) probabilities: Vec<f64>,
@@ -84,8 +85,8 @@ fn aligned(
     let ids = if line.is_blank() { &[] } else { line.ids() };
     let mut source = pieces_of(tokenizers.source(), ids)?;
     let words = alignment.source_tokens.len().saturating_sub(1);
-    // The alignment of a long line leaves out blanks around the line, so the alignment's list of
-    // tokens is used.
+    // The alignment of a long line leaves out the blanks around the line, so it may have fewer
+    // tokens than `ids`. Then the token texts of the alignment are used.
     if source.len() != words {
         source = alignment.source_tokens[..words].to_vec();
     }
@@ -100,7 +101,7 @@ fn aligned(
     Ok(AlignedText { source, target, weights, probabilities })
 }
 
-/// Rounds a weight to three decimals, as pages show it.
+/// Rounds a weight to three decimals.
 pub(crate) fn rounded(weight: f32) -> f64 {
     (f64::from(weight) * 1e3).round() / 1e3
 }

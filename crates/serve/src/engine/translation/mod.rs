@@ -29,7 +29,7 @@ use crate::settings::Limits;
 /// Options of a client for translation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TranslateOptions {
-    /// Direction, for a run of several directions.
+    /// Source and target language; `None` for a run that has only one direction.
     pub(crate) direction: Option<Direction>,
     /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
@@ -39,8 +39,8 @@ pub(crate) struct TranslateOptions {
     pub(crate) length_penalty: Option<f64>,
     /// Whether to align tokens.
     pub(crate) alignment: bool,
-    /// Beginning that the translation must have, if the request has only one line; empty if there
-    /// is none.
+    /// Text with which the translation must begin; empty for no requirement. Only a request with a
+    /// single line may have such a prefix.
     pub(crate) prefix: String,
     /// Terms with their translations. Each line has a term, a tab and the translation of the term.
     pub(crate) terms: String,
@@ -93,7 +93,7 @@ impl Verb for Measure {
     }
 }
 
-/// Translation model with its search.
+/// Service that translates with a loaded model.
 pub(super) struct Translates<'a> {
     run: &'a LoadedRun,
     /// Tokenizers of each direction, for a run of several directions; otherwise empty.
@@ -197,7 +197,7 @@ impl<'a> Translates<'a> {
 }
 
 impl Translates<'_> {
-    /// Returns the settings of the search for a client's `options`.
+    /// Returns the run's settings of the search, changed by a client's `options`.
     fn settings(&self, options: &TranslateOptions) -> Result<TranslationSettings> {
         let mut settings = self.settings.clone();
         let decoding = &mut settings.decoding;
@@ -329,8 +329,8 @@ impl Answers<AttendPair> for Translates<'_> {
 impl Translates<'_> {
     /// Tokenises a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
-        // Refuses a run of several directions: its translations use the name of a language as a
-        // token, and attention without this token would be that of another computation.
+        // This refuses a run of several directions. When such a run translates, its input includes
+        // a token that names a language, and a request for attention names no language.
         self.tokenizers(None)?;
         encoded_text(tokenizer, text, self.limits.attention_tokens)
     }

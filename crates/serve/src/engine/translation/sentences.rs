@@ -1,4 +1,4 @@
-//! Sentences of documents, translated by the run's own search.
+//! Translation of the sentences of documents, with the search settings of the run.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::error::{Refusal, refusal};
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
-    /// Number of the first of these sentences, from 1, within their window. A window is a part of a
-    /// document that several requests translate.
+    /// Number of the first of these sentences within their window, counted from 1. A window is a
+    /// part of a document; several successive requests translate its sentences.
     pub(crate) first: usize,
-    /// Direction, for a run of several directions.
+    /// Source and target language; `None` for a run that has only one direction.
     pub(crate) direction: Option<Direction>,
     /// Terms with their translations. Each line has a term, a tab and the translation of the term.
     pub(crate) terms: String,
@@ -33,7 +33,7 @@ pub(crate) struct TranslateSentences {
 
 impl Verb for TranslateSentences {
     type Model = TranslationModel;
-    /// Translations of the sentences, or the reasons why they have none.
+    /// Translation of each sentence, or the reason why the sentence has none.
     type Answer = Vec<Result<TranslatedSentence>>;
 
     fn lines(&self) -> usize {

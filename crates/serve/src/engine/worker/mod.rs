@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a run is loaded again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time after which a run that answers counts as sound, so that its next failure counts as the
-/// first.
+/// Time after which a loaded run counts as sound: the pause after its next failure is that of a
+/// first failure.
 const SOUND: Duration = Duration::from_secs(60);
 
 /// Everything that a worker needs in addition to its run.
@@ -59,8 +59,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Loads the run, reports to `ready`, and works until the queue is closed and empty. A run that
-    /// fails later is loaded again; until then all requests are refused.
+    /// Loads the run, reports to `ready`, and works until the queue is closed and empty. If the run
+    /// fails later, it is loaded again, and all requests are refused until it is loaded.
     pub(super) fn work(self, root: &Path, load: &LoadSettings, ready: Sender<Result<RunInfo>>) {
         let mut first = Some(ready);
         let (mut known, mut pause) = (None, Duration::ZERO);
@@ -73,7 +73,8 @@ impl Worker {
                 Ok(Err(error)) => match first.take() {
                     None => error,
                     Some(ready) => {
-                        // Nobody listens any more if the server has ended.
+                        // Sending fails only if the server has ended. Then nobody needs the
+                        // message.
                         let _ = ready.send(Err(error));
                         return;
                     }
@@ -108,7 +109,8 @@ impl Worker {
         }
     }
 
-    /// Informs the observer. A panic of the observer does not keep the run from loading.
+    /// Reports an event to the observer. A panic of the observer is ignored, so that the run is
+    /// loaded all the same.
     fn tell(&self, event: &ServeEvent<'_>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
@@ -140,7 +142,7 @@ impl Worker {
     /// description `known`.
     ///
     /// # Errors
-    /// When the folder has a different run now.
+    /// When the folder contains a different run than before.
     fn enter<'k>(
         &self,
         first: &mut Option<Sender<Result<RunInfo>>>,
@@ -148,7 +150,8 @@ impl Worker {
         info: RunInfo,
         seconds: f64,
     ) -> Result<&'k RunInfo> {
-        // Clients already know the labels and languages of the earlier run.
+        // A different run is refused, because clients already know the labels and languages of the
+        // earlier run.
         if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
             bail!("{}: the folder has another run now: start the server again", self.name);
         }
@@ -165,8 +168,8 @@ impl Worker {
     }
 
     /// Makes a pool of threads for this run alone, if other runs are served too and this run
-    /// computes on the CPU. In a common pool, a thread that waits for a part of a step might start
-    /// the whole search of another run.
+    /// computes on the CPU. In a common pool, a thread that waits for a part of a step could take
+    /// up a search of another run, and continue its own step only after the end of that search.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);
@@ -176,8 +179,9 @@ impl Worker {
         pool.map(Some).context("cannot start threads; is memory limited?")
     }
 
-    /// Answers work until the queue is closed and empty, or the run has failed. The heaviest work
-    /// is begun first, because lighter work can go first between its steps.
+    /// Answers work until the queue is closed and empty, or [`MOST_PANICS`] computations have
+    /// panicked in succession. The heaviest work is begun first, because lighter work can be
+    /// answered between its steps.
     pub(super) fn serve(&self, handlers: &Handlers<'_>) {
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
         while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
@@ -185,9 +189,9 @@ impl Worker {
             if !self.queue.wait() {
                 return;
             }
-            // Waits for further requests only if a request came soon after the last batch: a client
-            // that sends a request after a pause is not among the clients that were answered
-            // together.
+            // Waits for further requests only if the idle time before this request was shorter than
+            // the computation of the last batch. A request after a longer pause is probably not
+            // from a client of that batch, so it does not wait for the other clients of the batch.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
             let begun = Instant::now();
@@ -230,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Keeps the jobs whose client is still connected.
+    /// Returns the jobs whose client still waits, and reports the other jobs as abandoned.
     fn wanted(&self, mut jobs: Vec<Job>) -> Vec<Job> {
         jobs.retain(|job| {
             let is_abandoned = job.is_abandoned();

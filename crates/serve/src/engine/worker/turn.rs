@@ -13,13 +13,13 @@ use crate::engine::handlers::Handlers;
 use crate::engine::queue::LANES;
 use crate::engine::work::Job;
 
-/// After work of a lane has gone first and taken the time t, no more work of this lane goes first
-/// for the time t / `REST`. So heavy work progresses under any amount of light work.
+/// Ratio of the time for work of a lighter lane to the time for heavier work after it. After work
+/// of a lighter lane has gone first and has taken the time t, no more work of that lane goes first
+/// for the time t / `REST`. So heavy work makes progress under any amount of light work.
 const REST: u32 = 4;
 
-/// Pauses of a search that let lighter work go first. Each lane of the queue has requests of
-/// similar weight. In a pause, the thread answers requests of lighter lanes at once, while its own
-/// search waits on the stack.
+/// Pauses of a search, in which requests of lighter lanes of the queue go first. In a pause, the
+/// thread of the search itself answers these requests, and then returns to its search.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
     handlers: &'w Handlers<'w>,
@@ -41,8 +41,8 @@ impl<'w> Pauses<'w> {
         Self { worker, handlers, lane, given: Mutex::default() }
     }
 
-    /// Answers lighter work, if there is any. The threads of one search wait for each other here,
-    /// because the lighter work needs the cores.
+    /// Answers lighter work, if there is any. Meanwhile other threads of the same search also wait
+    /// here, so that all cores are free for the lighter work.
     pub(super) fn pause(&self) {
         if !self.worker.queue.has_lighter(self.lane) {
             return;
@@ -70,7 +70,7 @@ impl<'w> Pauses<'w> {
     }
 }
 
-/// Control of a search for a group of jobs, addressed by index.
+/// [`Control`] of a search for a group of jobs. It addresses a job by its index in the group.
 pub(super) struct Turn<'w> {
     pauses: &'w Pauses<'w>,
     jobs: &'w [Job],
@@ -83,7 +83,7 @@ impl<'w> Turn<'w> {
         Self { pauses, jobs, dropped: jobs.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// Returns for each job whether the search has dropped it.
+    /// Returns, for each job, whether the search was told to drop it because its client has left.
     pub(super) fn dropped(&self) -> Vec<bool> {
         self.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).collect()
     }
