@@ -1,4 +1,4 @@
-//! Target: recipes, `config.toml`.
+//! Target: recipes, the TOML files that configure a training.
 #![no_main]
 
 use std::path::PathBuf;

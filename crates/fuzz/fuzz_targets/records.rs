@@ -1,4 +1,4 @@
-//! Target: logs of runs, which reports and `taper top` read.
+//! Target: logs of training, `metrics.jsonl`, which reports and `taper top` read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

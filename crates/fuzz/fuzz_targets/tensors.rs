@@ -1,5 +1,6 @@
-//! Target: tensors of a checkpoint, whose state gets their correct checksum. The first byte chooses
-//! weights or moments.
+//! Target: files of tensors in a checkpoint. The first byte chooses the weights or the optimizer's
+//! moments; the rest replaces this file, and the checkpoint's state gets the correct checksum of
+//! the new content.
 #![no_main]
 
 use std::cell::LazyCell;

@@ -12,9 +12,9 @@ static FILE: LazyLock<PathBuf> = LazyLock::new(|| taper_fuzz::folder().join("tok
 
 fuzz_target!(
     init: {
-        // The tokenizers library may panic; Taper catches the panic, which must not end the fuzzer.
-        // Without this hook, libFuzzer's would end it. A panic that is not caught still ends the
-        // fuzzer.
+        // The tokenizers library may panic, and Taper catches such a panic. libFuzzer installs a
+        // panic hook that ends the fuzzer at every panic, even if it is caught. This hook replaces
+        // libFuzzer's hook. A panic that is not caught still ends the fuzzer.
         std::panic::set_hook(Box::new(|_| {}));
         for kind in [TokenizerKind::Bpe, TokenizerKind::Unigram] {
             let config = TokenizerConfig { kind, vocabulary_size: 290, ..TokenizerConfig::default() };

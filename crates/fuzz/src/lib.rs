@@ -1,4 +1,4 @@
-//! Valid input for all targets, with which the fuzzer begins.
+//! Help for all fuzz targets: valid inputs with which the fuzzer begins, and temporary folders.
 
 use std::fs;
 use std::path::Path;

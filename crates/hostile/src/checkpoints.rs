@@ -31,12 +31,13 @@ fn model() -> Transformer {
         .unwrap()
 }
 
-/// Returns the configuration of a run of `max_updates` updates that keeps a moving average.
+/// Returns the configuration of a training of `max_updates` updates, which also keeps a moving
+/// average of the weights.
 fn short_run(max_updates: u64) -> TrainingConfig {
     TrainingConfig { max_updates, ema_decay: 0.9, ..TrainingConfig::default() }
 }
 
-/// A source of data whose epochs have a single batch of a single pair.
+/// A source of data. Each epoch has one batch with one pair of sentences.
 struct OneBatch;
 
 impl Source for OneBatch {
@@ -101,9 +102,9 @@ impl Checkpoint {
         fs::read(self.path.join(name)).unwrap()
     }
 
-    /// Checks that a damaged state is refused, or has the same meaning as the valid one. A state
-    /// with a new, correct checksum does not count as damaged, because a fuzzer that observes the
-    /// comparison of checksums finds such states.
+    /// Checks that a damaged state is refused, or is equal to the valid state after it is read. A
+    /// changed state with a correct checksum is accepted, because a fuzzer that observes the
+    /// comparison of checksums can compute the checksum that is needed.
     ///
     /// # Panics
     /// If the check fails.
@@ -117,7 +118,7 @@ impl Checkpoint {
     }
 
     /// Tries to load `bytes` as the checkpoint's weights; returns true if they were loaded. The
-    /// state has the checksum of the saved weights, so no others should be.
+    /// state has the checksum of the saved weights, so no other weights should be loaded.
     ///
     /// # Panics
     /// If the weights cannot be written.
@@ -126,8 +127,8 @@ impl Checkpoint {
         load_model(&self.path, &self.target, "").is_ok()
     }
 
-    /// Checks that `bytes`, with their correct checksum in the state, are loaded as weights, or
-    /// refused because of their content.
+    /// Replaces the weights by `bytes`, and writes the correct checksum of `bytes` to the state.
+    /// Checks that the new weights are loaded, or refused with an error that names their file.
     ///
     /// # Panics
     /// If the check fails.
@@ -139,8 +140,9 @@ impl Checkpoint {
         }
     }
 
-    /// Checks that `bytes`, with their correct checksum in the state, are loaded as the optimizer's
-    /// moments, or refused because of their content.
+    /// Replaces the optimizer's moments by `bytes`, and writes the correct checksum of `bytes` to
+    /// the state. Checks that the new moments are loaded, or refused with an error that names their
+    /// file.
     ///
     /// # Panics
     /// If the check fails.
@@ -170,7 +172,7 @@ fn encoded(state: &State) -> Vec<u8> {
     [serde_json::to_vec_pretty(state).unwrap(), b"\n".to_vec()].concat()
 }
 
-/// Computes the checksum that a state should have; the state's own checksum does not count.
+/// Computes the correct checksum of a state, that is, of its content without the field `checksum`.
 fn checksum(mut state: State) -> String {
     state.checksum.clear();
     sha256(&encoded(&state))

@@ -41,7 +41,7 @@ pub const CATALOG: &[u8] = "msgid \"\"\nmsgstr \"Language: de\\n\"\n\n#, fuzzy\n
 /// Columns of source and target in [`TABLE`], in three ways: by default, by name and by number.
 pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
 
-/// A split of a corpus, one file of which is damaged repeatedly.
+/// A part of a corpus, such as its training text. One of its files is damaged repeatedly.
 #[derive(Debug)]
 pub struct Split {
     damaged: PathBuf,
@@ -51,9 +51,9 @@ pub struct Split {
 }
 
 impl Split {
-    /// Makes a split in `format`, without its file `damaged`, which is written later. In text
-    /// format, the other side has the lines `other`. `columns` names the fields of source and
-    /// target.
+    /// Makes a split in `format`. Its file `damaged` is written later, by [`Split::read`]. In text
+    /// format, the file of the other language has the lines `other`. `columns` names the fields of
+    /// source and target.
     ///
     /// # Panics
     /// If temporary files cannot be made.
@@ -86,7 +86,8 @@ impl Split {
         Self::new(Format::Text, "train.json", "", ["", ""])
     }
 
-    /// Makes a split in a Parquet file, one of whose columns has both languages.
+    /// Makes a split in a Parquet file. By default, one column of the file has the texts of both
+    /// languages.
     pub fn parquet() -> Self {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
     }
@@ -121,7 +122,8 @@ impl Split {
     }
 }
 
-/// A split of images, one file of which is damaged repeatedly.
+/// A part of a collection of images, such as the training images. One of its files is damaged
+/// repeatedly.
 #[derive(Debug)]
 pub struct ImageSplit {
     damaged: PathBuf,
@@ -134,9 +136,9 @@ pub struct ImageSplit {
 pub const SIDE: usize = 4;
 
 impl ImageSplit {
-    /// Makes a split in `format`, without its file `damaged`, which is written later. Another file
-    /// has the `labels` of the images. Images have [`SIDE`] × [`SIDE`] pixels in one channel, or
-    /// CIFAR's shape.
+    /// Makes a split in `format`. Its file `damaged` is written later, by [`ImageSplit::read`]. The
+    /// bytes `labels` are the content of the file of labels. Images have [`SIDE`] × [`SIDE`] pixels
+    /// in one channel; images in CIFAR's format have 32 × 32 pixels in three channels.
     ///
     /// # Panics
     /// If temporary files cannot be made.

@@ -1,13 +1,13 @@
-//! Damaged and hostile input, and checks of everything that reads it.
+//! Damaged and hostile input, and checks of all code that reads such input.
 //!
 //! Each module states what must hold for one damaged input: [`corpora`] for text, images and
 //! tokenizers, [`checkpoints`], [`recipes`], [`records`] for runs, [`scores`], and [`vectors`] for
 //! word vectors. Their tests are property tests, which damage valid input at random. The fuzz
 //! targets in `fuzz` run the same checks on inputs that a coverage-guided fuzzer generates.
 //!
-//! A parser survives random bytes easily, because it refuses the first of them. [`assault`]
+//! Random bytes test little of a parser, because it already refuses the first bytes. [`assault`]
 //! therefore starts from valid input and damages it a little, so that the parser understands most
-//! of the input before it reaches the damage. The cases are the same in each run. A failing case is
+//! of the input before it reaches the damage. The cases are the same each time. A failing case is
 //! reduced to the smallest case that still fails, which is printed.
 //!
 //! This crate is for tests only, so failures are panics.
@@ -30,7 +30,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 /// and far less than a length field of four damaged bytes can request.
 const MOST_GROWTH: u64 = 1 << 30;
 
-/// Fragments that have broken many parsers.
+/// Fragments of bytes that often reveal faults in parsers.
 const FRAGMENTS: [&[u8]; 20] = [
     b"\0",
     b"\xff\xfe",
@@ -154,7 +154,8 @@ fn run<T: fmt::Debug>(cases: u32, input: impl Strategy<Value = T>, survives: imp
         }
         Err(TestError::Abort(reason)) => panic!("given up: {reason}"),
     }
-    // Linux counts memory for each thread in batches, so the reported peak may even fall a little.
+    // Linux updates its count of a process's memory in batches, so the reported peak may even fall
+    // a little.
     let growth = peak().saturating_sub(before);
     assert!(growth < MOST_GROWTH, "the process grew by {growth} bytes");
 }

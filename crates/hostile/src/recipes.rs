@@ -5,8 +5,8 @@ use std::path::Path;
 
 use taper_run::RunConfig;
 
-/// Checks that a recipe is accepted, and is unchanged after it is written and read again, or is
-/// refused with an error that names its file. The path must end in `recipe.toml`.
+/// Checks a recipe. If it is accepted, it must be unchanged after it is written and read again. If
+/// it is refused, the error must name its file. The path must end in `recipe.toml`.
 ///
 /// # Panics
 /// If the check fails.

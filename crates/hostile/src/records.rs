@@ -1,4 +1,5 @@
-//! Checks with damaged records of runs, from which reports and figures are drawn.
+//! Checks with damaged records of runs. A run is the folder of one training; its records are the
+//! logs and scores that reports and figures show.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,8 +44,8 @@ pub fn run_folder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Checks that a log is read as far as it is understood, with the same result in one part and in
-/// two, and that curves can be drawn from it.
+/// Checks that reading a log gives the same result at once and in two parts, and that curves can be
+/// drawn from it.
 ///
 /// # Panics
 /// If the log in two parts gives another result than the whole log.
@@ -64,15 +65,15 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// Checks that a run whose file `file` has the content `bytes` becomes a page without foreign
-/// scripts, or is refused with an error that names the file.
+/// Writes `bytes` to the file `file` of a run. Checks that the report of the run is a page without
+/// scripts from this file, or that the run is refused with an error that names the file.
 ///
 /// # Panics
 /// If the check fails.
 pub fn run(root: &Path, file: &str, bytes: &[u8]) {
     fs::write(root.join(file), bytes).unwrap();
     match RunData::read(root).and_then(|data| report(&data, Language::English)) {
-        // A page without sentences needs one script, a page with sentences two.
+        // A page without sentences has one script of its own, and a page with sentences has two.
         Ok(page) => assert!(page.matches("<script").count() <= 2, "a script of the record's"),
         Err(error) => {
             let message = format!("{error:#}");

@@ -21,7 +21,8 @@ pub fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let score = bleu.corpus(left, &right).unwrap().score;
     assert!((0.0..=100.0 + 1e-9).contains(&score), "{score}");
     let perfect = bleu.corpus(left, &[left.to_vec()]).unwrap();
-    // A line of fewer than four tokens has no n-grams of four.
+    // Only texts that have n-grams of every order get the full BLEU score: a line of fewer than
+    // four tokens has no 4-grams.
     if perfect.totals.iter().all(|&total| total > 0) {
         assert!((perfect.score - 100.0).abs() < 1e-9, "{perfect}");
     }

@@ -1,4 +1,5 @@
-//! Checks with damaged files of word vectors, and of judgements how similar two words are.
+//! Checks with damaged files of word vectors, and with damaged files of human judgements of how
+//! similar two words are.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ pub const GLOVE: &[u8] = "the 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes
 /// Valid vectors in binary, to be damaged.
 pub const BINARY_VECTORS: &[u8] =
     b"3 2\nthe \x00\x00\x00?\x00\x00\xa0\xbfof \xac\xc5'7\x00\x00\x00@zero \x00\x00\x00\x00\x00\x00\x00\x80";
-/// Valid judgements, to be damaged.
+/// Valid judgements: a table of two words and their similarity, to be damaged.
 pub const JUDGEMENTS: &[u8] =
     b"# pairs\nWord 1\tWord 2\tHuman\nthe\tof\t3.5\nthe\tzero\t1\nof\tzero\t9.25\n";
 

@@ -1,5 +1,5 @@
-//! Damaged checkpoints are refused, whatever was damaged. If the checksums are corrected
-//! afterwards, they are loaded or refused, and do not end the program.
+//! Damaged checkpoints are refused, whatever was damaged. If the checksums of a damaged checkpoint
+//! are corrected afterwards, it is loaded or refused, and does not end the program.
 //!
 //! A few thousand cases run with the other tests; a million of each kind with
 //! `cargo test --release -p taper-hostile --test checkpoints -- --ignored`.
@@ -26,16 +26,16 @@ fn tensors(cases: u32) {
     assault(cases / 8, &[beginning], |bytes| checkpoint.vouched_moments(&filled_up(bytes, &seed)));
 }
 
-/// Checks weights in int8, whose matrices have their values and scales at different places in the
-/// file.
+/// Checks damaged weights in int8. In their file, the values of a matrix and its scales are
+/// separate tensors.
 fn int8_tensors(cases: u32) {
     weights(cases, &Checkpoint::in_int8());
 }
 
 fn weights(cases: u32, checkpoint: &Checkpoint) {
     let seed = checkpoint.file(MODEL_FILE);
-    // The seed `beginning` is a copy of the file that ends soon after the header, so that most of
-    // the damage falls in the header, where it is understood.
+    // The seed `beginning` ends soon after the header of the file, so that most of the damage falls
+    // in the header, which the reader parses.
     let beginning = &seed[..header(&seed) + 64];
     assault(cases, &[beginning, &seed], |bytes| {
         assert!(!checkpoint.weights(bytes) || bytes == seed)
@@ -51,13 +51,14 @@ fn header(file: &[u8]) -> usize {
     8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
 }
 
-/// Fills up a file that was cut short with the bytes of `seed`, so that it has the right size.
+/// Extends a file that is shorter than `seed` with the last bytes of `seed`, so that it has the
+/// size of `seed`.
 fn filled_up(bytes: &[u8], seed: &[u8]) -> Vec<u8> {
     [bytes, &seed[bytes.len().min(seed.len())..]].concat()
 }
 
-/// Pointers to checkpoints, which are files with the name of a folder, are damaged too. They must
-/// not lead out of the run's folder.
+/// Checks damaged pointers. A pointer is a file that contains the name of a checkpoint's folder; it
+/// must not lead out of the folder of checkpoints.
 fn pointers(cases: u32) {
     let checkpoint = Checkpoint::trained();
     let checkpoints = Checkpoints::new(checkpoint.root());

@@ -16,8 +16,8 @@ use taper_hostile::corpora::{
 };
 use taper_hostile::{assault, assault_with_text};
 
-/// A ZIP archive with both sides of a corpus, as Python's library writes it; [`XZ`] is a text that
-/// is compressed by xz.
+/// A ZIP archive with the texts of both languages of a corpus, written by Python's library. The
+/// other constant, [`XZ`], is a text that is compressed by xz.
 const ARCHIVE: &[u8] = include_bytes!("../../data/tests/golden/bilingual/deflated.zip");
 const XZ: &[u8] = include_bytes!("../../data/tests/golden/bilingual/packed.en.xz");
 
@@ -112,8 +112,8 @@ fn lines_come_back(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
     assault_with_text(cases, 6, |lines| {
-        // Only \n ends a line. A \r before it belongs to the line end, and a byte-order mark at the
-        // very beginning is not text.
+        // Only `\n` ends a line. A `\r` before it belongs to the line end, and a byte-order mark at
+        // the beginning of a file is not text, so such characters do not come back.
         let plain: Vec<String> = lines
             .iter()
             .map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', ""))
@@ -149,8 +149,8 @@ fn tokenizer_files(cases: u32) {
     assault(cases, &[&seed], |bytes| tokenizer_file(&path, bytes));
 }
 
-/// Checks that any text is encoded, and decoded to the same text, since bytes stand for unknown
-/// characters.
+/// Checks that any text is encoded, and decoded to the same text. The tokenizer can encode any
+/// text, because it divides unknown characters into bytes.
 fn texts_are_encoded(cases: u32) {
     let tokenizer = small_tokenizer();
     assault_with_text(cases, 3, |lines| {
@@ -165,7 +165,7 @@ fn texts_are_encoded(cases: u32) {
     });
 }
 
-/// Checks that a damaged cache is rebuilt, and gives the same pairs as the whole cache.
+/// Checks that a damaged cache is rebuilt, and then gives the same pairs as the undamaged cache.
 fn caches(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let text: String = (0..600).map(|index| sentence(index) + "\n").collect();

@@ -1,4 +1,4 @@
-//! Damaged tables in Parquet are read or refused; none ends the program, and none takes its memory.
+//! Damaged tables in Parquet are read or refused. None ends the program or exhausts its memory.
 //!
 //! A few thousand cases run with the other tests; a million with
 //! `cargo test --release -p taper-hostile --features parquet --test parquet -- --ignored`.
@@ -13,8 +13,8 @@ use parquet::schema::parser::parse_message_type;
 use taper_hostile::assault;
 use taper_hostile::corpora::Split;
 
-/// Writes a Parquet file with a nested column, as Hugging Face's hub stores translations, and with
-/// one row without a target.
+/// Writes a Parquet file with a nested column, the form in which the Hugging Face Hub stores
+/// translations. One of its rows has no target.
 fn write_parquet(path: &Path) {
     let schema = "message schema {
         REQUIRED BYTE_ARRAY id (UTF8);

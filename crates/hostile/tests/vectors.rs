@@ -1,4 +1,4 @@
-//! Damaged files of word vectors, and of judgements about words.
+//! Damaged files of word vectors, and damaged files of judgements of how similar two words are.
 //!
 //! A few thousand cases run with the other tests; a million with
 //! `cargo test --release -p taper-hostile --test vectors -- --ignored`.

@@ -22,7 +22,7 @@ impl Array {
 
 #[pymethods]
 impl Array {
-    /// NumPy's description of memory, version 3.
+    /// Description of the array's memory by NumPy's array interface protocol, version 3.
     #[getter(__array_interface__)]
     fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let description = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! Attention of a model on a text.
+//! Attention weights of a model on a text.
 
 use pyo3::prelude::*;
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::array::Array;
 use crate::error::TaperError;
 use crate::report::page_language;
 
-/// Attention of every layer and head on one text.
+/// Attention weights of every layer and head on one text.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct AttentionMap(attention::AttentionMap);
 
@@ -39,7 +39,7 @@ impl AttentionMap {
         .to_string()
     }
 
-    /// Weights of the layer at `index`: (heads, queries, keys).
+    /// Returns the weights of the layer at `index`, with the shape (heads, queries, keys).
     fn weights(&self, index: usize) -> PyResult<Array> {
         let layer = self.0.layers.get(index);
         let layer = layer.ok_or_else(|| TaperError::new_err(format!("no layer {index}")))?;
@@ -48,7 +48,7 @@ impl AttentionMap {
         Ok(Array::new(values, shape))
     }
 
-    /// A page that shows any layer and head, in English or Chinese (`zh`).
+    /// Returns an HTML page that shows any layer and head, in English (`en`) or Chinese (`zh`).
     fn page(&self, language: &str) -> PyResult<String> {
         Ok(attention_page(&self.0, page_language(language)?))
     }

@@ -1,4 +1,4 @@
-//! Text written by runs: translations and continuations, with their settings as JSON.
+//! Translations and generated texts of trained models. Settings come from Python as JSON.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -16,16 +16,18 @@ use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_
 use crate::engine::Cancelled;
 use crate::error::one_line;
 
-/// Largest number of lines that are translated together, as in the program.
+/// Largest number of lines that are translated together. The command-line program has the same
+/// limit.
 const WINDOW: usize = 4096;
 
-/// Models of a run with packed weights; empty before the first translation.
+/// Models of a run with their weights in the layout for fast multiplication. The first translation
+/// fills this cell.
 pub(crate) type Packed = OnceLock<PackedModels>;
 
-/// Changed keys of `[decoding]`.
+/// Keys of a recipe's table `[decoding]` with the values that replace those of the run.
 type Changes = Map<String, Value>;
 
-/// Applies changed keys to the search of a recipe.
+/// Returns `config` with the values in `changes`.
 fn changed(config: &DecodingConfig, changes: &Changes) -> Result<DecodingConfig> {
     let mut keys = serde_json::to_value(config)?;
     merge(&mut keys, changes);
@@ -50,15 +52,16 @@ fn merge(keys: &mut Value, changes: &Changes) {
 pub(crate) struct TranslateOptions {
     decoding: Changes,
     beam: Option<usize>,
-    /// Number of translations to return; `None`: only the best.
+    /// Number of translations to return for each line; `None` for only the best translation.
     n_best: Option<usize>,
     alignment: bool,
     overlong: String,
     max_source_tokens: Option<usize>,
     ensemble: Vec<PathBuf>,
-    /// Prefixes of the translations, one for each line; empty: none.
+    /// Beginnings that the translations must have, one for each line; empty for no requirement.
     prefixes: Vec<String>,
-    /// Source language and, as `to`, target language, for a run of several directions.
+    /// Code of the source language; the field `to` has the code of the target language. Both are
+    /// only for a run of several directions.
     from: Option<String>,
     to: Option<String>,
 }
@@ -107,8 +110,8 @@ impl TranslateOptions {
     }
 }
 
-/// Translates lines. Returns a JSON list with a record for each line: its translations, or an
-/// error.
+/// Translates lines. Returns a JSON list with one record for each line, which has the line's
+/// translations or an error.
 pub(crate) fn translate(
     run: &LoadedRun,
     packed: &Packed,
@@ -225,7 +228,8 @@ pub(crate) fn generate(
     Ok(serde_json::to_string(text.context("no text was generated")?)?)
 }
 
-/// Continues prompts. Returns a JSON list with a record for each prompt: its texts, or an error.
+/// Continues prompts. Returns a JSON list with one record for each prompt, which has the generated
+/// texts or an error.
 pub(crate) fn generate_all(
     run: &LoadedRun<LanguageModel>,
     prompts: &[String],

@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Queue of the computing thread, and the process that has this thread: a fork of the process does
-/// not have it.
+/// Queue of the computing thread, and the id of the process in which this thread runs. After a
+/// fork, the child process has a copy of this value, but not the thread.
 struct Engine {
     jobs: Sender<Job>,
     process: u32,
@@ -36,7 +36,7 @@ thread_local! {
     static JOBS: OnceCell<Receiver<Job>> = const { OnceCell::new() };
 }
 
-/// Flag of a job whose result is no longer wanted.
+/// Flag that is set when the result of a job is no longer wanted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cancelled(Arc<AtomicBool>);
 
@@ -87,12 +87,12 @@ fn engine() -> PyResult<&'static Engine> {
     Ok(engine)
 }
 
-/// Runs a job; a panic, which the panic hook has printed, ends only the job.
+/// Runs a job. A panic ends only this job; the panic hook has already printed its message.
 fn run(job: Job) {
     let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
-/// A job that sends messages.
+/// Handle of a job that runs on the computing thread and sends messages.
 pub(crate) struct Work<M> {
     messages: Mutex<Receiver<M>>,
     cancelled: Cancelled,
@@ -171,8 +171,8 @@ pub(crate) fn broken() -> PyErr {
     TaperError::new_err("the computation failed; standard error says where: please report it")
 }
 
-/// A permission to continue, for a job that waits for another thread. The other thread gives the
-/// permission by dropping this value.
+/// A permission to continue, for a job that waits until another thread allows it to continue. The
+/// other thread gives the permission by dropping this value.
 pub(crate) struct GoOn(Option<Sender<()>>);
 
 impl GoOn {
@@ -192,8 +192,9 @@ impl Drop for GoOn {
     }
 }
 
-/// Waits, on the engine's thread, until a permission is dropped. Other jobs run in the meantime:
-/// the thread that holds the permission may need a computation first.
+/// Waits, on the engine's thread, until a permission is dropped. Other jobs run in the meantime,
+/// because the thread that holds the permission may need the result of another job before it drops
+/// the permission.
 pub(crate) fn wait_for(permission: &Receiver<()>) {
     JOBS.with(|jobs| {
         while permission.try_recv() == Err(TryRecvError::Empty) {

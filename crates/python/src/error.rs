@@ -42,7 +42,8 @@ fn call(action: &Action) -> String {
             let from = option("start_from", from.as_ref().map(|from| from.display()));
             format!("taper.train({recipe}, {run}{from}{})", overrides(change))
         }
-        // Only the program can accept edits of keys that shape the weights.
+        // Only the command-line program can continue a run after an edit of keys that determine the
+        // shapes of its weights.
         Action::Resume(Resume { accepts_changes: true, .. }) => taper::command(action),
         Action::Resume(Resume { run, from, change, .. }) => {
             let from = match from {
@@ -68,7 +69,8 @@ fn overrides(key: &Option<String>) -> String {
     key.as_ref().map_or_else(String::new, |key| format!(", overrides={{{}: …}}", literal(key)))
 }
 
-/// Returns a text as a Python literal: a string literal of JSON is also one of Python.
+/// Returns a text as a string literal of Python. The text is written as JSON, because a string
+/// literal of JSON is also a string literal of Python.
 fn literal(text: impl ToString) -> String {
     serde_json::Value::String(text.to_string()).to_string()
 }

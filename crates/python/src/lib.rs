@@ -1,10 +1,13 @@
 //! The extension module of the package `taper` for Python: runs, training and metrics.
 //!
-//! It adds no abilities to `taper-run`, and has the program `taper` as a function ([`program()`]).
-//! Records are passed as JSON with the fields that the program's `--json` prints, and arrays of
-//! numbers as memory that NumPy views ([`array`]); the typed classes for users are written in
-//! Python, next to this crate (`python/taper`). Everything is computed on one thread ([`engine`]),
-//! while callers wait without Python's lock and obey Ctrl-C.
+//! The module makes the library `taper-run` available to Python, and adds nothing to it. It also
+//! contains the command-line program `taper` as a function ([`program()`]). Results are passed to
+//! Python as JSON with the same fields that the program prints with `--json`. Arrays of numbers are
+//! passed as memory that NumPy views ([`array`]). The typed classes for users are written in
+//! Python, in `python/taper`.
+//!
+//! Everything is computed on one thread ([`engine`]). Meanwhile the calling threads wait without
+//! Python's global lock and react to Ctrl-C.
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
 mod array;
@@ -24,7 +27,8 @@ mod training;
 use pyo3::prelude::*;
 use taper_ops::allocator::Explaining;
 
-/// Allocator of the program, for the same speed; Python's own objects keep Python's allocator.
+/// Allocator of all Rust code in the module. It is the allocator of the command-line program, so
+/// the module is as fast. Python's own objects use Python's allocator.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 

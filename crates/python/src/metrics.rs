@@ -24,8 +24,9 @@ impl From<TerScore> for TerRecord {
     }
 }
 
-/// Computes the score of a corpus as JSON, by the metric `name` with options as JSON;
-/// `references[k][i]` is the k-th reference of hypothesis i.
+/// Computes the score of a corpus by the metric `name`, which is `bleu`, `chrf` or `ter`. The
+/// options of the metric and the result are JSON. `references[k][i]` is the k-th reference of
+/// hypothesis i.
 #[pyfunction]
 pub(crate) fn metric(
     py: Python<'_>,

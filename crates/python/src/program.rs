@@ -1,13 +1,14 @@
-//! The program `taper`, for the script that a wheel installs.
+//! The command-line program `taper`. A wheel installs it as a Python script that calls this
+//! function.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 
-/// Runs the program with `arguments`, and returns its exit code. A process runs it once, and nothing
-/// else of this module. `script` is the file that was called, with `interpreter`, and `code` that of
-/// this module.
+/// Runs the program with `arguments`, and returns its exit code. A process must call this function
+/// only once, and must use nothing else of this module. `script` is the script that was called,
+/// `interpreter` is the Python interpreter that runs it, and `code` is the file of this module.
 #[pyfunction]
 pub(crate) fn program(
     py: Python<'_>,

@@ -9,7 +9,7 @@ use taper_report::RunData;
 use crate::engine::compute;
 use crate::error::TaperError;
 
-/// Page of HTML about the run in the folder `root`, in English (`en`) or Chinese (`zh`).
+/// Returns an HTML page about the run in the folder `root`, in English (`en`) or Chinese (`zh`).
 #[pyfunction]
 pub(crate) fn report(py: Python<'_>, root: PathBuf, language: &str) -> PyResult<String> {
     let language = page_language(language)?;

@@ -1,4 +1,4 @@
-//! Trained runs.
+//! Runs: folders of trained models.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::prediction::{embed, predict, score};
 use crate::stream::Stream;
 use crate::tokenizer::Tokenizer;
 
-/// A trained run with its model in memory.
+/// A run whose model is in memory.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Run {
     loaded: Arc<dyn AnyRun>,
@@ -47,7 +47,7 @@ impl LoadOptions {
             Some("int8") => Some(WeightType::Int8),
             Some(other) => bail!("weights is {other:?}: it is f32, bf16 or int8"),
         };
-        // Each later call may choose a direction.
+        // Each later call may choose any direction of the run, so all directions are loaded.
         let every_direction = true;
         Ok(LoadSettings { checkpoint, device, weights, overrides, from, to, every_direction })
     }

@@ -17,7 +17,8 @@ enum Message {
     End(Result<String>),
 }
 
-/// Pieces of a text, in order, as they are generated. A stream without a holder ends.
+/// Pieces of a text, in order, as they are generated. Generation ends when Python releases this
+/// object.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Stream {
     work: Work<Message>,
@@ -66,7 +67,7 @@ impl Stream {
         self.record.get().cloned()
     }
 
-    /// Ends the text.
+    /// Ends the generation of the text.
     fn close(&self) {
         self.work.cancel();
     }

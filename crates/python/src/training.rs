@@ -1,4 +1,4 @@
-//! Training, event by event.
+//! Training that pauses after each event, until Python requests the next event.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
@@ -22,7 +22,7 @@ enum Message {
     End(Result<String>),
 }
 
-/// A running training. A request for the next event lets it continue from the last one.
+/// A training in progress. After each event, it pauses until the next event is requested.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Training {
     work: Work<Message>,
@@ -71,8 +71,8 @@ impl TrainOptions {
     }
 }
 
-/// Begins a run in the folder `root` from the recipe in the file at `path`, or from `text` if
-/// given.
+/// Begins a run in the folder `root` from the recipe in the file at `path`. If `text` is not
+/// `None`, it is the text of the recipe, and the file is not read.
 #[pyfunction]
 pub(crate) fn train(
     path: PathBuf,
@@ -130,8 +130,8 @@ impl Training {
                     RunEvent::Trained { .. } => trains = false,
                     _ => {}
                 }
-                // While a model trains, the training loop checks `stop` itself, and ends with a
-                // checkpoint.
+                // While a model trains, the training loop itself checks `stop`, and saves a
+                // checkpoint before it ends.
                 if !trains && stop.is_cancelled() {
                     bail!("stopped");
                 }

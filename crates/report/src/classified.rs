@@ -5,8 +5,8 @@ use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
 use crate::figures::NamedFigure;
 
-/// Returns figures of the confusion of labels and of accuracy by confidence; none for test sets of
-/// other tasks.
+/// Returns the figures of a test set: the confusion matrix of its labels, and the calibration
+/// (accuracy by confidence). Empty for test sets of other tasks.
 pub(crate) fn figures(result: &Value, language: Language) -> Vec<NamedFigure> {
     let split = result["split"].as_str().unwrap_or("test").replace(['/', '\\', ' '], "-");
     let confusion = confusion(result, language)

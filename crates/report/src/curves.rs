@@ -49,8 +49,8 @@ fn described(chart: &Chart, language: Language) -> String {
 /// Function that reads a value from an entry of the log.
 type Value = fn(&Logged) -> Option<f64>;
 
-/// Figures that each show one value of the log: name of the file, title, vertical axis, name of the
-/// line, and value.
+/// Describes the figures that show a single value of the log. The parts of a description are: name
+/// of the file, title, vertical axis, name of the line, and value.
 fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static str, Value); 4] {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     [
@@ -85,8 +85,8 @@ fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static st
     ]
 }
 
-/// Returns figures of the training of `runs`: loss, accuracy, validation scores, learning rate,
-/// norm and noise scale of the gradients, speed.
+/// Returns figures of the training of `runs` by update: loss, accuracy, validation scores, learning
+/// rate, norm and noise scale of the gradients, and speed.
 #[must_use]
 pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -201,8 +201,8 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     figures
 }
 
-/// Returns a chart for each layer, with its gradient norm and weight norm by update; empty if the
-/// run has not recorded norms.
+/// Returns a chart for each layer, with the layer's gradient norm and weight norm by update; empty
+/// if the run has not recorded norms.
 #[must_use]
 pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -227,7 +227,8 @@ pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
     layers.into_iter().filter_map(chart).collect()
 }
 
-/// Sort key for names of layers, in which numbers compare as numbers.
+/// Returns a key by which names of layers are sorted. Numbers in names are ordered by value, so
+/// `layers.9` comes before `layers.10`.
 pub(crate) fn in_order(name: &str) -> Vec<(usize, String)> {
     name.split('.').map(|part| (part.parse().unwrap_or(usize::MAX), part.to_owned())).collect()
 }

@@ -1,5 +1,5 @@
-//! Flaws of a translation that are visible without a reader: empty, repeated, copied, too short or
-//! too long.
+//! Flaws of a translation that a program can find without a human reader: it is empty, repeats
+//! words, copies the source, or is too short or too long.
 
 use serde::Serialize;
 

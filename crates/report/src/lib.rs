@@ -1,8 +1,10 @@
-//! Figures and pages of the records of runs.
+//! Figures and HTML pages about runs. A run is one training, with all its files in one folder.
 //!
-//! [`RunData`] reads a run: its record, recipe, data and scores. [`report`] makes a page about one
-//! run, [`compare`] compares several; [`RunData::figures`] returns the same figures one by one. A
-//! model is loaded only to compute the attention on selected sentences ([`RunData::look`]). A
+//! [`RunData`] reads a run: the record of its training, its recipe, the statistics of its data and
+//! its scores. [`report`] makes a page about one run, and [`compare`] compares several runs.
+//! [`RunData::figures`] returns the figures of a report one by one.
+//!
+//! A model is loaded only to compute the attention on selected sentences ([`RunData::look`]). A
 //! report can therefore be made while a run still trains, on any machine that has the folder and
 //! the text of the run.
 #![forbid(unsafe_code)]

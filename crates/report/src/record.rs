@@ -17,7 +17,7 @@ pub struct Logged {
     pub step: u64,
     /// Number of the pass over the data, from 0.
     pub epoch: u64,
-    /// Label-smoothed cross entropy per target token.
+    /// Label-smoothed cross entropy per target token, in nats.
     pub loss: f64,
     /// Cross entropy per target token, in nats.
     pub nll: f64,
@@ -57,11 +57,11 @@ pub struct Validated {
 /// Record of a run's training.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
-    /// Entries of the log, one for every `training.log_every` updates.
+    /// Entries of the log. The trainer writes an entry after every `training.log_every` updates.
     pub logged: Vec<Logged>,
     /// The validations.
     pub validated: Vec<Validated>,
-    /// Skipped updates: the number of updates made before, and the reason.
+    /// Skipped updates. Each value has the number of updates that were made before, and the reason.
     pub skipped: Vec<(u64, String)>,
     /// Number of invalid lines.
     pub unreadable: u64,
@@ -134,8 +134,8 @@ impl Record {
         }
     }
 
-    /// Returns the times of each process, added up since the number of processes last changed;
-    /// empty for a single process.
+    /// Returns the total times of each process since the number of processes last changed; empty
+    /// for a single process.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessTime> {
         let Some(last) = self.logged.last() else { return Vec::new() };
@@ -177,8 +177,8 @@ impl Record {
         self.logged.last().is_some_and(|last| last.accuracy.is_none())
     }
 
-    /// Returns what `value` reads from the entries of the log, by update: pairs of the number of
-    /// updates and the value.
+    /// Returns the values that `value` reads from the entries of the log, each preceded by the
+    /// number of updates. Entries without a value are left out.
     #[must_use]
     pub fn measured(&self, value: impl Fn(&Logged) -> Option<f64>) -> Vec<(f64, f64)> {
         self.logged.iter().filter_map(|one| Some((one.step as f64, value(one)?))).collect()

@@ -5,8 +5,9 @@ use taper_plots::{Axis, Chart, Figure, Language, Series};
 
 use crate::figures::NamedFigure;
 
-/// Makes a figure of the errors of the model, of ridge regression, of least squares and of the
-/// mean, by the number of examples; `None` for test sets of other tasks.
+/// Makes a figure of the mean squared error by the number of examples that a predictor has seen.
+/// The predictors are the model, ridge regression, least squares, and the mean of the answers.
+/// `None` for test sets of other tasks.
 pub(crate) fn figure(result: &Value, language: Language) -> Option<NamedFigure> {
     let say = |english, chinese| language.choose(english, chinese);
     let split = result["split"].as_str().unwrap_or("test").replace(['/', '\\', ' '], "-");

@@ -13,10 +13,10 @@ const LEAST: usize = 8;
 const MOST: usize = 400;
 /// Number of points of a ridge, over the range of all layers.
 const POINTS: usize = 120;
-/// Height of a ridge, in rows: ridges reach over the row above.
+/// Height of a ridge in rows. It is more than 1, so ridges reach into the row above.
 const HEIGHT: f64 = 1.5;
-/// Smallest width of a kernel, as a share of the range, so that norms that hardly change remain
-/// visible.
+/// Smallest width of the density's kernel, as a share of the horizontal range. It keeps the ridges
+/// of norms that hardly change visible.
 const NARROWEST: f64 = 0.008;
 
 /// Function that reads one of the norms of a layer.
@@ -95,8 +95,8 @@ fn logarithms(entries: &[&Logged], layer: &str, norm: Norm) -> Vec<f64> {
     values
 }
 
-/// Returns the smallest and the largest value, with room for the slopes of curves beyond them;
-/// `None` without values.
+/// Returns a range that contains all values, and some room on both sides for the slopes of the
+/// curves; `None` without values.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (low, high) = values
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
@@ -104,15 +104,17 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     (low <= high).then_some((low - room, high + room))
 }
 
-/// Returns the value whose logarithm is the median of `ascending`; `None` without values.
+/// Returns the median of values whose decimal logarithms are `ascending`; `None` without values.
 fn median(ascending: &[f64]) -> Option<f64> {
     Some(10f64.powf(*ascending.get(ascending.len() / 2)?))
 }
 
-/// Returns the points of a ridge: a density of the logarithms `ascending`, above the height `base`.
-/// The highest points of all ridges have the same height above the base. The kernel is Gaussian,
-/// with the width of Silverman (1986), "Density Estimation for Statistics and Data Analysis",
-/// section 3.4.2. Points on the base are omitted, except next to visible points.
+/// Returns the points of a ridge, which shows the density of the logarithms `ascending` above the
+/// height `base`.
+///
+/// Every ridge is scaled so that its highest point is [`HEIGHT`] above its base. The kernel is
+/// Gaussian, with the width of Silverman (1986), "Density Estimation for Statistics and Data
+/// Analysis", section 3.4.2. Points on the base are omitted, except next to visible points.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {
     let count = ascending.len();
     if count == 0 {

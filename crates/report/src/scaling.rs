@@ -1,4 +1,6 @@
-//! Scaling laws of trained models: points from runs and from tables, fits, figures.
+//! Scaling laws, which describe how the loss of a language model depends on its size and on the
+//! amount of its training data. Points come from runs or tables; laws are fitted to them and shown
+//! in figures.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -38,7 +40,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// Makes a point from the last validation of a language model's run.
+    /// Makes a point from a run that trains a language model. The loss is that of the last
+    /// validation.
     ///
     /// # Errors
     /// When the run has another task, or has not been validated.
@@ -136,7 +139,7 @@ type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
 /// Trained models, and the laws that they determine.
 #[derive(Debug)]
 pub struct Study {
-    /// Points, the largest models last.
+    /// Points, in ascending order of the number of parameters.
     pub points: Vec<Point>,
     /// L(N, D), if there are enough points.
     pub joint: Option<Fitted<2>>,
@@ -332,7 +335,7 @@ fn numbers<const K: usize>(
     factors: [&str; K],
     exponents: [&str; K],
 ) -> Vec<String> {
-    // Parameters that a small number of points does not determine may be huge.
+    // If the points are too few to determine a parameter, its value may be huge.
     let number = |value: f64, decimals: usize| match value.abs() < 1e6 {
         true => format!("{value:.decimals$}"),
         false => format!("{value:.1e}"),

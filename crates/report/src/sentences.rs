@@ -24,7 +24,8 @@ pub struct Sentence {
     pub translation: String,
     /// chrF2 of the sentence.
     pub chrf: f64,
-    /// BLEU of the sentence, with the effective order.
+    /// BLEU of the sentence, with effective order: n-gram orders for which the translation is too
+    /// short are left out.
     pub bleu: f64,
     /// Number of words of the source.
     pub length: usize,
@@ -134,7 +135,7 @@ impl SentenceSet {
         Ok(())
     }
 
-    /// Counts what `metric` needs in each sentence.
+    /// Returns the counts in each sentence from which `metric` computes a score.
     ///
     /// # Errors
     /// When the sentences cannot be scored.
@@ -160,9 +161,9 @@ impl SentenceSet {
         Flaw::ALL.map(|flaw| (flaw, count(flaw))).to_vec()
     }
 
-    /// Scores groups of sentences: `kinds` has their names, and `kind` returns the index of a
-    /// sentence's group. Returns for each group its name, number of sentences, BLEU and chrF2.
-    /// Empty groups are omitted.
+    /// Scores groups of sentences. `kinds` has the names of the groups, and `kind` returns the
+    /// index of the group of a sentence. Returns the name, the number of sentences, BLEU and chrF2
+    /// of each group. Empty groups are omitted.
     ///
     /// # Errors
     /// When the sentences cannot be scored.
@@ -192,8 +193,8 @@ impl SentenceSet {
         Ok(scores)
     }
 
-    /// Scores groups of sentences by the number of words of the source. Returns for each group its
-    /// name, number of sentences, BLEU and chrF2.
+    /// Scores groups of sentences by the number of words of the source. Returns the name, the
+    /// number of sentences, BLEU and chrF2 of each group.
     ///
     /// # Errors
     /// When the sentences cannot be scored.
@@ -205,9 +206,8 @@ impl SentenceSet {
         })
     }
 
-    /// Scores groups of sentences by the rarest word of the source, that is, by the frequency of
-    /// this word in the training text. Returns for each group its name, number of sentences, BLEU
-    /// and chrF2.
+    /// Scores groups of sentences by the frequency of the rarest word of the source in the training
+    /// text. Returns the name, the number of sentences, BLEU and chrF2 of each group.
     ///
     /// # Errors
     /// When the sentences cannot be scored.

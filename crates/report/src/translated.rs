@@ -9,7 +9,7 @@ use crate::sentences::SentenceSet;
 /// Number of n-gram orders of BLEU.
 const ORDERS: usize = 4;
 
-/// Makes bars of BLEU and chrF2 over groups of sentences.
+/// Makes a bar chart of the BLEU and chrF2 of groups of sentences.
 fn bars_by_group(
     (name, title): (String, &str),
     label: &str,

@@ -1,4 +1,5 @@
-//! Words of texts, for lengths, frequencies and flaws. Metrics have other tokenizers.
+//! Division of texts into words, for lengths, frequencies and flaws. The metrics use their own
+//! tokenizers instead.
 
 use std::collections::HashMap;
 

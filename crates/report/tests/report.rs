@@ -1,4 +1,4 @@
-//! Reports, comparisons and scaling laws of runs written by hand.
+//! Reports, comparisons and scaling laws of runs whose files the tests write, without training.
 
 use std::fs;
 use std::path::{Path, PathBuf};

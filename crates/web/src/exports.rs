@@ -1,4 +1,5 @@
-//! Functions that JavaScript calls. They have no arguments: they read and write files.
+//! Functions that JavaScript calls. They have no arguments. Requests and answers are files in the
+//! module's file system, which the page keeps in memory.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -7,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::{Answer, Request, Session};
 
-/// Folder of the run.
+/// Folder of the run, that is, of the trained model.
 pub const RUN: &str = "/run";
 /// File with a [`Request`] in JSON.
 pub const REQUEST: &str = "/request.json";
@@ -16,15 +17,15 @@ pub const ANSWER: &str = "/answer.json";
 
 #[cfg(target_family = "wasm")]
 unsafe extern "C" {
-    /// Sets up the C library and its list of folders. The linker generates this function.
+    /// Sets up the C library and its list of open folders. The linker generates this function.
     fn __wasm_call_ctors();
 }
 
 /// Prepares the module; to be called once, before any other function.
 ///
-/// This function calls the module's constructors, so the module keeps its state from one call to
-/// the next. In a module that does not call them, the linker makes every call begin and end like a
-/// program.
+/// This function calls the module's constructors. If nothing in the module called them, the linker
+/// would wrap every exported function like a program of its own, with start and end of the C
+/// library, and the module would lose its state after each call.
 // SAFETY: WASI prescribes this name for this function; nothing else in the module has it.
 #[cfg(target_family = "wasm")]
 #[unsafe(no_mangle)]

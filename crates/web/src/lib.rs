@@ -1,11 +1,13 @@
-//! Translation in a browser: WebAssembly opens a run, whose files are in memory, and translates.
+//! Translation in a browser. The WebAssembly module opens a run (the folder of a trained model),
+//! whose files the page keeps in memory, and translates with it.
 //!
-//! The code that translates in a browser is the code that translates everywhere: [`taper_run`],
-//! compiled for WASI. The page holds the files of a run and offers them as a file system, so this
-//! crate does not know where they come from. A second implementation in JavaScript was rejected: it
-//! would tokenise, divide long lines and search differently.
+//! The module contains the same code that translates everywhere else: [`taper_run`], compiled for
+//! WASI. The page offers the files of the run as a file system, so this crate does not know where
+//! they come from. A second implementation in JavaScript was rejected, because it would tokenise,
+//! divide long lines and search differently.
 //!
-//! JavaScript calls [`exports`] without arguments. Requests and answers are files, too.
+//! JavaScript calls the functions of [`exports`] without arguments. Requests and answers are files,
+//! too.
 
 pub mod exports;
 mod session;

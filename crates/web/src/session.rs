@@ -44,7 +44,7 @@ pub enum Line {
     },
 }
 
-/// A run with its packed weights.
+/// A loaded run, and its models with their weights in the layout for fast multiplication.
 #[derive(Debug)]
 pub struct Session {
     run: LoadedRun,

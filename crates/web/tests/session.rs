@@ -1,4 +1,4 @@
-//! A run behind the functions that a browser calls, without the browser.
+//! Tests of a [`Session`], which answers the calls of a browser, without a browser.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Comparison of runs: scores with significance, recipes, sentences won and lost.
+//! Comparison of runs: scores with their significance, keys that differ between the recipes, and
+//! numbers of sentences that are better or worse.
 
 mod page;
 
@@ -17,10 +18,12 @@ use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
 use crate::translated::systems_by_length;
 
-/// Difference in chrF2 from the first run above which a sentence counts as won or lost.
+/// A sentence counts as won or lost if its chrF2 differs by more than this from its chrF2 in the
+/// first run. The range of chrF2 is from 0 to 100.
 const EVEN: f64 = 1.0;
 
-/// Scores of one run on a split, compared with the first run's.
+/// Scores of one run on a split, that is, on one test set, compared with the scores of the first
+/// run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SystemScores {
     /// Name of the run.
@@ -29,8 +32,8 @@ pub struct SystemScores {
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Numbers of sentences whose chrF2 is more than 1 above the first run's, more than 1 below it,
-    /// or neither.
+    /// Numbers of sentences by their chrF2: more than 1 above that of the first run, more than 1
+    /// below it, and neither.
     pub sentences: [usize; 3],
 }
 
@@ -85,7 +88,8 @@ pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     Ok(comparison)
 }
 
-/// Returns the names of runs; runs that share a name are named by their folders.
+/// Returns a name for each run: its own name, or the path of its folder if another run has the same
+/// name.
 fn distinct_names(runs: &[RunData]) -> Vec<String> {
     let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
     let name = |run: &RunData| match is_alone(&run.name) {
@@ -95,7 +99,7 @@ fn distinct_names(runs: &[RunData]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// Whether two sets have the same sentences and the same settings of scores.
+/// Whether two sets have the same sources and references, and are scored with the same settings.
 fn are_alike(one: &SentenceSet, other: &SentenceSet) -> bool {
     let text = |set: &SentenceSet| -> Vec<(String, String)> {
         set.sentences.iter().map(|one| (one.source.clone(), one.reference.clone())).collect()
@@ -135,7 +139,8 @@ fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     Ok(paired_bootstrap(metric, &counted, RESAMPLES, DEFAULT_SEED)?)
 }
 
-/// Keys whose values differ between the runs.
+/// Returns the keys of the recipes whose values differ between the runs, with the value in each
+/// run.
 fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
     let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let show = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
@@ -159,7 +164,8 @@ fn cells(tested: &Tested) -> [String; 2] {
 }
 
 impl Comparison<'_> {
-    /// Rows of a split: name, BLEU, its p-value, chrF2, its p-value, won, lost, even.
+    /// Returns a table row for each run on a split. The cells are: name, BLEU, p-value of BLEU,
+    /// chrF2, p-value of chrF2, and the numbers of sentences that are won, lost and even.
     fn rows(scores: &[SystemScores]) -> Vec<Vec<String>> {
         let row = |(number, one): (usize, &SystemScores)| {
             let counts = one.sentences.map(|count| match number {
@@ -241,7 +247,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Aligns cells in columns: the first to the left, the others to the right.
+/// Pads the cells of a table to columns of equal width. The first column is aligned to the left,
+/// and the other columns are aligned to the right.
 fn aligned(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());

@@ -1,4 +1,5 @@
-//! Page of a comparison: scores and pairs, curves, recipes as axes, sentences side by side.
+//! HTML page of a comparison: scores, tests of every pair of runs, curves of training, recipes, and
+//! the translations of each sentence side by side.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -33,8 +34,9 @@ impl Comparison<'_> {
         Figure::new(format!("{}, {split}", say("Time and score", "时间与得分")), description, chart)
     }
 
-    /// Makes a table of the differences in BLEU between each two runs, with p-values. Empty for two
-    /// runs, which the table of scores covers, and for more than [`MOST_PAIRED`] runs.
+    /// Makes a table of the differences in BLEU between every pair of runs, with p-values. Empty
+    /// for two runs, because the table of scores already has their difference, and for more than
+    /// [`MOST_PAIRED`] runs.
     fn matrix(&self, split: &str, language: Language) -> Result<String> {
         if !(3..=MOST_PAIRED).contains(&self.runs.len()) {
             return Ok(String::new());
@@ -49,7 +51,7 @@ impl Comparison<'_> {
             html += &format!("<th scope=\"col\" class=\"number\">{}</th>", escape(name));
         }
         html += "</tr></thead><tbody>\n";
-        // `test` compares with the first set, so the set of the row comes first.
+        // `test` compares all sets with the first set, so the set of the row is put first.
         for (row, name) in self.names.iter().enumerate() {
             let mut order = vec![sets[row]];
             order.extend(sets.iter().enumerate().filter(|(at, _)| *at != row).map(|(_, set)| *set));
@@ -83,8 +85,8 @@ impl Comparison<'_> {
         Ok(panel(language.choose("Every pair", "两两比较"), &html))
     }
 
-    /// Makes a chart with a line for each run over the keys that differ between the recipes, and
-    /// over the scores; empty if no key differs.
+    /// Makes a chart of parallel coordinates. It has an axis for each key that differs between the
+    /// recipes, an axis for each score, and a line for each run. Empty if no key differs.
     fn coordinates(&self, language: Language) -> String {
         let mut axes = self.recipes.clone();
         if axes.is_empty() {

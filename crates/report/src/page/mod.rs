@@ -17,7 +17,7 @@ use crate::run_data::chosen;
 use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
 
-/// Style of the sentences.
+/// Style sheet of the list of sentences.
 pub(crate) const STYLE: &str = include_str!("sentences.css");
 /// Script that sorts and filters sentences, shows them when they scroll into view, compares them
 /// word by word, and shows which words are aligned.

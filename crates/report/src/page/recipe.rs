@@ -1,4 +1,5 @@
-//! The recipe of a run, and its keys that differ from the defaults.
+//! Section of a report with the recipe of the run, and with the keys of the recipe that differ from
+//! the defaults.
 
 use anyhow::Result;
 use taper_plots::parts::{note, panel, table};

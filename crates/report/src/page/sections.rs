@@ -23,8 +23,9 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// Section with all numbers of the data report, under their paths in the JSON file. The numbers of
-/// splits are in one table, with a column for each split.
+/// Section with all numbers of the data report `data.json`, under their paths in the file. The
+/// numbers of all splits (training, validation and test text) are in one table, with a column for
+/// each split.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -108,8 +109,8 @@ fn quantities(language: Language) -> [&'static str; 2] {
     [language.choose("quantity", "项目"), language.choose("value", "数值")]
 }
 
-/// Panels with scores, one for each test set: metrics, other numbers, and the quantities from which
-/// the metrics were computed.
+/// Panels with scores, one for each test set. A panel has the metrics, other numbers, and the
+/// quantities from which the metrics were computed.
 pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     let head = [language.choose("metric", "指标"), language.choose("score", "得分")];
     let of_one = |result: &Value| {
@@ -147,7 +148,8 @@ pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     run.scores.iter().map(of_one).collect()
 }
 
-/// Panel with the scores of each direction; `None` if no score names a direction.
+/// Panel with the scores of each direction (pair of source and target language); `None` if no score
+/// names a direction.
 pub(super) fn directions(run: &RunData, language: Language) -> Option<String> {
     let head = [
         language.choose("direction", "方向"),
@@ -176,7 +178,8 @@ pub(super) fn directions(run: &RunData, language: Language) -> Option<String> {
     (!rows.is_empty()).then(|| panel(title, &table(&head, &rows)))
 }
 
-/// Panels with the scores of hostile variants, one for each test set whose variants were scored.
+/// Panels with the scores of hostile variants: copies of a test set in which the source text is
+/// damaged or unusual. There is one panel for each test set whose variants were scored.
 pub(super) fn hostile(run: &RunData, language: Language) -> Vec<String> {
     let head = [
         language.choose("variant", "变体"),
@@ -292,7 +295,7 @@ fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     joined.into_iter().flat_map(in_units).collect()
 }
 
-/// Section with the commands that the run was given, and with commands that make it again.
+/// Section with the commands that have trained the run, and with commands that repeat its training.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

@@ -12,11 +12,11 @@ use taper_trainer::ProcessTime;
 
 use crate::run_data::RunData;
 
-/// A number of a test set: name, JSON pointer, factor by which it is multiplied, unit, and whether
-/// a higher number is better.
+/// A number of a test set: its name, its JSON pointer in `scores.json`, a factor by which it is
+/// multiplied, its unit, and whether a higher number is better.
 type Score = (&'static str, &'static str, f64, &'static str, bool);
 
-/// Numbers of test sets that get a card, in the order of importance.
+/// Numbers of test sets that are shown as cards, the most important first.
 const SCORES: [Score; 7] = [
     ("BLEU", "/bleu/score", 1.0, "", true),
     ("chrF2", "/chrf/score", 1.0, "", true),
@@ -132,7 +132,7 @@ fn validation(run: &RunData, language: Language) -> Option<Stat> {
     })
 }
 
-/// Cards of time, rate and data.
+/// Cards of the time of training, the rate of training and the size of the training data.
 fn training(run: &RunData, language: Language) -> Vec<Stat> {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let summary = &run.summary;
@@ -196,8 +196,8 @@ fn size(run: &RunData, language: Language) -> Option<Stat> {
     })
 }
 
-/// Formats a duration as a number and a unit; the unit includes the rest in the next smaller unit,
-/// as in `3` and `h 12 min`.
+/// Formats a duration as a number and a unit. The second text also has the remainder in the next
+/// smaller unit: 3 hours and 12 minutes are `3` and `h 12 min`.
 fn duration(seconds: f64, language: Language) -> (String, String) {
     let (hour, minute) = (language.choose("h", "小时"), language.choose("min", "分"));
     let all = seconds.round().max(0.0) as u64;

@@ -11,10 +11,11 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::figures::NamedFigure;
 use crate::run_data::RunData;
 
-/// Address of a sentence: `LINE` of the first test set, or `SPLIT:LINE`.
+/// Address of a sentence. It is written `LINE` for a line of the first test set, or `SPLIT:LINE`
+/// for a line of the test set `SPLIT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentenceAddress {
-    /// Split of the sentence; `None` for the first split that was translated.
+    /// Test set of the sentence; `None` for the first test set that was translated.
     pub split: Option<String>,
     /// Line of the sentence, from 1.
     pub line: usize,

@@ -47,24 +47,24 @@ pub struct RunData {
     pub scores: Vec<Value>,
     /// Results on hostile variants of test sets, in the form of `scores.hostile.json`.
     pub hostile: Vec<Value>,
-    /// Commands that the run was given.
+    /// Commands that began and continued the run, in order.
     pub commands: Vec<Command>,
-    /// Commands that make the run, its scores and its page again, for the page to show; if empty,
-    /// the page shows none.
+    /// Text of the commands that repeat the training, score the run and make its page. The page
+    /// shows this text unless it is empty.
     pub again: String,
-    /// Parent of the run, if it still exists.
+    /// Run that gave this run its first weights; `None` if there was none, or it no longer exists.
     pub parent: Option<Parent>,
-    /// Test sets with a translation of each sentence.
+    /// Test sets that the run has translated, with the translation of each sentence.
     pub sets: Vec<SentenceSet>,
     /// Sentences whose attention is shown, added by [`RunData::look`].
     pub chosen: Vec<ChosenSentence>,
-    /// Missing parts that a reader would expect, and the reasons.
+    /// Parts of a report that are missing because they could not be read, each with the reason.
     pub missing: Vec<String>,
 }
 
 impl RunData {
-    /// Reads the run in `root`. Parts that do not exist yet or no longer exist are listed in
-    /// `missing`.
+    /// Reads the run in `root`. Parts that cannot be read, for example because they no longer
+    /// exist, are listed in `missing`.
     ///
     /// # Errors
     /// When there is no run, or a file of the run is damaged.
@@ -188,7 +188,8 @@ impl RunData {
     }
 }
 
-/// Figures of a test set of `scores.json`, in addition to the figures of its sentences.
+/// Figures that are drawn from the result of a test set in `scores.json`. They do not include the
+/// figures of its sentences.
 pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedFigure> {
     let mut figures = classified::figures(result, language);
     figures.extend(regressed::figure(result, language));

@@ -9,7 +9,7 @@ use taper_run::folder::{Command, RunSummary};
 
 use super::json;
 
-/// Results of the parent of a run (`--from`).
+/// Results of the parent of a run, that is, of the run that `taper train --from` names.
 #[derive(Debug, Clone)]
 pub struct Parent {
     /// Name of the parent's folder.
