@@ -1,5 +1,5 @@
-//! Finds the files that are embedded in the program for `taper quickstart`: in the repository or,
-//! for a package that was made from the repository, in the package's folder `bundled`.
+//! Finds the files that are embedded in the program for `taper quickstart`. They are in the
+//! repository; a package that was made from the repository has them in its folder `bundled`.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Formats the advice of the libraries as commands of this program.
+//! Formats advice as commands of this program. The libraries give advice as an [`Action`], because
+//! they do not know the program's commands.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,8 @@ fn in_backticks(action: &Action) -> Option<String> {
     Some(format!("`{}`", command(action)))
 }
 
-/// Returns the shell command for an action. Words in capitals are placeholders for the reader.
+/// Returns the shell command for an action. Words in capitals are placeholders, which the user
+/// replaces.
 #[must_use]
 pub fn command(action: &Action) -> String {
     match action {
@@ -57,7 +59,8 @@ fn set(key: &Option<String>) -> String {
     key.as_ref().map_or_else(String::new, |key| format!(" --set {key}=…"))
 }
 
-/// Returns the command that uses a run for `verb`. `run` must already be quoted for a shell.
+/// Returns the command that does `verb` with a run. `run` is the run's folder, already quoted for a
+/// shell.
 pub(crate) fn use_of(run: &str, verb: Verb) -> String {
     match verb {
         Verb::Translate => format!("taper translate {run}"),

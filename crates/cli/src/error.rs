@@ -11,8 +11,8 @@ pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
 
-/// Error of a command that a signal stopped, with the exit code of the process. The work so far is
-/// on disk.
+/// Error of a command that was stopped by a signal. The value is the exit code of the process. The
+/// work that was done before is on disk.
 #[derive(Debug)]
 pub(crate) struct Interrupted(pub(crate) u8);
 
@@ -24,7 +24,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Error about the machine, not about an argument or a file.
+/// Error whose cause is the machine, and not an argument or a file.
 #[derive(Debug)]
 pub(crate) struct Unfit(pub(crate) String);
 

@@ -1,4 +1,5 @@
-//! Cargo features of this build, and what a program without one of them says.
+//! Cargo features of this build, and errors for requests that need a feature which this build
+//! lacks.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 struct Feature {
     name: &'static str,
     is_built: bool,
-    /// Completes "this program was built without".
+    /// Noun phrase that completes the sentence "this program was built without …".
     gives: &'static str,
     /// Advice for users without the feature; may be empty.
     instead: &'static str,
@@ -56,7 +57,8 @@ pub(crate) fn lacking(name: &str) -> Error {
     )
 }
 
-/// Calls a function of the feature with its arguments; without the feature, refuses.
+/// Calls a function with its arguments. If this build lacks the feature `$name`, to which the
+/// function belongs, returns the error of [`lacking`] instead.
 macro_rules! with_feature {
     ($name:tt, $function:path, $arguments:expr) => {{
         #[cfg(feature = $name)]

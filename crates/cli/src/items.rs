@@ -14,7 +14,7 @@ const NAMED: usize = 10;
 /// Record of the items without an answer.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    /// True if the first item with an error ends the command.
+    /// Whether the first item with an error ends the command.
     strict: bool,
     count: usize,
     first: String,
@@ -57,7 +57,8 @@ impl Faults {
     }
 }
 
-/// Reporter of lines that spell special tokens out, although these are read as ordinary text.
+/// Reporter of lines that spell special tokens, such as `</s>`. The user may expect that they are
+/// read as tokens, but they are read as ordinary text.
 #[derive(Debug)]
 pub(crate) struct SpelledLines<'a> {
     tokenizer: &'a Tokenizer,

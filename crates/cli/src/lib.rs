@@ -6,7 +6,8 @@
 //! was made, 1 for a failed computation, and 128 + the number of the signal (130 for Ctrl-C) for an
 //! interruption, after which the work so far is on disk.
 #![forbid(unsafe_code)]
-// These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
+// `println!` and `eprintln!` panic if the reader of the output is gone; `text::say` and
+// `text::print_line` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod advice;

@@ -17,9 +17,9 @@ use crate::processes::farewell::say_farewell;
 use crate::text::{quoted, say};
 use taper_run::folder::RunLock;
 
-/// Time within which signals count as one. `timeout` signals its process and then its process
-/// group; and when a terminal is closed, both the terminal and the shell send a signal to the
-/// processes.
+/// Time within which several signals count as one, because one event may cause several signals. The
+/// program `timeout` sends a signal to its process and then to its process group. When a terminal
+/// is closed, both the terminal and the shell send a signal.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A signal that asks the process to end.
@@ -42,11 +42,11 @@ impl Signal {
     }
 }
 
-/// Calls `handle`, on its own thread, for every signal that asks the process to end, except for
-/// SIGHUP and warnings that the process was started to ignore (`nohup`, `trap ''`).
+/// Calls `handle`, on its own thread, for every signal that asks the process to end. SIGHUP and
+/// warnings are left out if the process was started so that it ignores them (`nohup`, `trap ''`).
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system does not let the signals be handled, or no thread can be started.
 #[cfg(unix)]
 pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
@@ -69,14 +69,14 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
 /// Calls `handle`, on its own thread, when the process is asked to end.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system does not let the signal be handled.
 #[cfg(not(unix))]
 pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Result<()> {
     ctrlc::set_handler(move || handle(Signal { number: 2, is_warning: false }))
         .context("the system does not let signals be handled")
 }
 
-/// State that signals change.
+/// State of a run that the signal handler reads and changes.
 #[derive(Debug)]
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
@@ -84,8 +84,8 @@ pub(crate) struct Signals {
     stage: Arc<AtomicU8>,
     /// Exit code of the first signal; 0 if there has been none.
     code: Arc<AtomicU8>,
-    /// True if this is one of several processes but not the first. Only the first process prints. A
-    /// signal to one process stops all of them.
+    /// Whether this is one of several processes, but not the first. Only the first process prints.
+    /// A signal to any process stops all processes.
     follows: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reading and writing of text files, with one sentence on each line.
+//! Reading of text files line by line, and printing of lines and messages.
 
 use std::io::{BufReader, Stdout, Write};
 use std::path::Path;
@@ -33,8 +33,8 @@ pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
 }
 
-/// Prints a line on standard error. The work continues even if nobody reads it any more (a closed
-/// terminal, a `tee` that the same Ctrl-C ended).
+/// Prints a line on standard error. An error is ignored, so that the work continues even if nobody
+/// reads the line any more, for example because the terminal was closed.
 pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible_lines(message));
 }
@@ -58,7 +58,7 @@ pub(crate) fn standard_output() -> Result<Stdout> {
 /// instead of panicking.
 ///
 /// # Errors
-/// When standard output refuses, or is closed.
+/// When standard output cannot be written, or is closed.
 pub(crate) fn print_line(line: &str) -> Result<()> {
     let mut output = standard_output()?.lock();
     writeln!(output, "{line}").context("cannot write to standard output")

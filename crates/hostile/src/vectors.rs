@@ -37,7 +37,8 @@ pub fn vector_file(path: &Path, bytes: &[u8]) {
         assert!(!cosine.is_nan());
     }
     let again = path.with_extension("again");
-    // The file is binary, because text cannot hold a word with a line end.
+    // The binary format is used here. In both formats, a word with a blank or a line end cannot be
+    // read again, so vectors with such words are written, but not compared.
     vectors.write(&again, Format::Binary).unwrap();
     if vectors.words().iter().any(|word| word.contains([' ', '\n'])) {
         return;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// sacreBLEU's options with one dash and several letters, and the corresponding long options.
-/// `clap` would read each of the former as several options of one letter.
+/// sacreBLEU's options with one dash and several letters, each with the corresponding long option.
+/// `clap` would read `-nr` as the two options `-n` and `-r`.
 const LONG_NAMES: [(&str, &str); 16] = [
     ("-nr", "--num-refs"),
     ("-sl", "--sentence-level"),

@@ -232,8 +232,8 @@ impl EmbeddingsTrain {
 }
 
 impl EmbeddingsLimits {
-    /// Returns the limits of training. Without `--memory`, training may use `available` bytes: the
-    /// memory that the system has, if known.
+    /// Returns the limits of training. Without `--memory`, training may use `available` bytes, the
+    /// memory that the system has available; `None` if this is unknown.
     pub(crate) fn limits(&self, format: Format, available: Option<u64>) -> Limits {
         let save_every = Duration::from_secs(self.save_minutes.saturating_mul(60));
         Limits { memory: self.memory.or(available), save_every, format }

@@ -1,4 +1,5 @@
-//! Arguments of the commands for newcomers and packagers.
+//! Arguments of the commands that help with a first training, an installation or a package of the
+//! program.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,6 @@
-//! `taper evaluate`: decodes and scores the test sets, or reads them with a language model.
+//! `taper evaluate`: scores the test sets of a run. Depending on the task, the model first writes
+//! or predicts an output for each example, or, as a language model, only computes the probability
+//! of the text.
 
 use anyhow::{Result, bail};
 use taper_run::evaluation::{evaluate, evaluate_hostile};

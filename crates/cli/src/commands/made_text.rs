@@ -26,7 +26,7 @@ impl Bars {
         let CacheProgress { text, done, lines } = progress;
         if self.0.as_ref().is_none_or(|(shown, _)| shown != text) {
             let bar = sentence_bar(Some(lines as u64), text);
-            // Lines from an earlier call do not count for the rate.
+            // Lines that were already translated by an earlier call do not count for the rate.
             bar.set_position(done as u64);
             bar.reset_eta();
             self.0 = Some((text.to_owned(), bar));

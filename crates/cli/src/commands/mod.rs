@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         // These commands divide the threads among processes themselves.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
-        // This command chooses the threads after its steps.
+        // This command runs its steps in processes of their own, and chooses its threads after
+        // them.
         Command::Student(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }

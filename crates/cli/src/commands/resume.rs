@@ -9,8 +9,8 @@ use crate::processes::Processes;
 /// Runs the command. `threads` is the number of threads that the user requested.
 pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
     let mut settings = arguments.output.settings(None);
-    // Only the first process needs the run, and other processes may lack its folder. So an error is
-    // returned below, in the first process alone.
+    // If several processes train together, only the first needs the run's folder, and the others
+    // may lack it. So an error is not returned here, but below, and only by the first process.
     let opened = RunFolder::open(&arguments.run).and_then(|folder| {
         let config = folder.load_config(&arguments.overrides.set)?;
         Ok((folder, config))

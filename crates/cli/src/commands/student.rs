@@ -1,4 +1,5 @@
-//! `taper student`: from a large model to a small one, and to a page that translates in a browser.
+//! `taper student`: trains a small model (the student) on the translations of a large model (the
+//! teacher), and makes a page that translates with the student in a browser.
 
 use anyhow::Result;
 use taper_run::checks::choose_threads;
@@ -14,8 +15,9 @@ use crate::arguments::Student;
 use crate::bars::sentence_bar;
 use crate::text::{print_line, quoted};
 
-/// Runs the command. `threads` is the number of threads for the comparison of both models; `None`
-/// means one thread, so that only the work of the two models is compared.
+/// Runs the command. `threads` is the number of threads with which the speeds of teacher and
+/// student are compared. `None` means one thread, so that the ratio of speeds shows only how much
+/// each model computes.
 pub(crate) fn run(arguments: &Student, threads: Option<usize>) -> Result<()> {
     let Student { teachers, output, module, .. } = arguments;
     let module = (!arguments.no_page).then(|| module_file(module.as_deref()));

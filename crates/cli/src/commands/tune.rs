@@ -66,9 +66,10 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     })
 }
 
-/// Writes the best settings into the run if they are better than the run's. Prints a line with the
-/// number of trials, `tried`, and the best settings, `settings`; with `--json`, prints `record`.
-/// `apply` changes the settings of the run to the best ones, and returns true if these are better.
+/// Writes the best settings into the run if they are better than the run's own settings. Prints a
+/// line with the number of trials, `tried`, and a description of the best settings, `settings`;
+/// with `--json`, prints `record` instead. `apply` replaces the run's settings by the best
+/// settings, and returns true if they are better.
 fn finish(
     folder: &RunFolder,
     arguments: &Tune,
@@ -190,8 +191,8 @@ fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> R
     })
 }
 
-/// Returns the best of the trials, which have the same beam size, and the trial of the run's own
-/// settings.
+/// Returns the [`SHOWN`] best of the trials and the trial with the run's own settings, best first.
+/// All `trials` have the same beam size.
 fn shown(
     trials: &[Trial],
     metric: TuningMetric,

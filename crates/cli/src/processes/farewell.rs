@@ -1,4 +1,4 @@
-//! Notice that this process ends, to the other processes of a training.
+//! Notifies the other processes of a training that this process ends.
 
 use std::sync::Mutex;
 

@@ -20,8 +20,8 @@ use crate::text::say;
 use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
-/// Time that a busy process continues after another process is gone. A waiting process ends at
-/// once.
+/// Time after which this process ends because another process is gone, if it is busy. A process
+/// that waits for the others notices their end, and ends at once.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
@@ -42,9 +42,10 @@ pub(crate) struct Processes {
     children: Children,
 }
 
-/// Called if this process has failed and another process reports the error. If a launcher started
-/// both, waits before this process ends, because a launcher such as mpirun ends all processes as
-/// soon as one has failed, and the report must come first.
+/// Waits, if a launcher has started the processes, so that another process can report the error. It
+/// is called when this process has failed and leaves the report to another process. A launcher such
+/// as mpirun ends all processes as soon as one has failed, so this process must not end before the
+/// report.
 pub(crate) fn let_another_speak() {
     let get = |name: &str| std::env::var(name).ok();
     let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());
@@ -110,8 +111,8 @@ impl Processes {
         }
     }
 
-    /// Exchanges computed values by NCCL if `transport` is NCCL; messages still use the present
-    /// connection.
+    /// If `transport` is NCCL, exchanges computed values by NCCL. Other messages still use the
+    /// existing connection.
     #[cfg(feature = "nccl")]
     fn over(self, transport: Transport) -> Result<Self> {
         Ok(match transport {
@@ -202,8 +203,9 @@ fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
     choose_threads(take_share(place.local_rank, place.local_size, wanted))
 }
 
-/// Ends this process after [`GRACE`] if it has been too busy to notice that process `lost` is gone.
-/// This is safe, because files on disk are complete at any time.
+/// Ends this process after the time [`GRACE`], because process `lost` is gone. By then, this
+/// process would have ended by itself, unless it is too busy to notice the loss. This is safe,
+/// because files on disk are complete at any time.
 fn end_soon(rank: usize, lost: usize, why: &str) {
     std::thread::sleep(GRACE);
     let why = why.to_owned();

@@ -30,8 +30,8 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
     }
 }
 
-/// Reports commands to run next. `scored` is true if the test sets have been scored already; `None`
-/// if there are no test sets.
+/// Reports commands to run next. `scored` says whether the test sets have already been scored; it
+/// is `None` if there are no test sets.
 pub(crate) fn report_next(
     run: &str,
     task: Task,
@@ -62,8 +62,8 @@ fn first_use(run: &str, task: Task) -> String {
     format!("{:width$}   {effect}", advice::use_of(run, verb))
 }
 
-/// Returns the change of the recipe that continues a finished training, and a description of the
-/// jump that the learning rate then makes; empty without a jump.
+/// Returns the change of the recipe with which a finished training continues. Also returns a
+/// description of the jump that the learning rate then makes, or an empty text if there is no jump.
 fn continuation_words(continuation: Continuation) -> (String, String) {
     match continuation {
         Continuation::Epochs => ("training.max_epochs=N".to_owned(), String::new()),

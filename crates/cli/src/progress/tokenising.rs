@@ -12,7 +12,8 @@ use crate::text::report_line;
 
 /// Interval between printed lines if there is no bar.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Length of the bar: a position is the share of text that is done, times this number.
+/// Length of the bar. Its position is the share of the text that is tokenised, from 0 to 1, times
+/// this number.
 const PARTS: u64 = 10_000;
 
 /// Reporter of the progress of tokenising.

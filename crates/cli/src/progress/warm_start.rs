@@ -37,7 +37,8 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: boo
     lines
 }
 
-/// Describes the vectors with which embeddings begin.
+/// Describes the fixed vectors, such as word vectors from a file, with which embedding tables
+/// begin.
 pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
     /// Largest number of tokens that are named.
     const NAMED: usize = 8;

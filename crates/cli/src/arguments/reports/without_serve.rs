@@ -1,4 +1,5 @@
-//! Arguments of `serve` in a program without the server, which refuses the command.
+//! Arguments of `serve` in a program that was built without the server. Such a program refuses the
+//! command.
 
 use std::ffi::OsString;
 

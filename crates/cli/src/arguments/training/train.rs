@@ -108,8 +108,8 @@ pub(crate) struct TrainOutput {
 }
 
 impl TrainOutput {
-    /// Returns the settings of the training. `from` is the run or checkpoint with whose weights a
-    /// new run begins, if any.
+    /// Returns the settings of the training. `from` is the run or checkpoint that gives a new run
+    /// its first weights; `None` if the weights are initialised at random.
     pub(crate) fn settings(&self, from: Option<&Path>) -> TrainSettings {
         TrainSettings {
             from: from.map(Path::to_owned),

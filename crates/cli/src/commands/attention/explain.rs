@@ -1,4 +1,4 @@
-//! `taper explain`: the path of one text through a model, step by step. Each step is a station.
+//! `taper explain`: shows the path of one text through a model, step by step.
 
 use anyhow::Result;
 use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<()> {
     Ok(())
 }
 
-/// Formats the stations of the text's path as lines.
+/// Formats the steps of the text's path as lines.
 fn lines(journey: &Journey) -> Vec<String> {
     let mut lines = vec![format!("1. Pieces of {:?}", journey.normalized)];
     let pieces = journey.pieces.iter().map(|piece| format!("{} {}", piece.token, piece.id));

@@ -11,11 +11,12 @@ use unicode_width::UnicodeWidthStr;
 /// Terminal columns of a cell.
 const CELL: usize = 2;
 
-/// Shades, each after the smallest weight that it shows.
+/// Shades for weights, the darkest first. Each is preceded by the smallest weight for which it is
+/// used.
 const SHADES: [(f32, &str); 5] = [(0.75, "█"), (0.5, "▓"), (0.3, "▒"), (0.1, "░"), (0.0, " ")];
 
-/// Formats the table as lines: first the names of `keys`; then, for each query, its row of
-/// `weights` and the key of the largest weight; last the meaning of the shades.
+/// Formats the table as lines. The first lines have the names of `keys`. Then each query has a line
+/// with its row of `weights` and the key of the largest weight. The last line explains the shades.
 pub(super) fn grid(queries: &[String], keys: &[String], weights: &[Vec<f32>]) -> Vec<String> {
     let margin = queries.iter().map(|name| name.width()).max().unwrap_or(0);
     let mut lines = head(keys, margin);

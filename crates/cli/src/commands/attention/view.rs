@@ -14,7 +14,7 @@ use super::grid::grid;
 use crate::arguments::Attention;
 use crate::text::{print_line, say};
 
-/// Factor by which a PNG picture is larger than the drawing.
+/// Scale of a PNG picture: its pixels for each unit of length of the drawing.
 const ZOOM: f32 = 2.0;
 
 /// Runs the command.
@@ -103,7 +103,7 @@ fn table(profiles: &[HeadProfile]) -> Result<()> {
 /// Writes a file, whole or not at all.
 ///
 /// # Errors
-/// When the disk refuses.
+/// When the file cannot be written.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_atomically(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -25,7 +25,7 @@ use taper_run::numbers::bytes;
 
 /// Number of tokens of a batch of short sequences.
 const TOKENS: usize = 2048;
-/// Number of tokens of a sequence that is processed before any measurement.
+/// Number of tokens of the short sequence that is processed once before all measurements.
 const REHEARSED: usize = 64;
 /// Number of levels of summaries in hierarchical attention, more than any sequence needs.
 const LEVELS: usize = 16;
@@ -76,7 +76,8 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
             table(&[found], &[])
         };
     }
-    // A Linformer cannot be a decoder, nor a Transformer-XL an encoder.
+    // Linformer attention cannot be used in a decoder, and Transformer-XL attention cannot be used
+    // in an encoder.
     let other = match arguments.causal {
         true => AttentionKind::Linformer,
         false => AttentionKind::TransformerXl,
@@ -138,8 +139,8 @@ fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<M
     Ok(serde_json::from_value(record["measurements"][0].take())?)
 }
 
-/// Draws the time of forward and backward pass against the length, as SVG: a line for each kind,
-/// with the exponent of its growth.
+/// Draws the time of a forward and backward pass by the length of a sequence, as SVG. Each kind of
+/// attention has a line, which is labelled with the exponent of its growth.
 fn drawn(found: &[Measurement], growth: &[Growth]) -> Result<String> {
     let line = |growth: &Growth| {
         let own = found.iter().filter(|one| one.kind == growth.kind);
@@ -180,9 +181,10 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
     let lengths: Arc<[usize]> = vec![length; sequences].into();
     let rows = sequences * length;
     let inputs = Var::from_tensor(&normal(rows, attention.input_width(), 1)?)?;
-    // Rehearses with a sequence too short to need much memory, so that buffers that are made only
-    // once exist before memory is measured. The input is detached; otherwise Candle would record it
-    // and compute attention by its own operations.
+    // Attention is first computed once for a short sequence, which needs little memory. This makes
+    // the buffers that are kept for all later computations, so that they are not measured. The
+    // input is detached from Candle's gradient tape; for recorded inputs, attention would be
+    // computed by Candle's own operations.
     let few = normal(REHEARSED, attention.input_width(), 1)?.detach();
     let out = attention.attend(&few, &[REHEARSED].into(), &Pass::evaluate())?;
     let adjoint = normal(rows, out.dim(1)?, 2)?;
@@ -227,7 +229,7 @@ fn normal(rows: usize, columns: usize, key: u64) -> Result<Tensor> {
 
 fn growth(name: &str, found: &[Measurement]) -> Growth {
     let own: Vec<&Measurement> = found.iter().filter(|one| one.kind == name).collect();
-    // Fits the cost of a single sequence, also where short sequences were measured in a batch.
+    // Short sequences were measured in a batch, but the cost of a single sequence is fitted.
     let of = |cost: &dyn Fn(&Measurement) -> f64| {
         slope(own.iter().map(|one| {
             let length = one.length as f64;

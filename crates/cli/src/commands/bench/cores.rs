@@ -45,8 +45,9 @@ pub(super) struct Table<'a> {
     pub(super) meeting: f64,
 }
 
-/// Returns the median time, in seconds, of an empty parallel region: giving each thread of this
-/// machine an empty task, and waiting until the last task has ended. The threads are awake.
+/// Measures the time of an empty parallel region, in seconds: each thread of this machine gets an
+/// empty task, and the region ends when the last task has ended. The threads are awake, that is,
+/// they do not sleep between the regions. Returns the median of several measurements.
 pub(super) fn meeting() -> f64 {
     const LOOPS: u32 = 1000;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);

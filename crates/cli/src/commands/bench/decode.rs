@@ -14,8 +14,8 @@ use taper_run::translation::{LineTranslator, TranslationSettings, for_the_best};
 #[derive(Debug, Serialize)]
 struct Report {
     sentences: usize,
-    /// Number of output tokens. `</s>` is counted once a line, or once for each part of an overlong
-    /// line.
+    /// Number of output tokens, including one `</s>` for each line, or for each part of a line that
+    /// was divided because it is too long.
     tokens: usize,
     /// Beam size; `None` if translations are sampled.
     beam_size: Option<usize>,
@@ -28,7 +28,7 @@ struct Report {
     first_translation_seconds: f64,
     /// Seconds of each repeat, including tokenisation and detokenisation.
     seconds: Vec<f64>,
-    /// Sentences per second, by the median of `seconds`.
+    /// Sentences per second, computed from the median of `seconds`.
     sentences_per_second: f64,
     tokens_per_second: f64,
     /// Peak memory of the process, in bytes; `None` if the system does not report it.

@@ -14,7 +14,8 @@ use crate::text::print_line;
 /// Default number of packed tokens of a batch.
 const ROWS: usize = 25_000;
 
-/// The presets of `bench train` that are compared, with width, heads and feed-forward width.
+/// The presets of `bench train` that are compared. Each has its width, its number of heads and its
+/// feed-forward width.
 const PRESETS: [(&str, [usize; 3]); 2] = [("base", [512, 8, 2048]), ("big", [1024, 16, 4096])];
 
 /// Number of tokens of a sentence.

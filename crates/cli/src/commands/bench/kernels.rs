@@ -62,8 +62,9 @@ struct Measurement {
     dtype: &'static str,
     /// Billions of multiplications and additions per second.
     rate: f64,
-    /// Rate of multiply-adds on registers alone, with the kernel's instructions; for the `gemm`
-    /// crate, with the instructions of the fastest f32 multiply-adds.
+    /// Highest possible rate, in the same unit: the rate of multiply-adds on registers alone, with
+    /// the kernel's instructions. For the `gemm` crate, it is measured with the fastest f32
+    /// multiply-add instructions of this machine.
     peak: f64,
 }
 
@@ -151,8 +152,9 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
             }
         }
     }
-    // Kernels with the same instructions share one peak, the highest measured: a processor that was
-    // doing other work does not reach its full rate at once.
+    // Kernels with the same instructions share one peak, the highest one that was measured for any
+    // of them. A single measurement may be too low, because a processor that was doing other work
+    // does not reach its full rate at once.
     let limits = variants.iter().map(|variant| limit(variant.0));
     let limits: Vec<_> = limits.zip(&peaks).map(|(kernel, &peak)| (kernel, peak)).collect();
     let highest = |kernel| {

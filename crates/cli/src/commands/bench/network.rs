@@ -26,7 +26,7 @@ use crate::text::print_line;
 const LEARNING_RATE: f64 = 1e-4;
 /// Bytes per second of a gigabit per second.
 const GIGABIT: f64 = 1e9 / 8.0;
-/// Largest number of processes, for which every machine has enough memory.
+/// Largest number of simulated processes. Each needs memory for a whole model.
 const MOST_PROCESSES: usize = 64;
 
 /// Cost of an update over one network.
@@ -35,7 +35,8 @@ struct Row {
     gigabits_per_second: f64,
     /// Seconds to send the bytes of an update.
     network_seconds: f64,
-    /// Seconds of computing or of sending, whichever takes longer.
+    /// Lower bound of the seconds of an update: the time of computing or the time of sending,
+    /// whichever is longer.
     bound_seconds: f64,
     /// Seconds of an update whose exchange begins when all gradients are computed.
     late_seconds: f64,
@@ -179,7 +180,7 @@ fn updates(
     };
     training.check()?;
     let mut updates = TimedUpdates::among(exchange, &model, &training, LEARNING_RATE)?;
-    // The batch is the same each time, so that only the network differs.
+    // All updates use the same batch, so that measurements differ only in the network.
     let batch = &batches[..1];
     updates.make(batch)?;
     let began = Instant::now();
@@ -206,7 +207,7 @@ impl<E: Exchange> Exchange for Late<E> {
     }
 
     fn begin(&mut self, parts: Vec<Tensor>) -> std::result::Result<(), ExchangeError> {
-        // A copy is sent, because the tensors may change before the exchange.
+        // Copies are kept, because the tensors may change before the transfer begins.
         self.held.push_back(parts.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?);
         Ok(())
     }

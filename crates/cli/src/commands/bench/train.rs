@@ -1,5 +1,5 @@
-//! `taper bench train`: measures the speed of training steps, on files of batches that other
-//! programs can read too.
+//! `taper bench train`: measures the speed of training steps. The batches come from a file that
+//! other programs can also read, so that their speed can be compared.
 
 use std::path::Path;
 use std::time::Instant;
@@ -107,7 +107,7 @@ struct Report {
     /// Seconds for threads to begin and end a parallel region; 0 without `--cores`.
     meeting: f64,
     parameters: usize,
-    /// Type of the computation: the chosen type if `--dtype` is automatic.
+    /// Data type of the computation. For `--dtype auto`, it is the type that was chosen.
     dtype: DType,
     /// Matrix kernel of the fused operations; `None` unless they run on the CPU.
     kernel: Option<Kernel>,

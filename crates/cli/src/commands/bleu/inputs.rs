@@ -109,8 +109,8 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
             fields.len()
         );
         for (system, field) in systems.iter_mut().zip(fields) {
-            // In the first line only the last field loses the whitespace at its end, as in
-            // sacreBLEU.
+            // Whitespace at the end of a field is removed. In the first line, it is removed only
+            // from the last field, as sacreBLEU does.
             let field = if number == 0 { field } else { trim_end(field) };
             system.lines.push(field.to_owned());
         }
@@ -140,8 +140,8 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
             number + 1,
             fields.len()
         );
-        // Streams are made only here: until a line with `count` fields is read, `count` may be
-        // arbitrarily large.
+        // The streams are made only when a line with `count` fields has been read. Before that,
+        // `count` could be so large that memory does not suffice.
         streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());

@@ -62,8 +62,8 @@ struct Style {
 }
 
 impl Style {
-    /// Takes the style from the arguments. Settings that they omit have sacreBLEU's defaults if the
-    /// command is called like sacreBLEU: with `--input`, or with a single file.
+    /// Takes the style from the arguments. If the command is called like sacreBLEU, that is, with
+    /// `--input` or with a single file, settings that are not given have sacreBLEU's defaults.
     fn new(arguments: &arguments::Bleu) -> Self {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
@@ -153,8 +153,8 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     let mut metrics: Vec<Box<dyn Metric>> = Vec::with_capacity(names.len());
     for name in names {
         let metric = metric(name)?;
-        // Omits a metric that occurs twice under two names: `chrf` with a word order of 2 is
-        // `chrfpp`.
+        // Two requested names may mean the same metric: `chrf` with a word order of 2 is `chrfpp`.
+        // Then it is computed only once.
         if metrics.iter().all(|other| other.name() != metric.name()) {
             metrics.push(metric);
         }
@@ -239,7 +239,7 @@ fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style
     }
     let mut scores = Vec::with_capacity(counted.len());
     for (metric, systems) in counted {
-        // One resample counts as none, as in sacreBLEU.
+        // With fewer than two resamples, no interval is computed, as in sacreBLEU.
         scores.push(if trials.confidence && trials.confidence_n > 1 {
             Score::with_confidence(*metric, &systems[0], trials.confidence_n, seed()?)?
         } else {

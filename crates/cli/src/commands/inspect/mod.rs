@@ -94,8 +94,8 @@ fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     Ok((shape.config.clone(), (shape.vocabulary, shape.vocabulary)))
 }
 
-/// Returns the configuration of a run or a recipe, and the sizes of its vocabularies. Sets `parent`
-/// to the run from which a run has its first weights, if any.
+/// Returns the configuration of a run or a recipe, and the sizes of its vocabularies. If another
+/// run gave the run its first weights, sets `parent` to that run.
 fn of_target(
     target: &Path,
     arguments: &Inspect,
@@ -132,8 +132,8 @@ fn of_target(
     }
 }
 
-/// Cost, for one sequence, of a layer of the stack that computes the output: the decoder or the
-/// encoder, depending on the task.
+/// Cost of a layer for one sequence. The layer belongs to the stack that computes the output, which
+/// is the decoder or the encoder, depending on the task.
 #[derive(Serialize)]
 struct Layer {
     /// Number of equal layers that this entry stands for.
@@ -209,7 +209,8 @@ impl Layer {
     }
 }
 
-/// Formats the number of trained scalars and the number of scalars that papers count.
+/// Formats the number of all parameters, `parameters`, and the number that papers give for such a
+/// model if they count only a part of them.
 fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> String {
     let all = grouped(parameters);
     match counted_parameters(config, vocabularies) {

@@ -1,5 +1,5 @@
-//! `taper inspect --state-gradients`: reach of gradients through recurrent layers, backward in
-//! time.
+//! `taper inspect --state-gradients`: shows how far gradients reach back in time through recurrent
+//! layers.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// A mean over fewer than 1/`LEAST` of the sentences is unreliable and is not drawn.
+/// A mean is drawn only if it is over at least 1/`LEAST` of the largest number of sentences of a
+/// mean. A mean over fewer sentences is unreliable.
 const LEAST: usize = 20;
 
 /// Measures the gradients, prints them and, if requested, draws them.

@@ -1,6 +1,7 @@
 //! Processes of a pipeline's steps. A step's process ends when the pipeline's process ends, even if
 //! the pipeline is killed. To notice this, the step reads a pipe that the pipeline holds open. The
-//! step also holds a lock, for which the next pipeline in the folder waits.
+//! step also holds a lock. The next pipeline in the same folder waits for this lock, so that no two
+//! steps run at the same time.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -93,12 +94,13 @@ impl Child {
     }
 }
 
-/// If this process is a step of a pipeline, ends it when its standard input closes: in an orderly
-/// way if text was read before, and at once if not, because the pipeline was killed then. An
-/// immediate end is safe, because files on disk are complete at any time.
+/// If this process is a step of a pipeline, starts a thread that ends the process when standard
+/// input closes. If text was read before, the pipeline has asked for an orderly end. If not, the
+/// pipeline was killed, and this process ends at once. An immediate end is safe, because files on
+/// disk are complete at any time.
 pub(crate) fn end_with_parent() {
     let Some(path) = std::env::var_os(STEP_LOCK) else { return };
-    // Held until the process ends.
+    // The lock is held until the process ends.
     let lock = File::create(path).inspect(|lock| drop(lock.lock()));
     let wait = move || {
         let (mut block, mut asked) = ([0; 64], false);

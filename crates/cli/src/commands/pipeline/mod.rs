@@ -69,8 +69,8 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     if arguments.is_empty() {
         return Ok(());
     }
-    // Runs of two directions have no common sentences, so they cannot be compared; a report of one
-    // run is still possible.
+    // A comparison fails if the runs have no test sentences in common, for example because they
+    // translate in opposite directions. A report of a single run is still possible then.
     match child.run("report", &arguments) {
         Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
         Err(_) => print_line(&format!(

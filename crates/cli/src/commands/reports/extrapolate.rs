@@ -1,5 +1,5 @@
-//! `taper extrapolate`: perplexity, and the share of passkeys that the model recalls, by the length
-//! of texts. A passkey is a key that is hidden in a long text.
+//! `taper extrapolate`: measures the perplexity of language models by the length of texts, and the
+//! share of passkeys that they recall. A passkey is a key that is hidden in a long text.
 
 use anyhow::Result;
 use taper_report::NamedFigure;

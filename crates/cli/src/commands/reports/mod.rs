@@ -19,7 +19,7 @@ use taper_run::folder::files::write_atomically;
 use crate::arguments::Pictures;
 use crate::text::print_line;
 
-/// Factor by which a PNG is larger than the figure on a page.
+/// Scale of a PNG picture: its pixels for each unit of length of the figure.
 const ZOOM: f32 = 2.0;
 
 /// Writes figures to the requested folders, and prints their number and the folder.

@@ -1,4 +1,4 @@
-//! The commands for newcomers and packagers.
+//! The commands that help with a first training, an installation or a package of the program.
 
 pub(super) mod completions;
 pub(super) mod docs;

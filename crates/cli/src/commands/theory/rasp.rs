@@ -8,8 +8,8 @@ use super::{draw, read, save};
 use crate::arguments::TheoryRasp;
 use crate::text::print_line;
 
-/// Default of the longest input of an encoder, in characters; a longer input on the command line
-/// raises it.
+/// Default length of the longest input that an encoder can read, in characters. If the input on the
+/// command line is longer, the encoder is made for its length.
 const LONGEST: usize = 16;
 
 /// Runs the command.

@@ -1,6 +1,6 @@
-//! Record of the conditions of a translation to a file: weights, settings and texts. It is stored
-//! next to the incomplete file. A translation can continue only under the same conditions;
-//! otherwise the file would mix two translations.
+//! Record of the conditions under which a text is translated to a file: weights, settings and
+//! texts. The record is stored next to the incomplete file. A stopped translation can be continued
+//! only under the same conditions; otherwise the file would mix two different translations.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use crate::arguments::Form;
 /// Writes the record of a translation to `path`.
 ///
 /// # Errors
-/// When the disk refuses.
+/// When the record cannot be written.
 pub(super) fn save(order: &Order, path: &Path) -> Result<()> {
     write_atomically(path, &serde_json::to_vec_pretty(order)?)
 }

@@ -61,8 +61,8 @@ impl Request {
 /// Translates typed lines until the input ends, with the model of `run` and with `settings`.
 ///
 /// # Errors
-/// When the terminal cannot be read, or output is refused. A sentence that cannot be translated
-/// does not end the conversation.
+/// When the terminal cannot be read, or output cannot be written. A sentence that cannot be
+/// translated is reported, and does not end the conversation.
 pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Form) -> Result<()> {
     let data = &run.config.data;
     let translator = LineTranslator::new(run, settings)?;
@@ -128,7 +128,8 @@ fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings 
             }
             settings.detail = TranslationDetail { all: true, ..TranslationDetail::default() };
         }
-        // An alignment is shown with tokens, which are returned only together with weights.
+        // The alignment is shown between tokens. The translator returns the texts of tokens only
+        // together with the weights of the alignment.
         _ => settings.detail = TranslationDetail { all: false, alignments: true, weights: true },
     }
     settings

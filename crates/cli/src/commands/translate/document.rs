@@ -21,8 +21,8 @@ const LARGEST: u64 = 1 << 28;
 /// Translates the document `file` to `--output`, which appears as a whole or not at all.
 ///
 /// # Errors
-/// When the document or the output is refused, the run cannot be loaded, or a line has no
-/// translation.
+/// When the document or the name of the output is refused, the run cannot be loaded, or a sentence
+/// has no translation.
 pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let Some(output) = arguments.text.output.as_deref() else {
         bail!("--file needs --output FILE");

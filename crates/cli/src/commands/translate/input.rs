@@ -21,8 +21,8 @@ const WINDOW: usize = 4096;
 /// so that the first translations are soon visible and safe.
 const FIRST_WINDOW: usize = 128;
 
-/// Number of bytes after which a window ends early: lines may be long, and a window is held in
-/// memory.
+/// Number of bytes after which a window ends early. It limits memory, because lines may be long and
+/// a whole window is in memory.
 const WINDOW_BYTES: usize = 1 << 24;
 
 /// Consecutive lines of the text.

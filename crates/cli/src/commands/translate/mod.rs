@@ -1,4 +1,5 @@
-//! `taper translate`: translates a text in order, window by window.
+//! `taper translate`: translates a text in order, window by window. A window is a number of
+//! successive lines that are read, translated and written together.
 
 mod continuation;
 mod conversation;
@@ -145,7 +146,8 @@ fn stream(
                     truncated += 1;
                     first.get_or_insert(line);
                 }
-                // Prints line by line, because a line with weights may take megabytes.
+                // Each line is written by itself, because the output for a line with alignment
+                // weights may take megabytes.
                 output.write(&render(form, line, source, &translated)?)?;
             }
             Ok(())

@@ -84,7 +84,8 @@ impl Output {
     /// the record.
     ///
     /// # Errors
-    /// When the translation is continued under other conditions, or the disk refuses.
+    /// When the translation is continued under other conditions, or the record cannot be read or
+    /// written.
     pub(super) fn begin(&self, order: &Order) -> Result<()> {
         match &self.0 {
             Target::File(file) => lock(file).begin(order),
@@ -92,11 +93,11 @@ impl Output {
         }
     }
 
-    /// Writes the translations of the next line of the text, so that they survive the end of the
-    /// process.
+    /// Writes the translations of the next line of the text. They are not held back in a buffer of
+    /// this process, so they are not lost if the process is killed.
     ///
     /// # Errors
-    /// When the disk or the stream refuses.
+    /// When the text cannot be written.
     pub(super) fn write(&self, text: &str) -> Result<()> {
         match &self.0 {
             Target::File(file) => lock(file).append(text),
@@ -112,7 +113,7 @@ impl Output {
     /// Renames the complete file to its final name.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the file cannot be stored or renamed.
     pub(super) fn finish(&self) -> Result<()> {
         match &self.0 {
             Target::File(file) => lock(file).finish(),
@@ -151,7 +152,7 @@ struct Partial {
     /// Path until the file is complete.
     partial: PathBuf,
     file: File,
-    /// True if an earlier process began the file.
+    /// Whether the file was begun by an earlier process, and is continued by this one.
     continued: bool,
     /// Number of lines of the text whose translations the file holds.
     lines: usize,
@@ -174,8 +175,8 @@ impl Partial {
         );
         // Removes the slash of `name/`.
         let path = path.with_file_name(name);
-        // The suffix differs from that of temporary files in a run's folder, because `taper resume`
-        // removes such files.
+        // The suffix differs from the suffix of temporary files in the folder of a run. `taper
+        // resume` removes temporary files, and the output may be in that folder.
         let partial = with_suffix(&path, ".part");
         Ok((path, partial))
     }
@@ -246,8 +247,8 @@ impl Partial {
 
     fn append(&mut self, text: &str) -> Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may have taken a part of the text. Removes this part, so that the file
-            // holds as many lines as are reported.
+            // If the disk is full, a part of the text may have been written. It is removed, so that
+            // the file has exactly the number of lines that is reported.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
         }
@@ -261,7 +262,7 @@ impl Partial {
         put_in_place(file, partial, path)
             .with_context(|| format!("cannot write {}", path.display()))?;
         self.whole = true;
-        // Nothing depends on the record any more.
+        // The translation is complete, so its record is no longer needed.
         let _ = fs::remove_file(self.order());
         Ok(())
     }

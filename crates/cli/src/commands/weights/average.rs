@@ -1,5 +1,5 @@
-//! `taper average`: the mean of a run's last checkpoints, optionally mixed with the weights of its
-//! parent.
+//! `taper average`: averages the weights of a run's last checkpoints. On request, mixes the mean
+//! with the weights of the run's parent, that is, of the run that gave it its first weights.
 
 use std::path::PathBuf;
 

@@ -40,8 +40,8 @@ pub(crate) fn module_file(named: Option<&Path>) -> PathBuf {
 /// Reads the module in `file`.
 ///
 /// # Errors
-/// If the module cannot be read. `is_named` is true if the user has named the file; the error
-/// depends on it.
+/// If the module cannot be read. `is_named` is true if the user has named the file; otherwise, the
+/// error also says how to make the module.
 pub(crate) fn read_module(file: &Path, is_named: bool) -> Result<Vec<u8>> {
     std::fs::read(file).with_context(|| match is_named {
         true => file.display().to_string(),

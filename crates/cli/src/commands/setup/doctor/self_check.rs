@@ -14,13 +14,14 @@ use taper_theory::turing::{Machine, TuringDecoder};
 use super::super::quickstart::{FILES, unpack};
 use super::finding::Finding;
 
-/// Loss of the quickstart training, reduced by [`SMALL`], after its last update, for each type.
-/// Kernels add in different orders, so their losses differ in the last digits.
+/// Expected loss after the last update of the small training that [`SMALL`] describes, in nats per
+/// token, for each data type. Kernels add in different orders, so their losses differ in the last
+/// digits.
 const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
-/// Largest difference from these losses that is accepted.
+/// Largest accepted difference from the expected loss.
 const MOST: f64 = 0.01;
 
-/// Changes that reduce the quickstart to a few seconds.
+/// Changes to the recipe of the quickstart, so that its training takes only a few seconds.
 const SMALL: [&str; 8] = [
     "device=cpu",
     "model.d_model=64",
@@ -45,7 +46,7 @@ const INPUT: &str = "1011011111";
 /// Expected tape at the end: the input plus one.
 const COUNTED: &str = "1011100000";
 
-/// Advice for a machine that computes wrongly.
+/// Advice if this machine computes wrong results.
 const REPORT: &str = "another kernel may compute correctly (TAPER_KERNEL=gemm taper doctor); \
                       report it, with all of these lines";
 
@@ -81,7 +82,8 @@ pub(super) fn products() -> Vec<Finding> {
     }]
 }
 
-/// Checks decoding by the tape of a Turing machine, and training by its loss.
+/// Checks decoding with a Turing machine whose final tape is known, and training with its final
+/// loss.
 pub(super) fn models() -> Vec<Finding> {
     let mut findings = vec![timed("decoding", || {
         let tape = counted()?;
