@@ -265,8 +265,8 @@ fn the_probability_of_a_text_is_that_of_its_score() {
     }
 }
 
-/// Imports a copy of a golden folder with weights that are finite, but so large that sums of
-/// products are not.
+/// Imports a copy of a golden folder whose weights are finite, but so large that sums of products
+/// of them overflow to infinity.
 fn overflowing(workspace: &Workspace, name: &str) {
     let folder = workspace.path(&format!("{name}-folder"));
     fs::create_dir(&folder).expect("a folder");

@@ -1,5 +1,5 @@
-//! Tests of a run and other processes: a second process in the run's folder, signals, a terminal or
-//! a reader that goes away, and an end before the first update.
+//! Tests of events around the process of a run: a second process in the run's folder, signals, a
+//! terminal or a reader of the output that goes away, and an end before the first update.
 
 mod common;
 
@@ -87,8 +87,8 @@ fn signals_at_once_are_one_and_lose_no_update() {
     assert!(stderr(&output).contains("interrupted at step"), "{}", stderr(&output));
 }
 
-/// Batch systems warn some time before they kill a process: Slurm by the signal that `--signal`
-/// names, a limit on processor time by SIGXCPU, which is repeated every second.
+/// Batch systems warn some time before they kill a process. Slurm sends the signal that its option
+/// `--signal` names. A limit on processor time sends SIGXCPU, and repeats it every second.
 #[cfg(unix)]
 #[test]
 fn a_warning_saves_and_stops() {

@@ -1,4 +1,5 @@
-//! Tests of the commands for newcomers and packagers.
+//! Tests of the commands that help with a first training, an installation or a package of the
+//! program.
 
 mod common;
 

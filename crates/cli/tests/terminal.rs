@@ -144,7 +144,7 @@ fn lines_of_validations_are_no_wider_than_the_terminal() {
             .collect();
         let full: Vec<_> = lines.iter().filter(|row| row.width() >= columns).collect();
         assert!(full.is_empty(), "at {columns} columns: {full:#?} in {shown:#?}");
-        // No text is left out to make it fit.
+        // No text is left out to make the lines fit.
         let told: String =
             lines.into_iter().flat_map(|row| row.chars()).filter(|one| *one != ' ').collect();
         mentions(&told, &["step12", "validation:", "chrF2", "(bestsofar)", "reference"]);

@@ -88,7 +88,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
         workspace
             .fail(format!("tokenizer train tiny.toml -o made --set {tokenizer}"), &[path, kind]);
     }
-    // Other things in place of a text file.
+    // A folder, a pipe, a device and a link in place of a text file.
     let val = workspace.path("data/val.aa");
     let text = fs::read(&val).expect("text");
     let instead: [(&str, &dyn Fn()); 4] = [
@@ -105,7 +105,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
             .expect("remove");
     }
     fs::write(&val, text).expect("restore");
-    // Other things in place of a run's files.
+    // A device and a file that is too large in place of each file of a run.
     for name in ["tokenizer.json", "checkpoints/best", "checkpoints/last", "config.toml"] {
         let path = workspace.path("run").join(name);
         let bytes = fs::read(&path).expect("a file");

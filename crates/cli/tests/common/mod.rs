@@ -48,7 +48,8 @@ pub(crate) fn frozen(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
 }
 
-/// Returns the path of a golden folder, which `scripts/golden` wrote with the library Transformers.
+/// Returns the path of a golden folder, that is, of a model that `scripts/golden` wrote with the
+/// library Transformers.
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
 }
@@ -105,8 +106,8 @@ impl Workspace {
         workspace
     }
 
-    /// Makes the folder of [`Self::new`] and, as `run`, a copy of the frozen run in the first
-    /// format.
+    /// Makes the folder of [`Self::new`] with a copy of the frozen run as `run`. The frozen run is
+    /// a translation run that an earlier version of Taper wrote in the first format of runs.
     pub(crate) fn of_frozen_run() -> Self {
         let workspace = Self::new();
         copy(&frozen("format-1"), &workspace.path("run"));

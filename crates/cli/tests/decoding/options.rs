@@ -83,7 +83,7 @@ pub(super) fn ensembles(workspace: &Workspace, input: &str) {
         records(workspace, &format!("--checkpoint last --ensemble {first} {checkpoint}"), input),
         alone
     );
-    // A member that was trained in another type computes in the type of the run.
+    // An ensemble member that was trained in another data type computes in the type of the run.
     workspace.succeed("train tiny.toml --run halves --set dtype=bf16");
     let both = |dtype: &str| records(workspace, &format!("--ensemble halves --set {dtype}"), input);
     assert_ne!(both("dtype=f32"), both("dtype=bf16"));

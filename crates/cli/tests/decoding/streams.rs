@@ -58,7 +58,7 @@ pub(super) fn endless(workspace: &Workspace, input: &str) {
     );
     let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(report["results"][0]["truncated"], 12);
-    // A translation that ends by itself, since its maximum length is large, is not reported.
+    // A translation that ends by itself, because its maximum length is large, is not reported.
     let long = "--set decoding.max_length=200 --set decoding.max_length_offset=200";
     let output = workspace
         .run_with_input(format!("translate run --beam 1 --no-repeat-ngram 1 {long}"), b"cat\n");

@@ -153,7 +153,7 @@ fn hidden_tokens(workspace: &Workspace) {
 }
 
 /// Checks a classifier that reads the mean over all tokens. It takes all weights from the masked
-/// model but those of the classes.
+/// model except those of the output layer for the classes.
 fn mean_of_all_tokens(workspace: &Workspace) {
     let mean = "--set model.pooling=mean --set training.schedule.learning_rate=3e-3";
     let train = "train classes.toml --from pairs";

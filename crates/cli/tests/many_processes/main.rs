@@ -108,8 +108,8 @@ fn ended(child: Child, others: &[u32]) -> Output {
     output
 }
 
-/// Waits as [`ended`] does, after one of the processes was killed, and checks that the others end
-/// within [`SOON`].
+/// Waits as [`ended`] does. It is called after one of the processes was killed, and checks that the
+/// remaining processes end within [`SOON`].
 fn ended_soon(child: Child, others: &[u32]) -> Output {
     let began = Instant::now();
     let output = ended(child, others);

@@ -1,5 +1,5 @@
-//! Tests of `taper bench attention`: it measures each kind of attention at each length, and fits
-//! the exponents of growth.
+//! Tests of `taper bench attention`. The command measures each kind of attention at each length,
+//! and fits the exponents with which time and memory grow with the length.
 
 use crate::common::{Workspace, mentions};
 use serde_json::Value;

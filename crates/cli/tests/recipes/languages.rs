@@ -5,9 +5,10 @@ use std::fs;
 
 use crate::common::{Workspace, mentions, metrics, stderr, stdout};
 
-/// Makes a workspace with three languages. A translation from `aa` to `bb` reverses the words, and
-/// a translation from `aa` to `cc` keeps them, so the same sources occur in two directions.
-/// Training also has `bb` to `aa`. For `bb` to `cc` there is only a test set.
+/// Makes a workspace with three languages. A translation from `aa` to `bb` reverses the order of
+/// the words, and a translation from `aa` to `cc` keeps it. So the same sources occur in two
+/// directions with different translations. There is also training text from `bb` to `aa`. For `bb`
+/// to `cc` there is only a test set.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     for stem in ["train", "val", "test"] {

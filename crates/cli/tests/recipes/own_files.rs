@@ -1,5 +1,5 @@
-//! Tests of a user's own text: files named by path, tables, a held-out validation set, several
-//! corpora. Commands must work from any folder.
+//! Tests of a user's own text: files named by path, tables, a held-out validation set, and several
+//! corpora. Commands must work from any current folder.
 
 use std::fs;
 use std::process::Command;

@@ -75,8 +75,8 @@ fn functions_are_learnt_measured_and_drawn() {
     let record: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["regression"]["points"], 6);
     let ridge = numbers(&record, "/of_answers/ridge");
-    // Before any example, the expected squared error is that of 2 dimensions and noise of variance
-    // 1/4.
+    // Before any example, the expected squared error is 2 + 1/4: the number of dimensions plus the
+    // variance of the noise.
     assert!((ridge[0] - 2.25).abs() < 0.6, "{ridge:?}");
     assert_eq!(numbers(&record, "/of_answers/least_squares")[0], ridge[0]);
     assert!(ridge.windows(2).all(|pair| pair[1] < pair[0]), "{ridge:?}");

@@ -95,8 +95,8 @@ async fn read(
     .await
 }
 
-/// Runs `work` on a separate thread, so that other requests do not wait, and returns its result. A
-/// panic affects only this document.
+/// Runs `work` on a separate thread, so that other requests do not wait, and returns its result. If
+/// `work` panics, returns a refusal, so that only this document is affected.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -149,7 +149,7 @@ impl DocumentWork {
     /// Translates the next sentences; returns whether there were any.
     ///
     /// # Errors
-    /// When the run is busy before the first part is translated, and other errors of [`App::ask`].
+    /// When the run is busy and no part has been translated yet, and other errors of [`App::ask`].
     pub(super) async fn step(&mut self, app: &App, engine: &Engine) -> Result<bool, Refusal> {
         if self.window.is_none() {
             self.window = self.translation.next_window().map(|window| (window, Vec::new()));
@@ -210,8 +210,8 @@ impl DocumentWork {
         in_time(app, all).await
     }
 
-    /// Translates the rest of the document within the time limit. Returns the translated text, and
-    /// a warning as [`StoredDocument::warning`] does.
+    /// Translates the rest of the document within the time limit. Returns the translated text and a
+    /// warning, whose content is that of [`StoredDocument::warning`].
     ///
     /// # Errors
     /// See [`Self::finish`].

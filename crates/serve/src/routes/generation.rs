@@ -119,8 +119,8 @@ pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     if text.is_empty() { OwnPrompt::Beginning } else { OwnPrompt::Text(with_newlines(text)) }
 }
 
-/// Gives each prompt a number for its random draws. Requests with a seed always get the same
-/// numbers.
+/// Gives each prompt a number, which determines its stream of random numbers. For a request with a
+/// seed, the numbers begin at 0, so that the same request always gets the same texts.
 ///
 /// # Errors
 /// When there are more prompts than the limit.

@@ -146,8 +146,8 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
-    // The log-probability of the stopped text is that of a text with the same number of tokens that
-    // was requested without stop texts.
+    // The log-probability of the stopped text is that of a text that ends after the same number of
+    // tokens because `max_tokens` is 7.
     stopped["stream"] = false.into();
     let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
     let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });

@@ -4,17 +4,22 @@
 //! probability, which is the confidence. This confidence is low for a text in a language that no
 //! run reads.
 //!
-//! Some languages share one probability: languages that the identifier does not distinguish, such
-//! as `pt` and `pb` or `zh` and `zt`, and languages that the identifier does not know. The latter
-//! share `1 - p`, where `p` is the probability of the identifier's likeliest language. A shared
-//! probability is divided among its languages; the vocabularies of the runs determine the parts. If
-//! all tokens of a vocabulary `V` are equally likely, a text of `k` tokens has the probability
-//! `|V|^-k`, and an unknown character costs as much as a choice among all characters of Unicode. So
-//! the vocabulary that spells the text in the fewest bits fits best. Bayes' rule gives each
-//! language its part; the prior is the share of the text's letters that the language uses. The
-//! confidence of a language that the identifier does not know is also multiplied by this share, and
-//! by the share of characters that the vocabulary knows. Languages whose runs have the same
-//! vocabulary cannot be distinguished, and have equal confidences.
+//! Some languages share one probability. There are two such groups: languages that the identifier
+//! does not distinguish, such as `pt` and `pb` or `zh` and `zt`, and languages that the identifier
+//! does not know. The unknown languages share `1 - p`, where `p` is the probability of the
+//! identifier's likeliest language.
+//!
+//! A shared probability is divided among its languages by Bayes' rule. The prior of a language is
+//! the share of the text's letters that the language uses. The likelihood comes from the vocabulary
+//! of a run that reads the language: if all tokens of a vocabulary `V` are equally likely, a text
+//! of `k` tokens has the probability `|V|^-k`, and an unknown character costs as much as a choice
+//! among all characters of Unicode. So the vocabulary that spells the text in the fewest bits fits
+//! best.
+//!
+//! The confidence of a language that the identifier does not know is also multiplied by its prior,
+//! and by the share of characters that the vocabulary knows. Languages whose runs have the same
+//! vocabulary, and that use the same letters of the text, cannot be distinguished, and have equal
+//! confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +43,7 @@ const LOOKED_AT: usize = 4000;
 /// Number of passages that are taken from a longer text.
 const PASSAGES: usize = 8;
 
-/// Smallest confidence with which a language is named.
+/// Smallest confidence with which a language is named, on the scale of [`Detected::confidence`].
 const NAMED: f64 = 0.1;
 
 /// Possible language of a text.
@@ -202,8 +207,9 @@ async fn fits(
     Ok(fits)
 }
 
-/// Returns languages with their confidences, likeliest first. Languages with a confidence below
-/// [`NAMED`] are left out, except for the first `least` languages.
+/// Converts languages with their probabilities to languages with confidences, likeliest first.
+/// Languages with a confidence below [`NAMED`] are left out, except that at least `least` languages
+/// are returned.
 fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found.sort_by(|(one, confidence), (other, its)| {
         its.total_cmp(confidence).then_with(|| one.cmp(other))

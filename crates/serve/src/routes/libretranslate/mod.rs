@@ -177,8 +177,8 @@ async fn translate_html(
     Ok(json(200, &answer))
 }
 
-/// Makes the content of an answer: lists if the request has a list of texts, otherwise the first
-/// element of each list.
+/// Makes the content of an answer. If the request has a list of texts, the fields of the answer are
+/// lists with an element for each text; otherwise they have the values for the only text.
 fn answer(
     asked: &TranslateRequest,
     best: &[String],
@@ -208,8 +208,8 @@ struct Choice<'a> {
     detected: Option<Detected>,
 }
 
-/// Chooses the run and direction whose languages match `source` and `target` best; the first among
-/// equals. If `source` is `auto`, the language of `texts` is detected.
+/// Chooses the run and direction whose languages match `source` and `target` best. Among equally
+/// good matches, the first is chosen. If `source` is `auto`, the language of `texts` is detected.
 ///
 /// # Errors
 /// When no run translates from `source` into `target`, and errors of [`App::ask`].

@@ -106,13 +106,14 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
     Ok(json(200, &head.with(OBJECT, choices.collect(), Some(usage(&found)))))
 }
 
-/// Returns the generated texts of a prompt in OpenAI's form; if `echo`, each is preceded by the
-/// prompt.
+/// Returns the generated texts of a prompt in OpenAI's form. If `echo` is true, each text is
+/// preceded by the prompt.
 fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     let before = if echo { one.prompt.as_str() } else { "" };
     one.texts.iter().enumerate().map(move |(index, text)| {
         let whole = format!("{before}{}", text.text);
-        // If a text was cut, the tokens after the cut belong to no text.
+        // If a text was cut at a stop text, the scores may have tokens after its end. They are left
+        // out.
         let from = if echo { 0 } else { one.prompt.chars().count() };
         let scores = one.scores.get(index);
         let logprobs =
