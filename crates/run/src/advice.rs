@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use taper_decoding::DecodingError;
 
-/// What a reader can do with a trained run. Its name is that of the command on the command line,
-/// and of the method in Python if there is one.
+/// What a reader can do with a trained run. Each verb has the name of a command on the command line
+/// and, where Python has one, of a method in Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Translate sentences.
@@ -30,7 +30,7 @@ pub enum Verb {
     MatchTexts,
     /// Draw the patches of an image that a model attends to.
     DrawAttention,
-    /// Begin another run with the weights of this one.
+    /// Begin another run with the weights of the run.
     BeginWith,
     /// Draw the figures that the run has recorded.
     Report,
@@ -52,7 +52,8 @@ impl Verb {
     }
 }
 
-/// Training of a new run. What the reader is to choose is `None`, except where noted.
+/// Training of a new run. A field is `None` if the reader has to choose its value, unless the field
+/// says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Train {
     /// File of the recipe.
@@ -113,9 +114,10 @@ pub enum Action {
     Merge(PathBuf),
     /// Import this folder of another library.
     Import(PathBuf),
-    /// Tune the search of a run.
+    /// Tune the settings of the search with which a run translates.
     Tune,
-    /// Make the shortlist of this run.
+    /// Make the shortlist of this run: for each source token, the target tokens that translations
+    /// may contain.
     Shortlist(PathBuf),
 }
 
@@ -184,8 +186,8 @@ impl Advice {
         advised(error, vec![self])
     }
 
-    /// Advice about `cause`, an error of a crate that knows no runs and therefore gives no advice
-    /// itself; `None` if there is no advice about this error.
+    /// Advice about `cause`, an error from a crate that knows nothing about runs and therefore
+    /// cannot give advice itself. `None` if there is no advice about this error.
     fn of(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
         match cause.downcast_ref()? {
             DecodingError::UnknownLength => Some(Self::new(Action::Tune, "measures them")),
@@ -243,7 +245,7 @@ pub fn one_line(error: &Error) -> String {
 }
 
 /// The same as [`one_line`], but with the names that `name` returns for actions. `name` returns
-/// `None` for an action that the readers cannot do; its advice is left out.
+/// `None` for an action that the readers cannot do; the advice to do it is left out.
 #[must_use]
 pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) -> String {
     let (mut line, mut all_advice) = (String::new(), Vec::new());

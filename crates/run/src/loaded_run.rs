@@ -27,7 +27,7 @@ pub enum WeightType {
 }
 
 impl WeightType {
-    /// Name in settings.
+    /// Name of the type in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl WeightType {
     }
 }
 
-/// Choice of weights and device, and changed keys of the recipe, for loading a run.
+/// Settings for loading a run: its weights, the device, and changes to the recipe.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a
@@ -57,8 +57,9 @@ pub struct LoadSettings {
     pub from: Option<String>,
     /// Target language, for a run of several directions; `None` if the run has only one direction.
     pub to: Option<String>,
-    /// Whether a run of several directions is loaded without a choice of direction. Its tokenizers
-    /// then add no token of a language, and a direction has to be chosen for each use.
+    /// Whether a run of several directions may be loaded without choosing a direction. The
+    /// tokenizers of the loaded run then do not add the token of a language, and a direction has to
+    /// be chosen for each use.
     pub every_direction: bool,
 }
 
@@ -86,7 +87,8 @@ impl<M> LoadedRun<M> {
     /// Returns an error if the run translates in several directions and none has been chosen.
     ///
     /// # Errors
-    /// If no direction has been chosen, so that sentences would not have the token of a language.
+    /// If the run translates in several directions and none has been chosen. Without a choice,
+    /// sentences would lack the token that names the target language.
     pub fn require_direction(&self) -> Result<()> {
         if self.config.data.is_multilingual() && !self.tokenizers.names_language() {
             self.config.data.choose_direction(None, None)?;
@@ -99,7 +101,8 @@ impl<M> LoadedRun<M> {
     /// other programs.
     ///
     /// # Errors
-    /// If sentences have the token of a language, which other programs would not add.
+    /// If the run translates in several directions. Its sentences contain a token that names a
+    /// language, and other programs would not add this token.
     pub(crate) fn require_one_direction(&self) -> Result<()> {
         ensure!(
             !self.config.data.is_multilingual() && !self.tokenizers.names_language(),
@@ -125,9 +128,9 @@ impl<M> LoadedRun<M> {
     }
 }
 
-/// Recipe and tokenizers of a run for one of its directions. The recipe has the direction's
-/// languages, and the usual tokenizer of BLEU for the target language. The tokenizers add the token
-/// of the target language to sentences.
+/// Recipe and tokenizers of a run for one of its directions. The recipe has the languages of the
+/// direction and, unless the run has chosen another one, the default tokenizer of BLEU for the
+/// target language. The tokenizers add the token of the target language to sentences.
 ///
 /// # Errors
 /// If the vocabulary lacks the token of the target language.

@@ -1,5 +1,5 @@
-//! Merging of adapters: they are added to the weights that they change, which makes an ordinary
-//! run.
+//! Merging of LoRA adapters into the weights that they change. The result is a run without
+//! adapters.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! `README.md` of an exported folder (a model card): facts about the model as text, and as metadata
-//! with which hubs of models search and list scores. Facts that are not recorded in the run are
-//! left out.
+//! `README.md` of an exported folder, its model card. The card states facts about the model as text
+//! for people, and again as metadata. Model hubs use the metadata to search models and to list
+//! their scores. Facts that are not recorded in the run are left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 use crate::tasks::{TaskModel, entry};
 
-/// File of the card.
+/// File name of the card.
 const CARD: &str = "README.md";
 
-/// Library that can read a folder.
+/// Library that can read an exported folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
     /// Name of the library on hubs.
@@ -29,7 +29,8 @@ pub(crate) struct Library {
     pub(crate) usage: String,
 }
 
-/// Metrics in `scores.json`: JSON pointer to the score, identifier on hubs, and name in the card.
+/// Metrics in `scores.json`. Each has a JSON pointer to the score, the identifier of the metric on
+/// hubs, and its name in the card.
 const METRICS: &[(&str, &str, &str)] = &[
     ("/bleu", "bleu", "BLEU"),
     ("/chrf", "chrf", "chrF2"),
@@ -51,7 +52,7 @@ struct Score {
     signature: Option<String>,
 }
 
-/// Beginnings of keys of the recipe that the card omits, because they do not change the model.
+/// Prefixes of the recipe keys that the card omits, because these keys do not change the model.
 const LEFT_OUT: &[&str] = &["training.log_", "training.validate_", "training.checkpoint"];
 
 /// Writes the card of `run` into `folder`.
@@ -195,8 +196,8 @@ fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     let (Ok(scored), Ok(saved)) = (written(&path), written(&checkpoint.join(MODEL_FILE))) else {
         return Ok(Vec::new());
     };
-    // Scores are measured with the default weights. Paths are compared in canonical form, because a
-    // folder can have several paths.
+    // The scores of a run are measured with its default checkpoint. Paths are compared in canonical
+    // form, because a folder can have several paths.
     let named = checkpoint.canonicalize();
     let default = home.checkpoint(None).ok().and_then(|path| path.canonicalize().ok());
     let is_default = default.is_some_and(|default| named.is_ok_and(|named| named == default));
@@ -237,8 +238,8 @@ fn table(scores: &[Score]) -> String {
     text + "\nMeasured with Taper on the weights of the run, before any quantization.\n"
 }
 
-/// Lists settings of the recipe that differ from their defaults, except paths. If not `is_trained`,
-/// because the run was imported, only settings of the model are listed.
+/// Lists settings of the recipe that differ from their defaults, except paths. If `is_trained` is
+/// false, because the run was imported, only settings of the model are listed.
 fn recipe(config: &RunConfig, is_trained: bool) -> Result<String> {
     let sections: &[&str] = match is_trained {
         true => &["data.tokenizer.", "data.batching.", "model.", "training."],

@@ -36,7 +36,7 @@ pub fn bytes(number: u64) -> String {
     format!("{number} B")
 }
 
-/// Index of the highest value; that of the first one among equals.
+/// Index of the highest value; the first such index if several values are equally high.
 pub(crate) fn highest(values: &[f64]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

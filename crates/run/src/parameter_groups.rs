@@ -1,5 +1,5 @@
 //! Groups of parameters that are chosen by name: parameters that are frozen, that are copied from
-//! another run, or that are trained with only a share of the learning rate.
+//! another run, or that are trained with a fraction of the learning rate.
 
 use anyhow::{Result, bail};
 use taper_model::LoraConfig;
@@ -29,7 +29,8 @@ const PARTS: [(&str, &[&str]); 3] = [
     ("decoder", &["decoder.*"]),
 ];
 
-/// Returns an error if `pattern` matches none of `names`. `is`: whether the pattern matches a name.
+/// Returns an error if `pattern` matches none of `names`. `is` tells whether the pattern matches a
+/// name.
 ///
 /// # Errors
 /// If the pattern matches no name. The message has `key`, the pattern, and the most similar names.
@@ -61,8 +62,8 @@ fn names(store: &ParameterStore) -> Vec<&str> {
     store.parameters().iter().map(Parameter::name).collect()
 }
 
-/// Freezes the parameters that `training.freeze` names, and sets each parameter's share of the
-/// learning rate according to `training.layer_decay`.
+/// Freezes the parameters that `training.freeze` names. Sets the fraction of the learning rate with
+/// which each parameter is trained, according to `training.layer_decay`.
 ///
 /// # Errors
 /// If a pattern matches no parameter, or no parameter is left to train.
@@ -85,11 +86,11 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Checks that a model for which the recipe wants adapters has some, and that each pattern of the
-/// recipe matches a layer.
+/// Checks the adapters of a model whose recipe has adapters switched on: some layer must have an
+/// adapter, and each pattern in `model.lora` must match a layer or a parameter.
 ///
 /// # Errors
-/// If no layer has adapters, or a pattern matches no layer. The error has the pattern and the most
+/// If no layer has adapters, or a pattern matches nothing. The error has the pattern and the most
 /// similar names.
 pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Result<()> {
     if !lora.is_on() {
@@ -136,7 +137,7 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
 /// Number of layers between a parameter and the output of the model, including the parameter's own
 /// layer: 0 for parameters after the layers, 1 in the last layer of a stack, 2 in the layer before
 /// it, and so on. For parameters before the layers, such as embeddings, it is the number of layers
-/// plus 1.
+/// in the stack plus 1.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack =
@@ -155,8 +156,8 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // A parameter whose name does not begin with that of a stack counts as before the first
-            // layer of the first stack.
+            // If the name of the parameter begins with the name of no stack, the parameter counts
+            // as standing before the layers of the first stack.
             let first =
                 names.iter().find_map(|name| layer_of(name)).map_or(0, |place| layers(place.0));
             1 + if own_layers > 0 { own_layers } else { first }
@@ -164,13 +165,14 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
     }
 }
 
-/// Choice of parameters that are copied from another run: all of them, or those of the named parts
-/// and modules or with matching names.
+/// Choice of the parameters that are copied from another run: all parameters, or those that the
+/// words of `--only` select. Each word is the name of a part of the model, the name of a module, or
+/// a pattern of parameter names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Choice by the words of `--only`; without words, all parameters.
+    /// Choice by the words `only` of the option `--only`; without words, all parameters.
     pub(crate) fn new(only: &[String]) -> Self {
         Self(only.to_vec())
     }

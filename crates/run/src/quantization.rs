@@ -32,8 +32,8 @@ pub struct Quantized {
 /// if `name` is `None`. The new folder appears only when it is complete.
 ///
 /// # Errors
-/// If the model does not decode or has adapters, the new folder exists already or cannot be
-/// written, or the weights cannot be loaded or are already int8.
+/// If the model does not generate text token by token or has adapters, the new folder exists
+/// already or cannot be written, or the weights cannot be loaded or are already int8.
 pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Quantized> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;

@@ -11,8 +11,8 @@ use taper_embeddings::WordVectors;
 use taper_model::EmbeddingsConfig;
 use taper_ops::{Parameter, ParameterStore};
 
-/// File in the folder of a run with the list of tokens, each with the word whose vector is its
-/// initial embedding.
+/// Name of a file in the folder of a run. It lists the tokens and, for each token, the word whose
+/// vector became its initial embedding, if there is one.
 pub const TAKEN_FILE: &str = "embeddings.tsv";
 
 /// Description of the initial values of an embedding matrix (table).
@@ -34,8 +34,8 @@ pub struct TakenVectors {
     pub frozen: bool,
 }
 
-/// Tables of a model's token embeddings for which `config` names initial values, each with its
-/// tokenizer and its file of vectors.
+/// Matrices of token embeddings (tables) for which `config` names initial values. Each comes with
+/// the tokenizer of its tokens, and with its file of vectors.
 fn tables<'a>(
     config: &'a EmbeddingsConfig,
     tokenizers: &'a TokenizerPair,
@@ -77,7 +77,8 @@ pub(crate) fn freeze(
     Ok(())
 }
 
-/// Sets the tables to the initial values that `config` names, in place of random values.
+/// Sets the tables to the initial values that `config` names, in place of random values. Returns a
+/// description of each of these tables.
 ///
 /// # Errors
 /// If a file cannot be read or has vectors of another width than the table, or a one-hot embedding
@@ -208,8 +209,8 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
     })
 }
 
-/// Writes a list of the tokens of all tables, each with the word whose vector it got, to the folder
-/// of a run.
+/// Writes a list of the tokens of all tables to the folder of a run. Each token comes with the word
+/// whose vector it got.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -64,7 +64,7 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Lang
 }
 
 /// Figure of the attention weights of one layer and head, or of a rollout (attention accumulated
-/// over layers), with the names under which a page lists it.
+/// over layers). It comes with the names under which a page lists it.
 struct Shown {
     part: AttentionPart,
     /// Number of the layer, or words for the rollout over all layers.
@@ -74,9 +74,9 @@ struct Shown {
     figure: Figure,
 }
 
-/// Figures of each layer, for the mean over its heads and for each head, and a figure of the
-/// rollout of each part (encoder or decoder). The figures of attention from a decoder to an encoder
-/// come first.
+/// All figures of an attention map. Each layer has a figure of the mean over its heads, and one of
+/// each head. The self-attention of an encoder or decoder also has a figure of its rollout. The
+/// figures of attention from a decoder to an encoder come first.
 fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     let mean = language.choose("mean", "均值");
     let mut parts = map.parts();
@@ -111,7 +111,8 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
 #[must_use]
 pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String, Figure)> {
     let named = |shown: Shown| {
-        // Words such as that for the mean depend on the language; names of files do not.
+        // The words that replace a number, such as the word for the mean, depend on the language.
+        // File names must not, so they have fixed words in place of these.
         let Shown { part, figure, layer, head } = shown;
         let layer = layer.parse::<usize>().map_or("rollout".to_owned(), |n| format!("layer-{n}"));
         let head = head.parse::<usize>().map_or("mean".to_owned(), |n| format!("head-{n}"));

@@ -6,23 +6,25 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Smallest mean share of a query's weight that must go to one kind of token, such as the previous
-/// token, for this to be the role of the head.
+/// Least share of its attention weight, in the mean over queries, that a head must give to one kind
+/// of token, such as the previous token. Attending to this kind of token is then the role of the
+/// head.
 const MOSTLY: f64 = 0.5;
 
-/// Where a head attends: means over queries. The first query of a decoder does not count, because
-/// it sees a single key.
+/// Where a head attends. All numbers are means over queries. The first query in a decoder's
+/// self-attention is left out, because it sees only a single key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadProfile {
-    /// Kind of attention: tokens that attend, and tokens attended to.
+    /// Kind of attention: within an encoder, within a decoder, or from a decoder to an encoder.
     pub part: AttentionPart,
     /// Layer, from 1.
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Mean weight of the token before the query. In attention from a decoder to an encoder, the
-    /// source token whose index is one less than that of the query counts as the token before it;
-    /// `same` and `next` go by indices likewise.
+    /// Mean weight of the token before the query. In attention from a decoder to an encoder,
+    /// queries and keys are tokens of different texts, so their indices are compared: the source
+    /// token whose index is one less than the index of the query counts as the token before it.
+    /// `same` and `next` are found by indices, too.
     pub previous: f64,
     /// Mean weight of the token at the query's own position.
     pub same: f64,
@@ -34,8 +36,8 @@ pub struct HeadProfile {
     pub last: f64,
     /// Mean over queries of the total weight of all tokens that consist of punctuation.
     pub punctuation: f64,
-    /// Mean distance between a query and the tokens that it attends to, weighted by their weights,
-    /// in tokens.
+    /// Mean distance, in tokens, between a query and the tokens that it attends to, weighted by the
+    /// attention weights.
     pub distance: f64,
     /// Mean entropy of the weights of a query, in bits; 0 if each query attends to a single token.
     pub entropy: f64,
@@ -83,7 +85,8 @@ fn is_punctuation(token: &str) -> bool {
         && text.chars().all(|sign| !sign.is_alphanumeric() && !sign.is_whitespace())
 }
 
-/// Profile of every head over several texts, in the order of kinds of attention, layers and heads.
+/// Profile of every head over several texts, sorted by kind of attention, then by layer, then by
+/// head.
 #[must_use]
 pub fn profiles(maps: &[AttentionMap]) -> Vec<HeadProfile> {
     let Some(first) = maps.first() else { return Vec::new() };

@@ -18,7 +18,7 @@ use crate::{LoadSettings, LoadedRun, RunFolder};
 /// Measurement of a model in which one head is replaced by zeros.
 #[derive(Debug, Clone, Serialize)]
 pub struct HeadLoss {
-    /// Kind of attention: tokens that attend, and tokens attended to.
+    /// Kind of attention: within an encoder, within a decoder, or from a decoder to an encoder.
     pub part: AttentionPart,
     /// Layer, from 1.
     pub layer: usize,
@@ -26,7 +26,8 @@ pub struct HeadLoss {
     pub head: usize,
     /// Mean negative log-likelihood of an answer without this head, in nats.
     pub loss: f64,
-    /// Difference of `loss` and the loss of the whole model; positive if the model needs the head.
+    /// Loss without this head minus the loss of the whole model; positive if the model needs the
+    /// head.
     pub lost: f64,
     /// Perplexity without this head, `exp(loss)`.
     pub perplexity: f64,
@@ -47,7 +48,8 @@ pub struct HeadImportance {
     pub perplexity: f64,
     /// Share of answers that the whole model predicts correctly.
     pub accuracy: f64,
-    /// Measurements without each head, in the order of kinds of attention, layers and heads.
+    /// One measurement for each head that is left out, sorted by kind of attention, then by layer,
+    /// then by head.
     pub heads: Vec<HeadLoss>,
 }
 

@@ -10,9 +10,9 @@ use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
 /// Largest number of dimensions whose waves are drawn; more curves could not be told apart.
 const WAVES: usize = 8;
-/// Largest number of positions (rows) in the heatmap, and below it, largest number of dimensions
-/// (columns).
+/// Largest number of positions (rows) in the heatmap.
 const MOST_ROWS: usize = 64;
+/// Largest number of dimensions (columns) in the heatmap.
 const MOST_COLUMNS: usize = 128;
 /// Largest number of heads whose slopes in ALiBi are drawn. ALiBi subtracts from a score the
 /// product of a slope and the distance.
@@ -27,8 +27,8 @@ pub struct ByDistance {
     pub values: Vec<f64>,
 }
 
-/// Figures of position encodings for a model of given shape. Formulas determine them without
-/// training.
+/// Figures of position encodings for a model of a given shape. They show what formulas determine,
+/// so they need no trained model.
 #[derive(Debug, Clone)]
 pub struct PositionFigures {
     config: ModelConfig,
@@ -271,9 +271,10 @@ mod tests {
         let config = ModelConfig { d_model: 32, heads: 4, ..ModelConfig::default() };
         let figures = PositionFigures::new(&config, 40, Language::English);
         let all = figures.by_distance().unwrap();
-        // Vaswani et al. 2017: the dot product is a mean of cosines, since the sine and the cosine
-        // of each frequency give `sin a · sin b + cos a · cos b = cos(a - b)`. Su et al. 2021,
-        // section 3.4.3: the same for rotary positions, with the width of a head.
+        // Vaswani et al. 2017: the dot product is a mean of cosines, because the sine and the
+        // cosine of each frequency give `sin a · sin b + cos a · cos b = cos(a - b)`. Su et al.
+        // 2021, section 3.4.3: the same holds for rotary positions, with the width of a head in
+        // place of the width of the model.
         let cosines = |width: usize, distance: usize| {
             let frequency = |pair: usize| 10_000_f64.powf(-2.0 * pair as f64 / width as f64);
             let sum = |pair| (frequency(pair) * distance as f64).cos();

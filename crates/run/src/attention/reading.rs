@@ -1,4 +1,4 @@
-//! Attention weights of models on a text, for the models of each task.
+//! Attention weights on a text, from the models of all tasks that read text.
 
 use std::path::Path;
 
@@ -209,7 +209,7 @@ impl AttentionMap {
     }
 }
 
-/// Row: the tokens that a classifier reads for a text or a pair of texts, including special tokens.
+/// Tokens that a classifier reads for a text or a pair of texts (a row), including special tokens.
 ///
 /// # Errors
 /// When the text is empty, or the tokenizer refuses it.
@@ -217,8 +217,8 @@ pub fn labelled_row(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Row> 
     marked(run.tokenizers.target(), text, &run.config.data.labelled)
 }
 
-/// Row: the tokens that an encoder reads for a text or a pair of texts, with the special tokens
-/// that mark where each text begins and ends.
+/// Tokens that an encoder reads for a text or a pair of texts (a row), with the special tokens that
+/// mark where each text begins and ends.
 pub(super) fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")

@@ -1,13 +1,13 @@
-//! Combination of two word alignments of the same sentence pair, one by a model that translates in
-//! each direction (Och and Ney 2003, section 4; Koehn, Och and Marcu 2003, "Statistical
-//! Phrase-Based Translation", section 3).
+//! Combination of two word alignments of the same sentence pair. The two alignments come from two
+//! models, which translate in opposite directions (Och and Ney 2003, section 4; Koehn, Och and
+//! Marcu 2003, "Statistical Phrase-Based Translation", section 3).
 
 use std::collections::BTreeSet;
 
 use taper_metrics::Link;
 
-/// Method by which two alignments of a sentence pair are combined, one by a model of each direction
-/// of translation.
+/// Method that combines two alignments of a sentence pair, which come from models of opposite
+/// directions of translation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Symmetrization {
     /// Links that are in both alignments.

@@ -15,8 +15,9 @@ const SEEN: f32 = 0.005;
 /// program have.
 pub const ATTENTION_SCRIPT: &str = include_str!("view.js");
 
-/// For each row, one flat list with the index of a column, its weight in thousandths, the next
-/// column, its weight, and so on. Weights below [`SEEN`] are left out.
+/// Weights in the form that the script of the page reads: for each row, one flat list with the
+/// index of a column, its weight in thousandths, the next column, its weight, and so on. Weights
+/// below [`SEEN`] are left out.
 fn sparse(weights: &Weights) -> Value {
     let row = |row: &Vec<f32>| {
         let visible = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);

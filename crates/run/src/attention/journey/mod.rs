@@ -34,11 +34,12 @@ pub struct StackNorms {
 /// Node of the tree of a beam search: a token that the beam considered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Branch {
-    /// Index of the branch that this one continues; `None` for a first token.
+    /// Index of the branch that this branch continues; `None` for a first token.
     pub parent: Option<usize>,
     /// Token of this branch.
     pub token: String,
-    /// Sum of the log-probabilities of all tokens from the beginning up to this one.
+    /// Sum of the log-probabilities of all tokens from the beginning up to and including this
+    /// token.
     pub log_probability: f64,
     /// Outcome of the branch in the search: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
@@ -79,7 +80,7 @@ pub enum Answer {
 pub struct Journey {
     /// Task of the model, such as `translation`.
     pub task: String,
-    /// Final choice of the model.
+    /// Kind of answer that the model gives at the end.
     pub answer: Answer,
     /// Text as it was given; for an image, its file name.
     pub text: String,
@@ -99,8 +100,8 @@ pub struct Journey {
     pub vectors: Vec<StackVectors>,
     /// Attention weights of each layer.
     pub attention: Vec<AttentionLayer>,
-    /// Queries, keys and values of attention layers whose weights are `softmax(Q·Kᵀ·scale)` up to
-    /// rounding, without biases on the scores or other changes.
+    /// Queries, keys and values of the attention layers whose weights are `softmax(Q·Kᵀ·scale)`, up
+    /// to rounding. Layers that change the scores, for example by adding biases, are left out.
     pub heads: Vec<HeadInputs>,
     /// Branches of the beam, in the order of their positions in the translation; empty if the model
     /// does not search.
@@ -111,7 +112,7 @@ pub struct Journey {
     /// `</s>`; the next token after each token of a text; the tag of each word; the token at each
     /// hidden place; or the label.
     pub choices: Vec<Choice>,
-    /// Effect of each word of the text on the probability of its label; empty unless a text gets a
-    /// label.
+    /// Effect of each word of the text on the probability of the text's label; empty if the model
+    /// does not label texts.
     pub evidence: Vec<WordEvidence>,
 }

@@ -29,8 +29,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Image with the values `pixels`, for an encoder that reads `tokens` tokens. The patches are
-    /// the last of them.
+    /// Image with the values `pixels`, for an encoder that reads `tokens` tokens. The last of these
+    /// tokens are the patches.
     pub(super) fn new(settings: &ImagesConfig, pixels: Vec<u8>, tokens: usize) -> Self {
         let ImagesConfig { size, patch, channels, .. } = *settings;
         let before = tokens.saturating_sub((size / patch).pow(2));

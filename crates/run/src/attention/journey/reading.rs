@@ -1,5 +1,5 @@
-//! Journeys through models that read a single text and write none: language models and classifiers.
-//! A journey has the values that a model computes on the way from its input to its answer.
+//! Journeys of a text through a language model or a text classifier. A journey has the values that
+//! a model computes on the way from its input to its answer.
 
 use std::path::Path;
 

@@ -103,8 +103,8 @@ impl StackVectors {
     }
 }
 
-/// Queries, keys and values of all heads in an attention layer. Its weights are
-/// `softmax(Q·Kᵀ·scale)`.
+/// Queries, keys and values of all heads in an attention layer. The attention weights of the layer
+/// are `softmax(Q·Kᵀ·scale)`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadInputs {
     /// Kind of attention.
@@ -117,7 +117,7 @@ pub struct HeadInputs {
     pub width: usize,
     /// Queries: one row for each token, with the vectors of all heads side by side.
     pub queries: Vec<Vec<f32>>,
-    /// Keys: one row for each token. If several heads share a key, a row has it once.
+    /// Keys: one row for each token. A key that several heads share appears only once in a row.
     pub keys: Vec<Vec<f32>>,
     /// Values: one row for each token, as in `keys`. Heads that share keys also share values.
     pub values: Vec<Vec<f32>>,
@@ -155,8 +155,8 @@ impl HeadInputs {
     }
 
     /// Whether the recorded weights of `layer` are the softmax of the scaled products of these
-    /// queries and keys. This is not so for other kinds of attention, or if the scores have biases
-    /// or an upper limit.
+    /// queries and keys. They are not for other kinds of attention, or if the scores have biases or
+    /// an upper limit.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;
@@ -201,8 +201,8 @@ pub struct Choice {
     pub probability: f64,
     /// Likeliest tokens or labels at this place, with their probabilities.
     pub alternatives: Vec<(String, f64)>,
-    /// `Σ exp((x - x_max) / t)` over all logits x, of which `x_max` is the largest, for the
-    /// temperatures t = 0.1, 0.2, … 2.
+    /// Sums `Σ exp((x - x_max) / t)` over all logits x, where `x_max` is the largest logit: one sum
+    /// for each of the temperatures t = 0.1, 0.2, … 2.
     pub partition: Vec<f64>,
 }
 

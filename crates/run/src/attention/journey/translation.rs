@@ -58,8 +58,8 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // The search reads sequences of ids. For an image, the sequence has the index of the image,
-        // for which `numbered` supplies the pixel values.
+        // The search reads sequences of ids. So the image is given to the search as a sequence with
+        // its index, and `numbered` supplies the pixel values for this index.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
@@ -103,8 +103,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Journey up to the best hypothesis of a search. Its `pieces` are left for the caller, because
-    /// only texts have them.
+    /// Journey up to the best hypothesis of a search. The fields `normalized`, `pieces` and
+    /// `picture` are left to the caller.
     fn written(
         &self,
         model: &Transformer,
