@@ -30,7 +30,7 @@ pub enum Verb {
     MatchTexts,
     /// Draw the patches of an image that a model attends to.
     DrawAttention,
-    /// Begin another run with the weights of the run.
+    /// Begin a new run with the weights of the trained run.
     BeginWith,
     /// Draw the figures that the run has recorded.
     Report,

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Least share of its attention weight, in the mean over queries, that a head must give to one kind
-/// of token, such as the previous token. Attending to this kind of token is then the role of the
-/// head.
+/// Smallest share of weight that gives a head its role. A head has the role of attending to one
+/// kind of token, such as the previous token, if this kind gets at least this share of the weight,
+/// in the mean over queries.
 const MOSTLY: f64 = 0.5;
 
 /// Where a head attends. All numbers are means over queries. The first query in a decoder's

@@ -31,8 +31,8 @@ pub struct Cost {
     pub activation_bytes: u64,
     /// Peak memory of a training in bytes, without the program itself, tokenizers and data. It is
     /// the training state plus the largest of these: what a batch and its loss need; a copy of a
-    /// parameter that is loaded or saved; the weights in the layout with which validations
-    /// translate.
+    /// parameter that is loaded or saved; the weights in the packed layout that validations use for
+    /// translating.
     pub peak_bytes: u64,
     /// Length in tokens of the sequences for which the fields above are estimated.
     pub sequence_tokens: usize,

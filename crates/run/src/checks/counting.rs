@@ -88,9 +88,10 @@ pub(crate) struct Scalars {
 }
 
 impl Scalars {
-    /// Memory in bytes that a training on the CPU needs for a time outside of forward and backward
-    /// passes. Loading and saving need the values of a parameter in f32 and in a type of half its
-    /// size; validations that translate need the weights in packed layout. The larger need counts.
+    /// Memory in bytes that a training on the CPU needs temporarily, outside of forward and
+    /// backward passes. Loading and saving need the values of one parameter twice: in f32, and in a
+    /// type of half the size. Validations that translate need the weights in packed layout. The
+    /// result is the larger of the two needs.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
         let copies = self.largest.saturating_mul(F32 + F32 / 2);
         let translates =

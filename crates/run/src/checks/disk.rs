@@ -13,9 +13,9 @@ const F32: u64 = 4;
 /// Allowance in bytes for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// Largest size in bytes that the checkpoints of a run have together at any time, for a model of
-/// `parameters` scalars: those that are kept (never more than the run makes), the one that is being
-/// written, and the average of the last checkpoints.
+/// Largest total size in bytes that the checkpoints of a run can have at any time, for a model of
+/// `parameters` scalars. It includes the checkpoints that are kept (never more than the run makes),
+/// the checkpoint that is being written, and the average of the last checkpoints.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
@@ -66,8 +66,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Free space in bytes for this user on the disk of `path`; the path need not exist; `None` if the
-/// system does not report it.
+/// Free space in bytes for this user on the disk of `path`, which need not exist. `None` if the
+/// system does not report the free space.
 #[cfg(unix)]
 #[must_use]
 pub fn available(path: &Path) -> Option<u64> {
@@ -120,8 +120,8 @@ mod tests {
         let mut lion = training.clone();
         lion.optimizer.kind = OptimizerKind::Lion;
         assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
-        // Checkpoints at two validations and at the end, no more, although `keep_last` allows more,
-        // and the one that is being written.
+        // Four checkpoints: two at validations, one at the end, and the one that is being written.
+        // `keep_last` would allow more.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
         let training = TrainingConfig { max_updates: 0, ..training };

@@ -1,6 +1,6 @@
-//! Conditions under which keys of a recipe have no effect. The names of a key's conditions are
-//! listed as the schema extension `x-idle` at its field in the recipe's types. The conditions of a
-//! section hold for all its keys.
+//! Conditions under which keys of a recipe have no effect. Each key of a recipe is a field of a
+//! type. The schema extension `x-idle` of the field lists the names of the key's conditions. The
+//! conditions of a section hold for all keys in the section.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{

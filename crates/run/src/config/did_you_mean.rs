@@ -7,8 +7,8 @@ use super::keys::{Key, keys};
 /// Words that precede the name of a section in a suggestion.
 const SECTION: &str = "the section";
 
-/// Lists of names of settings in other toolkits for which recipes have no key. Before each list are
-/// words for what replaces these settings.
+/// Settings of other toolkits for which recipes have no key. Each entry has words for what replaces
+/// the settings here, and the names of the settings in other toolkits.
 const NO_KEYS: [(&str, &[&str]); 2] = [
     (
         "the option `--run DIR`",
@@ -31,10 +31,15 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 /// Suggests, in words, the key that was probably meant by the unknown dotted `name`; `None` if no
 /// key is similar.
 ///
-/// The last part of `name`, after the last dot, is compared with keys in this order: a key of this
-/// name in the section of `name`; a key of the same section that other toolkits call so; a key of
-/// this name in another section with the same outermost section; any key that other toolkits call
-/// so; a key of this name in any section; a key with a similar spelling.
+/// The last part of `name`, after the last dot, is looked up. The first of these that exists is
+/// suggested:
+///
+/// - a key of this name in the section of `name`;
+/// - a key in the section of `name` whose setting has this name in other toolkits;
+/// - a key of this name in another section with the same outermost section;
+/// - any key whose setting has this name in other toolkits;
+/// - a key of this name in any section;
+/// - a key with a similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
@@ -87,8 +92,8 @@ fn names_elsewhere() -> impl Iterator<Item = &'static str> {
     of_keys.chain(NO_KEYS.iter().flat_map(|(_, names)| names.iter().copied()))
 }
 
-/// Words for the keys that other toolkits call `name` or, without such keys, for what replaces this
-/// setting; `None` if the name is unknown.
+/// Words for the keys whose settings have the name `name` in other toolkits. If there are no such
+/// keys, words for what replaces the setting; `None` if the name is unknown.
 fn called_here(name: &str) -> Option<String> {
     let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
     let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();

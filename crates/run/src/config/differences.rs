@@ -60,9 +60,9 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(differences)
 }
 
-/// Lists the keys whose values differ in the configuration of a run and a new one, `given`, among
-/// the keys that cannot freely change after the run has begun: task, [data], [model], dtype and
-/// training.seed.
+/// Lists the keys whose values differ between `run`, the configuration of a run, and `given`, a new
+/// configuration. Keys that can freely change after the run has begun are left out. The others are
+/// task, dtype, training.seed, and keys of [data] and [model].
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -74,8 +74,9 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>
     Ok(differences)
 }
 
-/// Lists the keys whose values differ in two configurations, among the keys in which processes that
-/// train together must agree: the keys of [`differences`], and all of [training].
+/// Lists the keys whose values differ in two configurations although processes that train together
+/// must agree in them. These are the keys that [`differences`] compares, and all keys of
+/// [training].
 ///
 /// # Errors
 /// See [`differences`].
@@ -98,7 +99,8 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
 fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;
-    // Paths do not count as differences: the contents of the files are compared elsewhere.
+    // Paths do not count as differences. Whether the text in the files has changed is checked
+    // separately, when training resumes.
     for split in [&mut data.train, &mut data.validation] {
         *split = split.without_paths();
     }

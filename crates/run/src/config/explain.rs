@@ -71,8 +71,8 @@ pub fn reference() -> String {
         for paragraph in section.meaning.lines() {
             text += &(wrapped(paragraph, "", "") + "\n");
         }
-        // The keys of a corpus form no section: a corpus is the value of a key, and they are listed
-        // after this key.
+        // The keys of a corpus form no section, because a corpus is the value of a key such as
+        // `data.train`. They are listed after that key.
         let of_section = |key: &&Key| {
             !key.is_section()
                 && key.name.starts_with(&format!("{}.", section.name))

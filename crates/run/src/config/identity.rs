@@ -52,10 +52,11 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// Identity of validation scores under `config`: everything on which they depend. It has `text`, a
-/// hash of the validation split, and those settings on which the watched metric depends, by key, if
-/// they differ from their defaults. Scores with different identities cannot be compared. If a later
-/// version adds a key, identities stay the same as long as the key has its default.
+/// Identity of validation scores under `config`: everything on which the scores depend, apart from
+/// the model. Scores with different identities cannot be compared. The entry `text` is the argument
+/// `text`, a hash of the validation split. The other entries are the settings on which the watched
+/// metric depends, by key. A setting that has its default value has no entry, so identities stay
+/// the same if a later version adds a key, as long as the key has its default value.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.

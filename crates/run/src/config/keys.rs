@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::RunConfig;
 use super::conditions::{CONDITIONS, Condition};
 
-/// Training split, the first of three. The corpora of all splits have the same keys, which are
-/// listed only for this one.
+/// Key of the training split. The corpora of all three splits have the same keys, so these keys are
+/// listed only here, under the training split.
 const CORPORA: &str = "data.train";
 
 /// Key of a recipe, or a section, with its properties.
@@ -263,9 +263,9 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     keys
 }
 
-/// Key called `leaf` in `section`, with the JSON Schema `schema`. It inherits properties of the
-/// section, such as its conditions. `idle` has further conditions that the section sets for this
-/// key alone.
+/// Key called `leaf` in `section`, with the JSON Schema `schema`. The key inherits properties of
+/// the section, such as the section's conditions. `idle` has further conditions that the section
+/// sets for this key alone.
 fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
     let name = match section.name.as_str() {
         "" => leaf.to_owned(),

@@ -109,6 +109,7 @@ impl RunConfig {
     /// Reads the recipe at `path`, and applies `overrides` in order. Relative paths in the recipe
     /// start at its folder. Patterns of file names are replaced by the files that match them. The
     /// configuration is then checked.
+    ///
     /// # Errors
     /// When the recipe cannot be read or is not valid; the message names the file or the override,
     /// the line and the key.
@@ -323,9 +324,9 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Settings for scoring texts with this recipe. If the recipe lowercases the data, they say
-    /// that texts are in lower case, because references then are, and the signature of the scores
-    /// must report it.
+    /// Settings for scoring texts with this recipe. If the recipe lowercases the data, these
+    /// settings have `lowercase` set, because references are then in lower case, and the signature
+    /// of the scores must report it.
     pub fn scoring(&self) -> EvaluationConfig {
         EvaluationConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,
@@ -355,8 +356,8 @@ impl RunConfig {
 }
 
 /// For a recipe with several directions of translation, replaces the default validation and test
-/// sets by the usual files of each direction. `validation` and `test`: whether the recipe leaves
-/// the default in place for this set.
+/// sets by the usual files of each direction. `validation` and `test` tell whether the recipe
+/// leaves the default of that set in place.
 fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     let directions = data.trained_directions();
     let is_of_data =
@@ -380,7 +381,8 @@ fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     }
 }
 
-/// Gives each key of `[model]` that `recipe` does not set its value in `model`.
+/// Completes the section `[model]` of `recipe`: keys that the recipe does not set get their values
+/// from `model`.
 fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     fn complete(table: &mut toml::Table, with: toml::Table) {
         for (key, value) in with {
@@ -417,9 +419,9 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of the recipe `text` at `path` if it is wrong by itself, or else of the first override
-/// that is wrong by itself. If each is right by itself, the error is `error`, which occurred when
-/// they were combined.
+/// Error to report for the recipe `text` at `path` with `overrides`. If the recipe alone is wrong,
+/// this is its error; otherwise it is the error of the first override that is wrong by itself. If
+/// each is right by itself, it is `error`, which occurred when they were combined.
 fn at_fault(
     text: &str,
     path: &Path,

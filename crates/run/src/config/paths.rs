@@ -12,9 +12,9 @@ use toml::{Table, Value};
 /// Keys of [data] whose values are paths.
 const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "target_path"]];
 
-/// Keys of [data] whose values are corpora. The constant below has the keys of a corpus whose
-/// values are paths.
+/// Keys of [data] whose values are corpora.
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
+/// Keys of a corpus whose values are paths.
 const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
 /// Other sections, each with its keys whose values are paths.

@@ -155,8 +155,8 @@ impl HeadInputs {
     }
 
     /// Whether the recorded weights of `layer` are the softmax of the scaled products of these
-    /// queries and keys. They are not for other kinds of attention, or if the scores have biases or
-    /// an upper limit.
+    /// queries and keys. The weights are something else for other kinds of attention, and if the
+    /// scores have biases or an upper limit.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;

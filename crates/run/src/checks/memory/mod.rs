@@ -67,9 +67,9 @@ impl Budget {
     }
 }
 
-/// Tries the largest batch of the recipe `config` on `model`. Returns the token budget, the largest
-/// number of tokens in a batch: that of the recipe or, for `"auto"`, the largest with which
-/// training fits into memory.
+/// Tries the largest batch of the recipe `config` on `model`. Returns the token budget, that is,
+/// the largest number of tokens in a batch. If the recipe has `"auto"`, this is the largest number
+/// with which training fits into memory; otherwise it is the number in the recipe.
 ///
 /// # Errors
 /// When the batch does not fit; the message has a token budget that fits, if one is known.

@@ -45,9 +45,10 @@ pub(super) struct Trial<'a, M> {
     state_bytes: u64,
     /// Size in bytes of the gradients of one micro-batch.
     gradient_bytes: u64,
-    /// Memory in bytes, apart from gradients, that training needs for a time outside of forward and
-    /// backward passes, such as while it saves weights.
+    /// Memory in bytes, apart from gradients, that training needs temporarily outside of forward
+    /// and backward passes, for example while it saves weights.
     passing_bytes: u64,
+    /// Whether the output matrices, which compute logits, are trained.
     trains_classifier: bool,
 }
 
@@ -136,9 +137,10 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     /// `tokens` tokens.
     ///
     /// This program's allocator counts the memory in use, which gives the same number each time.
-    /// Memory as the system counts it (resident) depends on how work is divided among threads, and
-    /// differed by a fifth between trials of the same batch. This number is used only in programs
-    /// with another allocator. If the system does not report it either, the estimate is returned.
+    /// The system's count of memory in use (resident memory) depends on how work is divided among
+    /// threads, and differed by a fifth between trials of the same batch. So it is used only in
+    /// programs with another allocator. If the system does not report it either, the estimate is
+    /// returned.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {

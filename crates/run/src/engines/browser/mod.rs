@@ -2,9 +2,9 @@
 //! server.
 //!
 //! The page contains the weights in int8, the tokenizers, the recipe, the shortlist if the recipe
-//! uses it, and a module of
-//! WebAssembly that `scripts/package/web.sh` compiles from `taper-web`. The module reads the former
-//! as the files of a run, so a browser translates with the same code as any other program.
+//! uses it, and a module of WebAssembly that `scripts/package/web.sh` compiles from `taper-web`.
+//! The module reads everything else as the files of a run, so a browser translates with the same
+//! code as any other program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,7 @@ const MAGIC: &[u8] = b"\0asm";
 pub struct BrowserPage {
     /// Size of the page in bytes.
     pub bytes: usize,
-    /// Update after which the weights were saved.
+    /// Number of updates after which the weights were saved.
     pub step: u64,
 }
 

@@ -13,9 +13,9 @@ use super::binary::{Attribute, Values, Variables};
 use crate::config::RunConfig;
 use crate::tasks::entry;
 
-/// Name and revision of CTranslate2's specification of a model: a translation model here, a
-/// language model below.
+/// Name and revision of CTranslate2's specification of a translation model.
 const TRANSLATION: (&str, u32) = ("TransformerSpec", 7);
+/// Name and revision of CTranslate2's specification of a language model.
 const LANGUAGE_MODEL: (&str, u32) = ("TransformerDecoderSpec", 8);
 
 /// Modules of a layer: for each, the name in a run and the name in CTranslate2.
@@ -201,9 +201,9 @@ fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str>
 /// Name of the table of T5's relative position biases within a layer in CTranslate2.
 const RELATIVE_BIAS: &str = "self_attention/relative_attention_bias";
 
-/// Names of the attention sublayers in a layer of an encoder or a language model. The constant
-/// below has those in a layer of a decoder that attends to an encoder.
+/// Names of the attention sublayers in a layer of an encoder or a language model.
 const OF_SELF: &[&str] = &["self_attention"];
+/// Names of the attention sublayers in a layer of a decoder that attends to an encoder.
 const OF_BOTH: &[&str] = &["self_attention", "attention"];
 
 /// Adds the attributes of a stack (encoder or decoder) and of its layers. `attentions` are the

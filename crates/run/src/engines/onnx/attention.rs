@@ -1,5 +1,6 @@
 //! Attention as nodes of an ONNX graph. In shapes, B is the batch size, T the number of tokens, D
-//! the width of the model, H the number of heads, Hkv that of key-value heads and Dh their width.
+//! the width of the model, H the number of query heads, Hkv the number of key-value heads, and Dh
+//! the width of a head.
 
 use anyhow::Result;
 use taper_model::QueryKeyNorm;
@@ -56,8 +57,8 @@ impl Writer<'_> {
         Ok(KeyValue { key, value: self.heads(&parts[1], shape.key_value_heads, "")? })
     }
 
-    /// Adds attention of a decoder to an encoder, `(B, T, D)` → `(B, T, D)`. `padding` is added to
-    /// the scores and hides padding.
+    /// Adds attention of a decoder to an encoder, `(B, T, D)` → `(B, T, D)`. `padding` is the name
+    /// of biases that are added to the scores, so that padding gets no attention.
     pub(super) fn cross_attention(
         &mut self,
         x: &str,

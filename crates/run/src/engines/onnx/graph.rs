@@ -26,8 +26,8 @@ const DATA: &str = "_data";
 /// Alignment in bytes of each tensor in the second file, so that the file can be mapped into
 /// memory.
 const PAGE: u64 = 4096;
-/// Size in bytes up to which tensors are always in the first file: small tensors can be shapes,
-/// which must be there.
+/// Size in bytes up to which tensors are always in the first file. Small tensors can be shapes, and
+/// shapes must be in the first file.
 const SMALL: u64 = 1024;
 
 /// Type of the values of a tensor; its discriminant is the number that stands for the type in ONNX.
@@ -76,9 +76,9 @@ struct Tensor<'a> {
 /// ONNX graph that is being built.
 #[derive(Default)]
 pub(super) struct Graph<'a> {
-    /// Encoded fields of the message `GraphProto`: the nodes here, the model's inputs and outputs
-    /// in `ends`.
+    /// Nodes, encoded as fields of the message `GraphProto`.
     nodes: Message,
+    /// Inputs and outputs of the model, encoded as fields of the message `GraphProto`.
     ends: Message,
     tensors: Vec<Tensor<'a>>,
     names: HashSet<String>,

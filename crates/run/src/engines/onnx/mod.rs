@@ -36,8 +36,8 @@ const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Onnx {
     /// Whether weights are always written to a second file next to their graph. If graph and
-    /// weights exceed 2 GB, there is a second file in any case. It can be mapped into memory, so
-    /// that several processes share one copy.
+    /// weights exceed 2 GB, there is a second file in any case. A second file can be mapped into
+    /// memory, so that several processes share one copy.
     pub external_data: bool,
 }
 

@@ -1,6 +1,7 @@
-//! Graphs of models, with the inputs and outputs that Optimum expects: an encoder, a decoder that
-//! attends to it (one graph without and one with keys and values of earlier tokens as inputs), and
-//! a decoder without an encoder.
+//! Graphs of models, with the inputs and outputs that Optimum expects. A translation model has a
+//! graph of the encoder and two graphs of the decoder: one that begins a text, and one whose inputs
+//! include the keys and values of earlier tokens. A language model has one graph of a decoder
+//! without an encoder.
 
 use anyhow::{Context, Result};
 use taper_model::ModelConfig;
@@ -172,8 +173,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Indices of the tokens `ids` (the queries) and indices of all tokens (the keys), which begin
-    /// with those in `past`.
+    /// Adds nodes for the indices of tokens. Returns the names of two results: the indices of the
+    /// tokens `ids` (the queries), and the indices of all tokens (the keys). All tokens are the
+    /// earlier tokens, whose keys are in `past`, and then the tokens `ids`.
     fn places(&mut self, ids: &str, past: Option<&str>) -> (String, String) {
         let (zero, new) = (self.graph.integer(0), self.length(ids, 1));
         let Some(past) = past else {

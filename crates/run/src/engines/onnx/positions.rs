@@ -162,9 +162,9 @@ impl Writer<'_> {
     }
 
     /// Adds nodes for the biases of attention scores in each layer of a stack (encoder or decoder);
-    /// `None` for a layer without biases. They can be broadcast to the shape (B, H, Tq, Tk) for Tq
-    /// queries and Tk keys, and are the sum of `padding` and of biases that depend on positions.
-    /// `places` has the indices of queries and keys.
+    /// `None` for a layer without biases. The biases are the sum of `padding` and of biases that
+    /// depend on positions, and can be broadcast to the shape (B, H, Tq, Tk) for Tq queries and Tk
+    /// keys. `places` has the indices of queries and keys.
     pub(super) fn biases(
         &mut self,
         (stack, layers): (&str, usize),
