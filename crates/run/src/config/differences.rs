@@ -62,7 +62,7 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
 
 /// Lists the keys whose values differ between `run`, the configuration of a run, and `given`, a new
 /// configuration. Keys that can freely change after the run has begun are left out. The others are
-/// task, dtype, training.seed, and keys of [data] and [model].
+/// `task`, `dtype`, `training.seed`, and keys of `[data]` and `[model]`.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -74,9 +74,9 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>
     Ok(differences)
 }
 
-/// Lists the keys whose values differ in two configurations although processes that train together
-/// must agree in them. These are the keys that [`differences`] compares, and all keys of
-/// [training].
+/// Lists the keys in which processes that train together must agree, but whose values differ in the
+/// two configurations. The processes must agree in the keys that [`differences`] compares, and in
+/// all keys of `[training]`.
 ///
 /// # Errors
 /// See [`differences`].

@@ -63,8 +63,8 @@ impl CaptionedTestSet {
 }
 
 impl MatchedTestSet {
-    /// Embeds the images and captions of a split with `model`, and scores how well one is found by
-    /// the other.
+    /// Embeds the images and captions of a split with `model`, and scores how well images find
+    /// their captions, and captions their images.
     ///
     /// # Errors
     /// When the split cannot be read, or the model cannot be run on it.

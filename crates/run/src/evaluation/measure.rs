@@ -19,7 +19,7 @@ use crate::tasks::{TaskModel, entry, require_languages, with_model};
 pub struct Evaluation<R = TestSetResult> {
     /// Path of the checkpoint whose weights were used.
     pub checkpoint: PathBuf,
-    /// Update (step) after which the checkpoint was saved.
+    /// Number of updates after which the checkpoint was saved.
     pub step: u64,
     /// Settings on which the results depend in addition to the model, as a JSON object.
     pub settings: Value,
@@ -28,8 +28,8 @@ pub struct Evaluation<R = TestSetResult> {
 }
 
 impl<R: Serialize> Evaluation<R> {
-    /// JSON object with the results for the run at `run`, and with everything that the results
-    /// depend on.
+    /// JSON object with the results for the run at `run`, the checkpoint, and the settings on which
+    /// the results depend.
     ///
     /// # Errors
     /// When a result cannot be written as JSON.

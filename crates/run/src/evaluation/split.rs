@@ -63,8 +63,9 @@ impl<'a> Split<'a> {
         Box::new(in_order(&dataset, &self.config.data.batching))
     }
 
-    /// Runs `work`, which works on the `total` sentences or images of the split and reports the
-    /// numbers of finished ones. These are passed to the observer.
+    /// Runs `work`, which processes the sentences or images of the split and reports how many it
+    /// has finished. Each report is passed to the observer. `total` is the number of all sentences
+    /// or images.
     ///
     /// # Errors
     /// When `work` or the observer fails.

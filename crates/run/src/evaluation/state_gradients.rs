@@ -82,9 +82,9 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
 }
 
 impl LayerGradients {
-    /// Adds the norms of a batch to the sums. `norms` has those of all sentences one after the
-    /// other, and `lengths` the number of norms for each sentence. `backwards`: whether the layer
-    /// reads from right to left.
+    /// Adds the norms of a batch to the sums. `norms` has the norms of one sentence after the
+    /// other, and `lengths` has the number of norms of each sentence. `backwards` tells whether the
+    /// layer reads from right to left.
     fn add(&mut self, norms: &[f64], lengths: &[usize], backwards: bool) {
         let mut first = 0;
         for &length in lengths {

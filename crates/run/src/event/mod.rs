@@ -104,7 +104,7 @@ pub enum RunEvent<'a> {
     Measuring {
         /// Checkpoint whose weights are used.
         checkpoint: &'a Path,
-        /// Update (step) after which the checkpoint was saved.
+        /// Number of updates after which the checkpoint was saved.
         step: u64,
     },
     /// A trained model was measured on a split.
@@ -131,7 +131,7 @@ pub enum RunEvent<'a> {
         task: Task,
         /// Checkpoint whose weights were used.
         checkpoint: &'a Path,
-        /// Update (step) after which the checkpoint was saved.
+        /// Number of updates after which the checkpoint was saved.
         step: u64,
         /// Results on the test sets.
         results: &'a [TestSetResult],

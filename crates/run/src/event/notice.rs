@@ -87,7 +87,7 @@ pub enum RecipeNotice {
         changes: String,
         /// Best score of the earlier validations.
         best: String,
-        /// Update (step) after which the best score was measured.
+        /// Number of updates after which the best score was measured.
         step: u64,
     },
 }
@@ -331,8 +331,8 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Message that `truncated` of `of` translations reached the maximum length, with advice. `which`
-/// are words that follow `translations` in the message and say which ones are meant.
+/// Message that `truncated` of `of` translations reached the maximum length, with advice. In the
+/// message, `which` follows the word `translations` and says which translations are meant.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
         "{truncated} of {of} translations{which} reached the maximum length without </s>: a \

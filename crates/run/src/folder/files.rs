@@ -16,8 +16,9 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| Ok(file.write_all(bytes)?))
 }
 
-/// Writes the file `path` by `write`, which may write it part by part, so that it survives a crash
-/// of the system. The file appears under this name only when it is complete.
+/// Writes the file `path`, so that it survives a crash of the system. The function `write` writes
+/// the content, and may do so part by part. The file appears under the name `path` only when it is
+/// complete.
 ///
 /// # Errors
 /// When the folder cannot be written to, or `write` fails.

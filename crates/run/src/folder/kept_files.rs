@@ -32,7 +32,7 @@ pub(crate) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// Reads those of the files that exist in the run `folder`.
+    /// Reads the files to be kept that exist in the run `folder`.
     ///
     /// # Errors
     /// When a file cannot be read.

@@ -1,6 +1,6 @@
-//! Paths and names that others have chosen, in text for people. In commands that a reader may copy,
-//! they are quoted. In a terminal or a log, characters in them must not end a line, colour it or
-//! reverse its direction.
+//! Display of paths and names that others have chosen, in text for people. In commands that a
+//! reader may copy, such a path is quoted. In a terminal or a log, the characters of such a name
+//! must not end a line, colour it or reverse its direction.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -63,7 +63,7 @@ impl RunFolder {
     /// checkpoint, or that of a run, which stands for the run's default checkpoint.
     ///
     /// # Errors
-    /// When `path` is neither, or the run has no usable checkpoint.
+    /// When `path` is neither a checkpoint nor a run, or the run has no usable checkpoint.
     pub fn of_weights(path: &Path) -> Result<(Self, PathBuf)> {
         if let Some(run) = Self::around(path) {
             return Ok((run, path.to_owned()));
@@ -132,8 +132,9 @@ impl RunFolder {
         })
     }
 
-    /// Removes everything in the folder after a call that failed, and also the folder unless it
-    /// `existed` before the call. The calling process must hold the lock of the run.
+    /// Removes everything in the folder after a call that failed. Also removes the folder itself,
+    /// unless `existed` says that it existed before the call. The calling process must hold the
+    /// lock of the run.
     ///
     /// # Errors
     /// When a file or folder cannot be removed.

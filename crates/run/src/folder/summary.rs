@@ -48,7 +48,7 @@ pub struct BestValidation {
     pub metric: Metric,
     /// Best score by this metric.
     pub score: f64,
-    /// Update after which the score was measured.
+    /// Number of updates after which the score was measured.
     pub step: u64,
 }
 

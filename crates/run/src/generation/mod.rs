@@ -378,9 +378,9 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 /// Tokens from which the model predicts the first token of a document: the start token of an
-/// imported model, or else the end token of the preceding document. If each training file is one
-/// document, the model has hardly ever seen a text after an end token; then, with a vocabulary of
-/// our own, a line end is used instead.
+/// imported model, or else the end token, which ends the preceding document. If each training file
+/// is one document, the model has hardly ever seen text after an end token. In that case, a line
+/// end is used instead, if the vocabulary was made by this program.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

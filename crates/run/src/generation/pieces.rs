@@ -45,8 +45,9 @@ impl Pieces {
     }
 }
 
-/// Text of each token of `ids`. The texts joined in order are the whole text. A character that
-/// several tokens spell together is in the text of the last of them.
+/// Text of each token of `ids`. The texts joined in order are the whole text, without an incomplete
+/// character at its end. A character that several tokens spell together is in the text of the last
+/// of these tokens.
 ///
 /// # Errors
 /// If the tokenizer fails.

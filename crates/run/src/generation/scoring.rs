@@ -71,8 +71,8 @@ impl<'a> TextScorer<'a> {
         Ok(Self { model: &run.model, tokenizer, before })
     }
 
-    /// Ids of the token that stands before a text, and then of the tokens of `text`, which is read
-    /// as the beginning of a document.
+    /// Ids of the tokens that stand before every text, followed by the ids of the tokens of `text`.
+    /// The text is read as the beginning of a document.
     ///
     /// # Errors
     /// If the text is empty, or has more tokens than the model has positions.

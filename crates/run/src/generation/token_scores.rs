@@ -19,8 +19,8 @@ pub struct TokenScore {
     /// Text of the token, or its entry in the vocabulary if it is not text or only a part of a
     /// character.
     pub text: String,
-    /// Natural logarithm of the token's probability, given its predecessors; `None` for a token
-    /// before which there is no other, so that it is not predicted.
+    /// Natural logarithm of the token's probability, given its predecessors; `None` for a first
+    /// token, which is not predicted because no token stands before it.
     pub log_probability: Option<f64>,
     /// Likeliest tokens after the same predecessors with their log-probabilities, the likeliest
     /// first.
@@ -36,8 +36,8 @@ struct Place {
 
 impl Generator<'_> {
     /// Scores the tokens of each of `texts`, which are pairs of a prompt and the text after it. If
-    /// `whole`, the tokens of the prompt are scored, too. `most`: number of likeliest tokens in
-    /// each score.
+    /// `whole`, the tokens of the prompt are scored, too. `most` is the number of likeliest tokens
+    /// in each score.
     ///
     /// # Errors
     /// If the model or the tokenizer fails.

@@ -181,7 +181,7 @@ impl PlacedLabels {
 }
 
 /// Recall at each of `ranks`: for a rank k, the share of `rows` for which a match is among the k
-/// nearest rows of `others`. `texts_of`: for each row, the indices of its matches in `others`.
+/// nearest rows of `others`. `texts_of` has, for each row, the indices of its matches in `others`.
 /// Among equally near rows, matches are ranked last. Rows without matches do not count.
 ///
 /// # Errors

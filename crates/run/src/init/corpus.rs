@@ -49,8 +49,8 @@ pub struct CorpusFacts {
 }
 
 impl Corpus {
-    /// Corpus in `files`: two files of text, or one table. `columns`: columns of the table with
-    /// source and target.
+    /// Corpus in `files`: two files of text, or one table. `columns` names the columns of the table
+    /// that have source and target.
     ///
     /// # Errors
     /// If `files` are not two files of text or one table, or if columns are named for files of

@@ -11,8 +11,8 @@ use super::corpus::{Corpus, CorpusFacts, number_of};
 
 /// Largest number of distinct sources in the validation set, and in the test set.
 const MOST: usize = 1000;
-/// Number of distinct sources in the corpus for each source in the validation set, and in the test
-/// set.
+/// Divisor for the size of the validation set, and of the test set: of so many distinct sources in
+/// the corpus, one is in the set.
 const SHARE: usize = 20;
 
 /// Names of the splits. The sources with the lowest hashes belong to `val`, those with the next

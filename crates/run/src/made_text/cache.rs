@@ -15,8 +15,9 @@ use crate::translation::{LineTranslator, Order, Translation, TranslationSettings
 use crate::{BadItem, LoadedRun};
 
 /// Number of lines in the first window, and largest number of lines in a window. A window is a
-/// range of lines that are translated and stored together. Each is twice as long as the one before,
-/// up to the largest. An interruption loses the work on at most one window.
+/// range of lines that are translated and stored together. Each window is twice as long as the
+/// window before it, up to the largest number. An interruption loses the work on at most one
+/// window.
 const WINDOW: (usize, usize) = (128, 1024);
 
 /// Lines of a text.

@@ -2,9 +2,9 @@
 
 use taper_ops::rng::{Counter, mix};
 
-/// Probability with which a word is removed; the next constant is the probability with which a
-/// remaining word is blanked.
+/// Probability with which a word is removed.
 const LEFT_OUT: f32 = 0.1;
+/// Probability with which a word that was not removed is blanked.
 const BLANKED: f32 = 0.1;
 /// Largest number of positions by which a word moves.
 const FARTHEST: f32 = 3.0;

@@ -253,7 +253,8 @@ impl Graph<'_> {
         Ok(order)
     }
 
-    /// Output, arguments and identity of the step `name`. `before`: all steps that come before it.
+    /// Output, arguments and identity of the step `name`. `before` has all steps that come before
+    /// it.
     fn step(&self, name: &str, before: &[Step]) -> Result<Step> {
         let verb = &self.steps[name];
         let mut hash = Sha256::new();

@@ -101,8 +101,8 @@ impl ExtrapolationSettings {
 ///
 /// # Errors
 /// When the run is of another task or cannot be loaded, or the settings are impossible. When the
-/// model can read no block of any length. If there are only some lengths that it cannot read, the
-/// reason is stored in the measurements of these lengths.
+/// model can read blocks of none of the lengths. If it cannot read blocks of some lengths, there is
+/// no error, and the measurements of these lengths have the reason.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,
@@ -142,8 +142,8 @@ pub fn extrapolate(
     Ok(measured)
 }
 
-/// Refuses `measured` if the loss could be measured at no length or, with keys to ask for, if the
-/// model could be asked for keys at no length.
+/// Returns an error if the loss could not be measured at any length. If `settings` have keys to ask
+/// for, also returns an error if the model could not be asked for keys at any length.
 fn require_measured(
     root: &Path,
     measured: &[Extrapolation],
@@ -202,7 +202,7 @@ fn changes(
 /// length.
 ///
 /// # Errors
-/// When the run could be loaded for its loss, but not again for the keys.
+/// When the loss could be measured, but the run cannot be loaded again to ask for the keys.
 fn measure(
     root: &Path,
     load: &LoadSettings,

@@ -1,5 +1,5 @@
-//! Errors of a model that continues linear functions, compared with the errors of predictors that
-//! are made for linear functions.
+//! Errors of a model that predicts values of linear functions from examples. They are compared with
+//! the errors of predictors that are made for linear functions.
 
 mod ridge;
 
@@ -12,8 +12,7 @@ use crate::training::packed;
 use ridge::ridge;
 
 impl MeanErrors {
-    /// Adds the squared error of the prediction by each predictor in `predicted`; `right` is the
-    /// correct value.
+    /// Adds the squared errors of the predictions `predicted`; `right` is the correct value.
     fn add(&mut self, predicted: Self, right: f64) {
         let error = |value: f64| (value - right) * (value - right);
         self.model += error(predicted.model);

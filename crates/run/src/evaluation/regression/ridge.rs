@@ -1,10 +1,10 @@
-//! Ridge regression and least squares in f64, for small systems: a linear function is estimated
-//! from the few examples of it that a model gets.
+//! Ridge regression and least squares in f64, for small systems. They estimate a linear function
+//! from the few examples that the model gets, too.
 
 /// Computes the vector w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²` for the inputs xᵢ, the answers yᵢ
 /// and the penalty λ; for λ = 0, the shortest such w. If w is drawn from a standard normal
 /// distribution and λ is the variance of the noise, the result is the mean of w given the examples:
-/// no predictor has a smaller squared error (Bishop 2006, "Pattern Recognition and Machine
+/// no predictor has a smaller expected squared error (Bishop 2006, "Pattern Recognition and Machine
 /// Learning", section 3.3.1).
 ///
 /// The result is `(Xᵀ X + λ)⁻¹ Xᵀ y`, or equivalently, if there are fewer examples than dimensions,

@@ -38,8 +38,8 @@ pub struct MatchedTestSet {
     pub images: usize,
     /// Mean contrastive loss in nats, in batches of the recipe's size.
     pub loss: f64,
-    /// Share of images to which the text for their correct label is closer than those for other
-    /// labels; `None` if the images have captions instead of labels.
+    /// Share of images that are closer to the text for their correct label than to the texts for
+    /// all other labels; `None` if the images have captions instead of labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_shot_accuracy: Option<f64>,
     /// Retrieval of captions by images: the query is an image, and all captions of the split are

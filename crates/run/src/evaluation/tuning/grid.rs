@@ -1,4 +1,5 @@
-//! Grid of search settings to try when tuning, and its extension beyond the largest values.
+//! Grid of search settings to try when tuning, and the extension of the grid by values larger than
+//! its largest ones.
 
 use taper_decoding::{DecodingConfig, LengthSettings};
 
@@ -39,8 +40,8 @@ impl Values<f64> {
         Self { list, ..*self }
     }
 
-    /// Value to try beyond the largest one: as far from it as the one before. `None` unless `best`
-    /// is the largest value and larger ones may be tried.
+    /// Value to try beyond the largest value in the list. The step to it is as large as the last
+    /// step in the list. `None` unless `best` is the largest value and larger values may be tried.
     fn beyond(&self, best: f64) -> Option<f64> {
         let [.., before, last] = self.list[..] else { return None };
         // Rounded to thousandths, so that rounding errors do not accumulate: after 1.4 comes
@@ -98,10 +99,10 @@ impl TuningGrid {
         self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
     }
 
-    /// All combinations of length settings to try. They are in ascending order, so that among
-    /// equally good ones, that with a smaller shortfall penalty or reward is preferred. The run's
-    /// own settings, `of_run`, are included even if they have both a reward and a shortfall
-    /// penalty.
+    /// All combinations of length settings to try, in ascending order. Of equally good
+    /// combinations, the first is preferred, so the order favours a smaller shortfall penalty and a
+    /// smaller reward. The run's own settings, `of_run`, are included even if they have both a
+    /// reward and a shortfall penalty.
     pub(super) fn lengths(&self, of_run: LengthSettings) -> Vec<LengthSettings> {
         let mut all = Vec::new();
         for &shortfall_penalty in &self.shortfall_penalties.list {

@@ -1,11 +1,11 @@
 //! Exact search for the best value of one of the weights that choose among candidate translations
 //! (Och 2003, "Minimum Error Rate Training in Statistical Machine Translation", section 4).
 //!
-//! Of the candidates for a text, the one with the highest total, the weighted sum of its scores, is
-//! chosen. If only one weight changes, each total is a linear function of this weight, a line.
-//! Another candidate is chosen only at the corners of the upper envelope of a text's lines. So the
-//! chosen candidates, and with them the score of the corpus, are known for every value of the
-//! weight.
+//! For each text, the candidate with the highest total is chosen. The total is the weighted sum of
+//! the candidate's scores. If only one weight changes, each total is a linear function of this
+//! weight, a line. Another candidate is chosen only at the corners of the upper envelope of a
+//! text's lines. So the chosen candidates, and with them the score of the corpus, are known for
+//! every value of the weight.
 
 use taper_metrics::Metric;
 

@@ -1,6 +1,6 @@
-//! Search for the weights with which the best candidate translations are chosen, when candidates
-//! are ranked by the weighted sum of their scores by several criteria: minimum error rate training
-//! (Och 2003).
+//! Search for the weights of the criteria that rank candidate translations: minimum error rate
+//! training (Och 2003). Each criterion gives a candidate a score, and the candidate with the
+//! highest weighted sum of scores is chosen.
 //!
 //! The candidates are found, and scored by each criterion, only once. Then one weight after the
 //! other is set to its best value, until no change of a single weight improves the score. Better
@@ -150,8 +150,8 @@ fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     all
 }
 
-/// Changes one weight after the other to its best value, until this improves the score no more.
-/// Only criteria in `named` get weights. Returns the weights.
+/// Sets one weight after the other to its best value, until no change of a weight improves the
+/// score. Weights of criteria that are not in `named` stay as they are. Returns the weights.
 fn climb(
     candidates: &CountedCandidates,
     metric: &dyn Metric,
@@ -165,8 +165,8 @@ fn climb(
             let (value, score) = candidates.best_value(metric, &weights, axis);
             let mut changed = weights;
             changed[axis] = value;
-            // Weights that are all 0 are not accepted: with them, the first candidate would be
-            // chosen, whatever it is.
+            // Weights that are all 0 are not accepted, because all candidates would then have the
+            // same sum, and the first one would be chosen.
             if score > best && total(&changed, &[1.0; 4]) > 0.0 {
                 (weights, best) = (changed, score);
             }

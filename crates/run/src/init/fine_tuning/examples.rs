@@ -1,4 +1,5 @@
-//! Training examples: their kind, their number, and the part of a recipe that reads them.
+//! Training examples for fine-tuning: their kind, their number, and the part of a recipe that reads
+//! them. The parent is the trained model whose training continues.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,8 +100,8 @@ fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
     files.iter().map(|file| seen_from(folder_of(recipe), file)).collect()
 }
 
-/// Checks the number of columns that a user names: none, or at least `fewest` and at most as many
-/// as `wanted`, which has the meaning of each column. Returns `given`.
+/// Checks the number of columns that a user names, and returns them (`given`). `wanted` has the
+/// meaning of each column. The user may name no columns, or at least the first `fewest` of them.
 ///
 /// # Errors
 /// If there is another number of columns. The message has the meanings of the columns.
@@ -115,7 +116,8 @@ fn columns<'a>(given: &'a [String], wanted: &[&str], fewest: usize) -> Result<&'
     )
 }
 
-/// Reads sentences with their translations.
+/// Reads sentences with their translations. If no validation set lies next to them, divides them
+/// into training, validation and test sets.
 pub(super) fn pairs(
     settings: &FineTuneSettings,
     parent: &Parent,
@@ -165,8 +167,9 @@ pub(super) fn pairs(
     Ok(ReadExamples { data, counts, divided })
 }
 
-/// Corpus of text like the parent's training text, and its number of pairs. Its weight is chosen
-/// such that an epoch has as many of its pairs as there are `examples`, or all if it has fewer.
+/// Corpus of text like the parent's training text, and its number of pairs. The weight of this
+/// corpus is chosen such that an epoch has as many pairs of the corpus as there are `examples`, or
+/// all pairs if the corpus has fewer.
 fn home(
     settings: &FineTuneSettings,
     languages: &[String; 2],
@@ -192,7 +195,8 @@ fn home(
     Ok((mixed, pairs))
 }
 
-/// Estimates the number of tokens in files of running text from their sizes.
+/// Describes files of running text, and estimates the number of their tokens from the sizes of the
+/// files.
 pub(super) fn texts(
     settings: &FineTuneSettings,
     parent: &Parent,

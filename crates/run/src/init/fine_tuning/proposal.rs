@@ -1,9 +1,9 @@
 //! Proposal of settings for fine-tuning that suit the model, the examples and the machine.
 //!
-//! Learning rates: that of fine-tuning is much lower than that of the first training. It is 5e-5,
-//! the default of the library Transformers, for a model of width 1024, and inversely proportional
-//! to the width (Yang et al. 2022, "Tensor Programs V", table 3). For adapters, it is ten times as
-//! high (Hu et al. 2021, table 11).
+//! The learning rate of fine-tuning is much lower than that of the first training. For a model of
+//! width 1024, it is 5e-5, the default of the library Transformers; for other widths, it is
+//! inversely proportional to the width (Yang et al. 2022, "Tensor Programs V", table 3). For
+//! adapters, it is ten times as high (Hu et al. 2021, table 11).
 
 use candle_core::Device;
 use taper_data::Task;
@@ -106,7 +106,8 @@ pub(super) fn propose(
             batch /= 2;
         }
     }
-    // By the estimate, no choice fits into the memory. The trial before training will decide.
+    // By the estimate, no choice fits into the memory. The trial at the beginning of training shows
+    // whether that is so.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
 }
 
@@ -143,8 +144,8 @@ fn tokens_of_update(counts: &ExampleCounts) -> usize {
     (wished.clamp(fewest, most) + 1).next_power_of_two() / 2
 }
 
-/// Recipe whose updates have `tokens` tokens, in batches of `batch` tokens. `lora`: type of the
-/// frozen weights if adapters are trained, or `None` if all weights are trained.
+/// Recipe whose updates have `tokens` tokens, in batches of `batch` tokens. `lora` is the type of
+/// the frozen weights if adapters are trained, or `None` if all weights are trained.
 fn with(
     config: &RunConfig,
     parent: &Parent,
