@@ -1,5 +1,5 @@
-// In each view the weights of the chosen part, layer and head: as ribbons, as a matrix, and among
-// all heads of the part.
+// Shows in each view the weights of the chosen part, layer and head: as ribbons, as a matrix, and
+// as one of the thumbnails of all heads of the part.
 const views = [...document.querySelectorAll('.attention')].map(view => {
   const { say } = taper;
   const parts = JSON.parse(view.dataset.parts);

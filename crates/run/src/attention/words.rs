@@ -35,8 +35,8 @@ pub struct WordAligner<'a> {
     run: &'a LoadedRun,
     attention: AlignedAttention,
     limit: LineLimit,
-    /// Aligner with a model of the other direction of translation, and how its links are combined
-    /// with the links of this aligner; `None` if a single model aligns.
+    /// Aligner with a model that translates in the opposite direction, and the method that combines
+    /// its links with the links of this aligner. `None` if a single model aligns.
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
@@ -69,8 +69,8 @@ impl<'a> WordAligner<'a> {
         Ok(Self { run, attention, limit, reverse: None })
     }
 
-    /// Adds an aligner with a model of the other direction of translation. `how` is the method that
-    /// combines the links of both.
+    /// Adds `reverse`, an aligner with a model that translates in the opposite direction. `how` is
+    /// the method that combines the links of the two aligners.
     #[must_use]
     pub fn with_reverse(self, reverse: WordAligner<'a>, how: Symmetrization) -> Self {
         Self { reverse: Some((Box::new(reverse), how)), ..self }

@@ -89,8 +89,8 @@ fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // New checkpoints replace old ones, but not those that a run has set aside. The space of
-        // the latter does not become free.
+        // New checkpoints replace old ones, but not those that a run has set aside. So the space of
+        // checkpoints that were set aside does not become free.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),

@@ -1,11 +1,11 @@
-//! Choice of the number type of a run's computation: the one whose matrix products are fastest on
+//! Choice of the number type in which a run computes: the type whose matrix products are fastest on
 //! the machine.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
 
-/// Value of the key `dtype` that leaves the choice of the type to the machine on which a run
-/// begins.
+/// Value of the key `dtype` with which a run chooses the type itself when it begins, to suit the
+/// machine.
 pub(crate) const AUTO_DTYPE: &str = "auto";
 
 /// Number type that was chosen for the computation on a machine.

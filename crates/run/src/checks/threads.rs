@@ -23,8 +23,8 @@ pub fn choose_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sets the number of CPU threads to that of a recipe, unless the user has chosen another one; 0
-/// means one thread for each core.
+/// Sets the number of CPU threads to `threads`, the number in a recipe, unless the user has chosen
+/// a number; 0 means one thread for each core.
 ///
 /// # Errors
 /// When the number is too large, or the thread pool cannot be made.

@@ -177,8 +177,8 @@ fn idle(key: &Key) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("Has no effect if {}.", reasons.join(", or if ")))
 }
 
-/// Wraps `words` to lines of at most [`WIDTH`] columns. The first line is indented by the text
-/// `first`, and the others by `rest`.
+/// Wraps `words` to lines of at most [`WIDTH`] columns. `first` is put before the first line, and
+/// `rest` before each further line.
 fn wrapped(words: &str, first: &str, rest: &str) -> String {
     let mut text = String::new();
     let mut line = first.to_owned();

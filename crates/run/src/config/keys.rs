@@ -194,7 +194,7 @@ impl fmt::Display for Values {
     }
 }
 
-/// All keys and sections of a recipe. Each section comes before its keys. The order is that in
+/// All keys and sections of a recipe. Each section comes before its keys. They are in the order in
 /// which a recipe is written.
 pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {

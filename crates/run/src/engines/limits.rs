@@ -6,9 +6,9 @@ use taper_model::ModelConfig;
 
 use crate::config::RunConfig;
 
-/// Keys of `[model]` that [`require_expressed`] accepts with any value: every engine has a
-/// counterpart for each value, or the engine's own limits check the key, or it plays no part in
-/// models of the exported kinds. Any other key must have its default.
+/// Keys of `[model]` that [`require_expressed`] accepts with any value. For each of these keys,
+/// every engine has a counterpart for each value, or the engine's own limits check the key, or the
+/// key plays no part in models of the exported kinds. Any other key must have its default.
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",

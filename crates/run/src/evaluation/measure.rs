@@ -162,8 +162,8 @@ fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec
     sets
 }
 
-/// Recipe and tokenizers with which a split is read: for translation, those of the split's
-/// direction of translation.
+/// Recipe and tokenizers with which a split is read. For a run of several directions of
+/// translation, they are the recipe and the tokenizers for the direction of the split.
 ///
 /// # Errors
 /// When the split has several directions, or the vocabulary does not know its target language.

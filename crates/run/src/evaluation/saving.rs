@@ -32,7 +32,7 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
         let mut text = written.join("\n");
         text.push('\n');
         // Links of earlier translations are removed first, because they do not belong to the new
-        // ones.
+        // translations.
         let of_links = folder.translation_links(split);
         if fs::exists(&of_links).unwrap_or(false) {
             fs::remove_file(&of_links)

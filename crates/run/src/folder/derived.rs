@@ -1,4 +1,4 @@
-//! Making of runs whose weights are derived from those of another run.
+//! Making of runs whose weights are derived from the weights of another run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

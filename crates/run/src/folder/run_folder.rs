@@ -60,7 +60,7 @@ impl RunFolder {
     }
 
     /// Run and checkpoint folder with the weights that `path` names. `path` is the folder of a
-    /// checkpoint, or that of a run, which stands for the run's default checkpoint.
+    /// checkpoint or the folder of a run. A run stands for its default checkpoint.
     ///
     /// # Errors
     /// When `path` is neither a checkpoint nor a run, or the run has no usable checkpoint.

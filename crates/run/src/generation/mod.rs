@@ -339,7 +339,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Checks the settings, and returns those of the search.
+/// Checks the settings, and returns the settings of the search.
 fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     if settings.context == 0 || settings.max_tokens == 0 {
         bail!("the context and the number of tokens to add must be at least 1");

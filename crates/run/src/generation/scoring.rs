@@ -167,7 +167,8 @@ impl<'a> TextScorer<'a> {
         })
     }
 
-    /// Tokenises `prompt` and `text` as one string. `alone`: tokens of the prompt without the text.
+    /// Tokenises `prompt` and `text` as one string. `alone` has the tokens of the prompt without
+    /// the text.
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;

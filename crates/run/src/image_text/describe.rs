@@ -56,9 +56,9 @@ pub(crate) fn describe(
     captions.into_iter().map(best).collect()
 }
 
-/// Best caption of each PNG or JPEG file. Images are scaled to the size of those in training. The
-/// result for any other file is an error. `progress` receives the number of files that are done so
-/// far.
+/// Best caption of each PNG or JPEG file. Images are scaled to the size of the images in training.
+/// The result for any other file is an error. `progress` receives the number of files that are done
+/// so far.
 ///
 /// # Errors
 /// If the model fails.
@@ -82,7 +82,8 @@ pub fn describe_images(
     Ok(captions)
 }
 
-/// Best caption of each image, whose pixels are already scaled to the size of those in training.
+/// Best caption of each image, whose pixels are already scaled to the size of the images in
+/// training.
 ///
 /// # Errors
 /// If the model fails.

@@ -237,7 +237,7 @@ pub fn match_images(
 }
 
 /// Finds the best of `prompts` for each image, or, if there are no prompts, the best of the
-/// recipe's labels. `ids`: token ids of each prompt.
+/// recipe's labels. `ids` has the token ids of each prompt.
 ///
 /// # Errors
 /// If there are no prompts and the recipe has no labels, or the model fails.
@@ -260,8 +260,8 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Makes candidates of `prompts`, or, if there are none, of the recipe's labels. `ids`: token
-    /// ids of each prompt.
+    /// Makes candidates of `prompts`, or, if there are none, of the recipe's labels. `ids` has the
+    /// token ids of each prompt.
     fn new(
         run: &'a LoadedRun<ContrastiveModel>,
         prompts: &'a [String],

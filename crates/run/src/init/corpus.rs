@@ -20,13 +20,13 @@ pub enum Corpus {
         /// Translations.
         target: PathBuf,
     },
-    /// One file with both sides in each record.
+    /// One file in which each record has a source and a target.
     Table {
         /// Path of the file.
         file: PathBuf,
         /// Format, determined by the file's name.
         format: Format,
-        /// Columns or fields of the two sides.
+        /// Columns or fields that have source and target.
         columns: FieldsConfig,
     },
 }
@@ -235,8 +235,8 @@ pub(super) fn number_of(sentence: &str) -> u64 {
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Format of a file with both sides, determined by its name. Returns `None` for other files, and
-/// for a name that a recipe could not express.
+/// Format of a table, which is a file with sources and targets. It is determined by the name of the
+/// file. Returns `None` for other files, and for a name that a recipe could not express.
 fn table_format(file: &Path) -> Option<Format> {
     Format::by_name(file).filter(|format| format.ending() == ending(file))
 }

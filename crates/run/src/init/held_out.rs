@@ -86,8 +86,8 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
     written
 }
 
-/// Largest hash in the validation set, and largest hash in the test set. `hashes`: distinct hashes
-/// of all examples, in ascending order. `count`: number of examples, for the message.
+/// Largest hash in the validation set, and largest hash in the test set. `hashes` has the distinct
+/// hashes of all examples, in ascending order. `count` is the number of examples, for the message.
 ///
 /// # Errors
 /// If there are too few examples, or `folder` exists already.
@@ -113,8 +113,8 @@ fn split_of(hash: u64, limits: [u64; 2]) -> usize {
     limits.iter().position(|&limit| hash <= limit).unwrap_or(limits.len())
 }
 
-/// Writes the files of the splits. `limits`: largest hash in the validation set, and in the test
-/// set.
+/// Writes the files of the splits. `limits` has the largest hash in the validation set, and the
+/// largest hash in the test set.
 fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 2]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut files = Vec::new();

@@ -1,4 +1,5 @@
-//! Data diversification: models of both directions translate their own training text.
+//! Data diversification: models that translate in opposite directions translate their own training
+//! text.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ pub struct Diversification<'a> {
     pub output: &'a Path,
 }
 
-/// Translations by one run. `side`: side of the corpus that the run has translated.
+/// Translations by one run, which has translated the side `side` of the corpus.
 struct Translated {
     name: String,
     side: Side,
@@ -101,8 +102,8 @@ pub fn diversify(
     pairs.finish()
 }
 
-/// Returns an error if the run does not translate from the language of `side` into the other one of
-/// the two languages.
+/// Returns an error if the run does not translate from the language of `side` into the language of
+/// the other side.
 pub(super) fn require_languages(
     run: &LoadedRun,
     path: &Path,

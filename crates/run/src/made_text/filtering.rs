@@ -1,4 +1,5 @@
-//! Filtering of pairs by their probability according to models of both directions.
+//! Filtering of pairs by their probability according to two models, which translate in opposite
+//! directions.
 
 use std::path::Path;
 
@@ -65,11 +66,11 @@ pub struct Filtered {
     pub least: Option<f64>,
 }
 
-/// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, according to
-/// models of both directions. The score is `exp(−(|a − b| + (a + b) / 2))`, where a is the mean
-/// negative log-probability of a token of y given x, and b the mean negative log-probability of a
-/// token of x given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy
-/// Parallel Corpora", section 2). Pairs that cannot be scored are omitted.
+/// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, according to two
+/// models, which translate in opposite directions. The score is `exp(−(|a − b| + (a + b) / 2))`,
+/// where a is the mean negative log-probability of a token of y given x, and b the mean negative
+/// log-probability of a token of x given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy
+/// Filtering of Noisy Parallel Corpora", section 2). Pairs that cannot be scored are omitted.
 ///
 /// # Errors
 /// If a run cannot be loaded or translates between other languages, the corpus cannot be read, the

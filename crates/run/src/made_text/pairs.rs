@@ -135,8 +135,8 @@ impl PairWriter {
         self.origins.push(OriginCount { origin, pairs: 0, duplicates: 0, empty: 0 });
     }
 
-    /// Adds a pair, or counts it if it is omitted. `line`: number of the line from which it was
-    /// made, counted from 1. `score`: score of the translation, if there is one.
+    /// Adds a pair, or counts it if it is omitted. `line` is the number of the line from which the
+    /// pair was made, counted from 1. `score` is the score of the translation, if there is one.
     ///
     /// # Errors
     /// If writing fails.

@@ -37,7 +37,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Arguments of the program for a step. `output`: folder of its results, or file of its page.
+    /// Arguments of the program for a step. `output` is the folder of the step's results, or the
+    /// file of its page.
     pub(super) fn arguments(&self, verb: &Verb, output: &Path) -> Result<Vec<String>> {
         let mut line = Line::default();
         let file = |path: &Path| -> Result<String> {

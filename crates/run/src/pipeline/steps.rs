@@ -119,7 +119,7 @@ pub(super) struct Shortlist {
 pub(super) struct Page {
     /// Step, or run, that translates.
     pub(super) run: String,
-    /// WebAssembly module instead of the one that is installed beside the program.
+    /// File of the WebAssembly module; `None` for the module that is installed beside the program.
     #[serde(default)]
     pub(super) module: Option<PathBuf>,
     #[serde(default)]

@@ -22,7 +22,7 @@ pub struct Picture {
     pub patch: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Number of tokens, such as the class token, that come before those of the patches.
+    /// Number of tokens, such as the class token, that come before the tokens of the patches.
     pub before: usize,
     /// Values of the pixels: channel by channel, and row by row in each channel.
     pub pixels: Vec<u8>,

@@ -24,8 +24,8 @@ use trial::{LEAST_TOKENS, Trial};
 pub use system::{available, peak, total};
 pub(crate) use trial::unread_bytes;
 
-/// Largest number of tokens in a batch that `"auto"` chooses: that of Vaswani et al. 2017, section
-/// 5.1. Whether larger batches help is a question of training, not of memory.
+/// Largest number of tokens in a batch that `"auto"` chooses; as many as in Vaswani et al. 2017,
+/// section 5.1. Whether larger batches help is a question of training, not of memory.
 const MOST_TOKENS: usize = 25_000;
 /// Number of tokens in a batch below which users are warned: with fewer, most of a processor is
 /// idle, and gradients are noisy.

@@ -103,7 +103,7 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
         } else {
             continue;
         };
-        // In a container, the path may be the one on the host. The container then has no such
+        // In a container, the path may be a path on the host. The container then has no such
         // folder, and its own group is mounted as the root.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {

@@ -8,7 +8,7 @@ function fileSystem(files, say) {
   const kind = { folder: 3, file: 4, terminal: 2 };
   const encoder = new TextEncoder();
   const decoder = new TextDecoder();
-  // Open files by number. The third is the only folder that the module gets: the root.
+  // Open files by number. Number 3 is the only folder that the module gets: the root.
   const open = new Map([[3, { path: '' }]]);
   const said = ['', '', ''];
   let next = 4;
@@ -219,7 +219,7 @@ function fileSystem(files, say) {
   }
 
   return {
-    // Imports of the compiled `module`; what is not offered is answered with an error.
+    // Imports for the compiled `module`. A function that is not offered returns an error.
     imports(module) {
       const refuse = () => error.unsupported;
       const names = WebAssembly.Module.imports(module).filter((one) => one.module === 'wasi_snapshot_preview1');

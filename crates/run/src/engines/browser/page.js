@@ -40,7 +40,7 @@
     });
   }
 
-  // Translations by line, so that what is typed before or after a line does not translate it again.
+  // Translation of each line. When other lines are edited, a line is not translated again.
   const known = new Map();
   const lines = () => source.value.split('\n');
 

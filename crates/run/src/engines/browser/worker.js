@@ -1,4 +1,5 @@
-// A translator of its own thread: files and module come with the first message, requests after it.
+// A translator in a thread of its own. The first message has the files and the module; each later
+// message is a request.
 
 let translator;
 

@@ -19,7 +19,8 @@ pub(super) struct KeyValue {
 
 impl Writer<'_> {
     /// Adds self-attention, `(B, T, D)` → `(B, T, D)`. Also returns the keys and values of all
-    /// tokens: first those of earlier tokens in `past`, then the new ones.
+    /// tokens: first the keys and values of earlier tokens, which are in `past`, and then the new
+    /// ones.
     pub(super) fn self_attention(
         &mut self,
         x: &str,

@@ -110,7 +110,7 @@ pub(super) fn decoder<'a>(
 }
 
 /// Makes the graph of a language model, a decoder without an encoder. It continues a text and reads
-/// the keys and values of earlier tokens, of which there can be none.
+/// the keys and values of earlier tokens. At the beginning of a text, there are no earlier tokens.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -142,8 +142,8 @@ pub(super) fn language_model<'a>(
     writer.written(x, table, LENGTH)
 }
 
-/// Name of the embedding matrix of an encoder or decoder: `name`, or that of the shared matrix if
-/// the model has no parameter called `name`.
+/// Name of the embedding matrix of an encoder or decoder: `name`, or the name of the shared matrix
+/// if the model has no parameter called `name`.
 fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
     if parameters.get(name).is_some() { name } else { "embedding.weight" }
 }

@@ -134,8 +134,8 @@ impl Passkey {
         (0..self.depths).map(at_depth).collect()
     }
 
-    /// Largest number of tokens in an answer: one for a space, those of the key, and one that shows
-    /// where the key ends.
+    /// Largest number of tokens in an answer: one for a space, one for each character of the key,
+    /// and one that shows where the key ends.
     fn answer(&self) -> usize {
         self.key_length + 2
     }

@@ -139,8 +139,9 @@ fn count(
     Ok(CountedCandidates { texts: texts.collect(), counts })
 }
 
-/// Starting points of the search: the run's weights; for each criterion in `named`, a weight of 1
-/// for it and of 0 for the others; and a weight of 1 for all criteria in `named`.
+/// Starting points of the search. The first point is the run's weights. For each criterion in
+/// `named`, one point has the weight 1 for this criterion and 0 for all others. The last point has
+/// the weight 1 for all criteria in `named`. A point whose weights are all 0 is left out.
 fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     let mut all = vec![of_run];
     let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));

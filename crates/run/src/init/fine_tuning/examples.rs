@@ -29,8 +29,8 @@ const HELD_OUT: f64 = 0.05;
 pub struct ExampleCounts {
     /// Number of sentences or texts to learn from; 0 for running text.
     pub examples: u64,
-    /// Approximate number of tokens to learn from in one epoch; for pairs, those of the longer
-    /// side.
+    /// Approximate number of tokens to learn from in one epoch; for pairs, the tokens of the side
+    /// that has more of them.
     pub tokens: u64,
     /// Number of examples per epoch from text like the parent's training text, in addition to
     /// `examples`.

@@ -67,8 +67,8 @@ pub struct FineTuning {
 /// `machine`. The learning rate follows from the width of the model, and the number of updates from
 /// the size of the text. Whether all weights are trained, or only adapters, depends on the memory.
 ///
-/// If no validation set lies next to the examples, some of them are held out for validation, the
-/// same ones each time.
+/// If no validation set lies next to the examples, some examples are held out for validation. If
+/// the recipe is made again, the same examples are held out.
 ///
 /// # Errors
 /// If the parent or an example cannot be read, there are too few examples, the task cannot be

@@ -4,7 +4,7 @@ const labelled = (text, control, output) => {
   label.append(output);
   return label;
 };
-// A part that may be wider than the page, which keys scroll.
+// An element that may be wider than the page. Keys scroll it while it has the focus.
 const scrolled = (className, name) => {
   const made = taper.element('div', className);
   made.tabIndex = 0;
@@ -20,12 +20,13 @@ const slider = (name, least, most, step, value, word, changed) => {
   tell();
   return labelled(name, range, output);
 };
-// Probability of an alternative at a temperature of so many tenths, exact over the vocabulary.
+// Probability of an alternative at the temperature `tenths` / 10, computed over the whole
+// vocabulary.
 const at = (choice, probability, tenths) => {
   const most = choice.alternatives[0][1];
   return (probability / most) ** (10 / tenths) / choice.partition[tenths - 1];
 };
-// The name of the last station by the kind of answer, and what happens there.
+// Name and description of the station with the answers, for each kind of answer.
 const nextTold = [say('Next tokens', '下一词元'), say('The last vectors become a number for each '
   + 'token of the vocabulary, and the softmax makes probabilities of them. Marked is what was '
   + 'chosen. Draw the temperature up, and the unlikely gains.',
@@ -88,7 +89,7 @@ const answersStation = () => {
     return [toolbar, wide];
   });
 };
-// Words of a text in the shade of their evidence for its label.
+// Station with the words of a text and their evidence for the text's label.
 const evidenceStation = () => {
   const label = model.choices[0].token;
   return station(model.stacks[0]?.stack ?? 'encoder', say('Words', '词'), say(
@@ -111,7 +112,7 @@ const evidenceStation = () => {
     return [wide];
   });
 };
-// Branches that a beam of this width would have kept, of those that were recorded.
+// Those of the recorded branches that a beam of this width would have kept.
 const keptBy = width => {
   const depth = model.beam.map(() => 0), kept = new Set();
   model.beam.forEach((one, number) => {

@@ -32,7 +32,7 @@ const strips = (rows, gap = 8) => {
   taper.onTheme(paint);
   return made;
 };
-// Lines that tokens travel on, as thick as their vectors are long.
+// Vertical lines, one for each token. The thickness of a line shows the norm of the token's vector.
 const threads = (norms, most) => norms.map((norm, at) => {
   const x = middle(at, norms.length);
   const line = taper.drawn('line', { class: 'thread', x1: x, x2: x, y1: 0, y2: HIGH,

@@ -49,8 +49,8 @@ for (const one of stations) {
   if (!group || group.dataset.stack !== one.stack) {
     group = taper.element('div', 'stack-group');
     group.dataset.stack = one.stack;
-    // Long texts are scrolled sideways; a patch is narrower than a word. A decoder shows what its
-    // encoder has read.
+    // Long texts are scrolled sideways, so the group gets a least width. A patch is narrower than a
+    // word. A decoder also shows the tokens of its encoder.
     const own = model.stacks.filter(({ stack }) => stack === 'encoder' || stack === one.stack);
     group.style.setProperty('--wide', Math.max(3.1, ...own.map(({ stack, tokens }) =>
       tokens.length * (picture && stack === 'encoder' ? 2 : 3.1))));

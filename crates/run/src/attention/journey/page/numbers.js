@@ -9,13 +9,13 @@ const unpacked = ({ rows, unit, numbers }) => {
     Float32Array.from(whole.subarray(row * width, (row + 1) * width), one => one * unit));
 };
 const partNamed = name => model.attention.find(part => part.name === name);
-// Attention of a layer, counted from 1; without it `undefined`.
+// Attention of the layer with this number, counted from 1; `undefined` if there is none.
 const layerOf = (name, number) =>
   partNamed(name)?.layers.find(layer => layer.layer === String(number));
-// Weights of a head, counted from 1, or of all together.
+// Weights of a head, counted from 1, or their mean over all heads if `head` is 0.
 const weightsOf = (layer, head) =>
   head ? taper.weights(layer)[head - 1] : taper.meanWeights(layer);
-// Queries, keys, values and scores of a head for one query; without them `null`.
+// Queries, keys, values and scores of a head for one query; `null` if the page has none.
 const insideOf = (name, number, head, query) => {
   const kept = model.heads.find(one => one.part === name && one.layer === number);
   if (!kept || !head) return null;
@@ -29,7 +29,7 @@ const insideOf = (name, number, head, query) => {
   const rows = keys.map((key, at) => {
     const k = part(key, own), v = part(values[at], own);
     const product = q.reduce((sum, one, cell) => sum + one * k[cell], 0);
-    // Tokens of a decoder do not see those after them.
+    // Tokens of a decoder do not see later tokens.
     const isHidden = name === 'decoder' && at > query;
     return { k, v, product, score: product * scale, isHidden, weight: weights[at] };
   });

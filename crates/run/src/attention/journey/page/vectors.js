@@ -37,7 +37,7 @@ const vectorRow = step => {
 const stepOf = (stack, point, layers) =>
   stack.steps.find(step => step.point === point && step.layers === layers);
 const longest = stack => Math.max(...stack.steps.flatMap(step => step.norms));
-// A token's vector at a point, among the inspector's words.
+// Makes a function that shows a token's vector at a point, for the inspector.
 const vectorTold = (stack, step) => column => {
   const row = unpacked(step.strips)[column], shown = taper.element('div');
   shown.append(taper.element('p', 'formula', [...row.slice(0, 6)].map(one => fixed(one)).join('  ')
@@ -66,7 +66,7 @@ const piecesStation = stack => station(stack.stack, picture ? say('Patches', 'å›
   return [text, tokenRow(stack.stack, model.pieces.map(one => one.token),
     picture ? null : model.pieces.map(one => one.id))];
 });
-// Positions as curves over the numbers of their vectors.
+// Vectors of positions as curves: the height of a curve is an element of the vector.
 const waves = step => {
   const rows = unpacked(step.strips), row = lane('wave-row', rows.length);
   const most = Math.max(1e-9, ...rows.flatMap(one => [...one].map(Math.abs)));
