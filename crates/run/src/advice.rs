@@ -32,7 +32,7 @@ pub enum Verb {
     DrawAttention,
     /// Begin a new run with the weights of the trained run.
     BeginWith,
-    /// Draw the figures that the run has recorded.
+    /// Draw plots of the numbers that the run has recorded.
     Report,
 }
 

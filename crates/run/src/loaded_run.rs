@@ -129,9 +129,9 @@ impl<M> LoadedRun<M> {
 }
 
 /// Recipe and tokenizers of a run for one of its directions. The recipe has the languages of the
-/// direction and the default tokenizer of BLEU for the target language, unless the run uses a
-/// tokenizer of BLEU that is not the default. The tokenizers add the token of the target language
-/// to sentences.
+/// direction. If its tokenizer for BLEU is the default for the target language, it becomes the
+/// default for the new target language. The tokenizers add the token of the target language to
+/// sentences.
 ///
 /// # Errors
 /// If the vocabulary lacks the token of the target language.

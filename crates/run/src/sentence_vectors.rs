@@ -76,8 +76,9 @@ fn require_text(texts: &[String]) -> Result<()> {
     }
 }
 
-/// Mean over the tokens of each row (token sequence) of their states (outputs of the last layer).
-/// `states` computes the states of a batch: `(M, D)` for M tokens of all its rows and the width D.
+/// For each row (token sequence), the mean of the states of its tokens. A state is an output of the
+/// last layer. `states` computes the states of a batch, of shape `(M, D)` for the M tokens of all
+/// rows in the batch and the width D.
 fn means<M: Model>(
     model: &M,
     rows: &[Vec<u32>],

@@ -1,11 +1,15 @@
 //! Attention of a Vision Transformer, as a picture.
 //!
 //! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8. For each layer, the mean
-//! over its heads is averaged with the identity, which stands for the residual connection, and the
-//! product of these matrices over all layers is taken, with later layers on the left. The weight of
-//! each patch is the entry of its column in the row of the class token or, in a model without a
-//! class token, the mean of its column over all rows.
+//! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8. For each layer, the
+//! attention weights are averaged over the heads, and then averaged with the identity matrix, which
+//! stands for the residual connection. The matrices of all layers are multiplied, with later layers
+//! on the left.
+//!
+//! In the product, rows are tokens that attend, and columns are tokens attended to. The weight of a
+//! patch is the entry in the row of the class token and the column of the patch. In a model without
+//! a class token, it is the mean of the patch's column over all rows. The weights are then scaled
+//! so that they sum to 1.
 
 use std::path::Path;
 

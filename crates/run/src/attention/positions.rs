@@ -21,7 +21,7 @@ const SLOPES: usize = 8;
 /// Effect of a position encoding on a pair of tokens, depending on their distance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByDistance {
-    /// Name of the encoding in a recipe, in some cases followed by what is measured.
+    /// Name of the encoding in a recipe, sometimes with more words, as in `alibi, head 1`.
     pub name: String,
     /// Effect at each distance, in tokens, from 0.
     pub values: Vec<f64>,

@@ -1,7 +1,7 @@
 //! Attention rolled out over layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3): for each layer, the mean over its heads is averaged with the
-//! identity, which stands for the residual connection, and the product of these matrices over all
-//! layers is taken, with later layers on the left.
+//! Transformers", section 3). For each layer, the attention weights are averaged over the heads,
+//! and then averaged with the identity matrix, which stands for the residual connection. The
+//! matrices of all layers are multiplied, with later layers on the left.
 
 /// Share of each token (column) in the state of each token (row) after all layers. `layers` has the
 /// attention weights of each layer, averaged over its heads: a square matrix whose rows sum to 1.

@@ -124,7 +124,7 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// Candidate with the smallest edit distance from `name` (insertions, deletions, substitutions and
-/// swaps of neighbouring letters); the first of those with equal distance. `None` without
+/// swaps of neighbouring letters); the first one if several are equally near. `None` without
 /// candidates.
 pub(crate) fn nearest<'a>(
     name: &str,

@@ -32,8 +32,8 @@ pub struct EvaluationConfig {
     pub test_after_training: bool,
 }
 
-/// Tokenizer for BLEU on text in `language` if the recipe names none: the default of sacreBLEU,
-/// except that text is split into characters where sacreBLEU uses the analyser MeCab.
+/// Tokenizer for BLEU on text in `language` if the recipe names no tokenizer for BLEU: the default
+/// of sacreBLEU, except that text is split into characters where sacreBLEU uses the analyser MeCab.
 pub(crate) fn usual_tokenizer(language: &str) -> Tokenizer {
     match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
         "zh" | "zho" | "cmn" => Tokenizer::Chinese,

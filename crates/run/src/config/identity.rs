@@ -126,8 +126,8 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
     parts.iter().copied().flatten().copied()
 }
 
-/// Adds `value`, or each value in it if it is a section, to `identity` under its key, unless it
-/// equals `default`.
+/// Adds `value` to `identity` under the key `key`, unless it equals `default`. If `value` is a
+/// section, each key in it is added in this way.
 fn set_apart(
     key: &str,
     value: Option<&Value>,

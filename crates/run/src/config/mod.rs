@@ -107,8 +107,8 @@ impl Default for RunConfig {
 
 impl RunConfig {
     /// Reads the recipe at `path`, and applies `overrides` in order. Relative paths in the recipe
-    /// start at its folder. Patterns of file names are replaced by the files that match them. The
-    /// configuration is then checked.
+    /// start at the folder of the recipe. Patterns of file names are replaced by the files that
+    /// match them. The configuration is then checked.
     ///
     /// # Errors
     /// When the recipe cannot be read or is not valid; the message names the file or the override,

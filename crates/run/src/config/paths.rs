@@ -79,8 +79,8 @@ fn resolve_value(value: &mut Value, base: &Path) {
     }
 }
 
-/// Joins `path` to the folder `base` to an absolute path without `.` and without `..`. The `..`
-/// stay if the path would name another file without them.
+/// Joins `path` to the folder `base`, and makes the result an absolute path without `.` and `..`.
+/// If the path would name another file without `..`, each `..` is kept.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let whole = std::path::absolute(base.join(path)).unwrap_or_else(|_| base.join(path));
     let mut plain = PathBuf::new();
@@ -93,8 +93,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
             part => plain.push(part),
         }
     }
-    // After a symbolic link to a folder, `..` is the folder above the link's target. Without it,
-    // the path could lead to another file.
+    // After a symbolic link to a folder, `..` is the folder above the link's target, and not the
+    // folder that has the link. Without `..`, the path could then lead to another file.
     match (plain.canonicalize(), whole.canonicalize()) {
         (Ok(left), Ok(right)) if left != right => whole,
         (Err(_), Ok(_)) => whole,

@@ -1,5 +1,5 @@
-//! Scores of hostile variants of a test set, whose lines are changed to be harder to translate,
-//! next to the scores of the original lines.
+//! Scores of hostile variants of a test set. The lines of a hostile variant are changed so that
+//! they are harder to translate. The scores of the original lines are given, too.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! BLEU, chrF and chrF++ of texts by a model, with signatures that state how they were computed.
+//! BLEU, chrF and chrF++ of texts that a model has written, with signatures that state how they
+//! were computed.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -18,7 +19,7 @@ pub struct TextScores {
 }
 
 impl TextScores {
-    /// Scores texts by a model, `hypotheses`, against one reference each.
+    /// Scores the texts `hypotheses`, which a model has written, against one reference each.
     ///
     /// # Errors
     /// When there is no hypothesis, or not one reference for each hypothesis.
@@ -30,9 +31,9 @@ impl TextScores {
         Self::of_several(hypotheses, &[references.to_vec()], config)
     }
 
-    /// Scores texts by a model, `hypotheses`, against several references each. `references` has one
-    /// list with the first reference of every hypothesis, one list with the second references, and
-    /// so on.
+    /// Scores the texts `hypotheses`, which a model has written, against several references each.
+    /// `references` has one list with the first reference of every hypothesis, one list with the
+    /// second references, and so on.
     ///
     /// # Errors
     /// See [`Self::new`].

@@ -123,7 +123,7 @@ pub enum RunEvent<'a> {
     },
     /// The decoding of the test set has ended, or has failed.
     Decoded,
-    /// The test sets have been scored, if the recipe requests it.
+    /// Training has ended. If the recipe requests it, the test sets have been scored.
     Tested {
         /// Folder of the run.
         folder: &'a Path,

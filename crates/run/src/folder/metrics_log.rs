@@ -127,10 +127,10 @@ fn append_to(path: &Path) -> Result<File> {
     file.with_context(|| format!("cannot append to {}", path.display()))
 }
 
-/// Drops all lines from the file except complete ones about events up to `state`. The file is
-/// replaced as a whole, and only if a line is dropped. Invalid lines are dropped too, but the
-/// original file is kept under another name. The notice that is returned then reports this name, so
-/// that a person can decide about the lines.
+/// Keeps only complete lines about events up to `state`. The file is replaced as a whole, and only
+/// if a line is dropped. Invalid lines are dropped too, but the original file is kept under another
+/// name. The notice that is returned then reports this name, so that a person can decide about the
+/// lines.
 ///
 /// The number of updates (step) in a line does not always show whether its event is included in
 /// `state`: a skipped update does not advance the step and is counted separately, and the

@@ -47,7 +47,7 @@ impl GenerationSettings {
         Self { decoding, max_tokens, context, special_tokens }
     }
 
-    /// Settings of the search, in which `max_tokens` is the limit of each text.
+    /// Settings of the search, which limit each text to `max_tokens` tokens.
     fn decoding(&self) -> DecodingConfig {
         DecodingConfig {
             max_length: self.max_tokens,
@@ -234,7 +234,8 @@ impl<'a> Generator<'a> {
     }
 
     /// Generates text in the same way as [`Self::generate`], for prompts whose numbers and contents
-    /// the caller chooses. If `on_piece` breaks, the text ends with this part. No part is empty.
+    /// the caller chooses. If `on_piece` returns [`ControlFlow::Break`] for a part, the text ends
+    /// with this part. Parts are never empty.
     ///
     /// # Errors
     /// See [`Self::generate`].

@@ -1,7 +1,7 @@
 //! Log-probabilities of each token of a text, and of the likeliest alternatives.
 //!
-//! After a text is generated, the model reads it once more, token by token. So the search itself
-//! does not record scores, and generation without scores is not slower.
+//! Scores are computed after generation: the model reads the generated text once more, token by
+//! token. So the search records no scores, and generation without scores is not slower.
 
 use anyhow::{Result, bail};
 use serde::Serialize;

@@ -12,9 +12,9 @@ use crate::checks::cost::Cost;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 
-/// Speed of a core in training, in floating-point operations per second, that is assumed in the
-/// choice of a size: about half of the measured speed of our operations with AVX-512. A dry run
-/// measures the real duration of a training.
+/// Assumed speed of a core in training, in floating-point operations per second: about half of the
+/// speed that was measured for this program's operations with AVX-512. It only decides which size
+/// is proposed. A dry run measures the real duration of a training.
 const FLOPS_OF_A_CORE: f64 = 40e9;
 /// Longest proposed training without a GPU, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;

@@ -76,7 +76,7 @@ impl ParallelCorpus {
         Ok(measured(&self.text(side, &open))?.1)
     }
 
-    /// A side of the split as a text that `open` reads, repeatedly if needed.
+    /// Text of one side of the split. `open` opens the text, as often as it is read.
     pub(super) fn text<'a>(&self, side: Side, open: &'a dyn Fn() -> Result<Lines>) -> Text<'a> {
         let [source, target] = self.languages();
         let language = if side == Side::Source { source } else { target };

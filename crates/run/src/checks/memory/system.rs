@@ -80,8 +80,8 @@ fn left_of_addresses() -> Option<u64> {
 
 /// Memory in bytes that the control groups of a process leave to it: the minimum over its groups
 /// and their ancestors; `None` if no group has a limit. `groups` is the content of
-/// /proc/self/cgroup. Versions 1 and 2 of the interface are supported; `root` is where it is
-/// mounted.
+/// /proc/self/cgroup. Versions 1 and 2 of the interface are supported; `root` is the folder where
+/// the interface is mounted.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
     for line in groups.lines() {
@@ -110,8 +110,8 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
             let number =
                 |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
             let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
-            // Pages of files that the system caches count as used, but it frees them when memory is
-            // needed.
+            // Pages of files that the system caches count as used, but the system frees them when
+            // memory is needed.
             let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
             let cached = statistics
                 .lines()

@@ -197,8 +197,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let slope = (grown / (tokens - before) as f64).max(1.0);
                 // The next budget is predicted from the bytes per token between the last two
                 // budgets. The first predictions are too large, because the process already had
-                // memory for the first tokens. After the first budget, nothing is predicted,
-                // because nearly all of its memory is needed without any batch.
+                // memory for the first tokens. From the first budget, nothing is predicted, because
+                // nearly all of the memory in use then is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)

@@ -34,7 +34,7 @@ impl Quantization {
         matches!(self, Self::Int8 | Self::Int8Float16 | Self::Int8Bfloat16)
     }
 
-    /// Type in which values that are not in int8 are written.
+    /// Type in which all values are written that are not in int8.
     fn float(self) -> ValueType {
         match self {
             Self::Float32 | Self::Int8 => ValueType::Float32,

@@ -288,7 +288,7 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
 }
 
 /// Adds the position tables of the `stacks` (encoder and decoder) if they are not parameters of the
-/// model. For T5, adds aliases so that all layers share the biases of the first.
+/// model. For T5, adds aliases so that all layers share the biases of the first layer.
 fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]) {
     let rows = model.max_positions.max(LEAST_POSITIONS);
     let table = match model.positions {

@@ -28,8 +28,8 @@ const MODEL: &str = "model.bin";
 /// File with the special tokens and some settings of the model.
 const CONFIG: &str = "config.json";
 
-/// Number types of the weights in a folder, named as by the converters of CTranslate2. If the
-/// engine loads the folder with another `compute_type`, it converts the values.
+/// Number types of the weights in a folder. The names are those that the converters of CTranslate2
+/// use. If the engine loads the folder with another `compute_type`, it converts the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
     /// All values as 32-bit floating-point numbers.

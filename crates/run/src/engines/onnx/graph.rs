@@ -58,8 +58,8 @@ pub(super) enum Attribute {
 enum Values<'a> {
     Integers(Vec<i64>),
     Floats(Vec<f32>),
-    /// Values of a parameter from the index `start` on. If `is_transposed`, they are a matrix that
-    /// is written transposed.
+    /// Values of a parameter from the index `start` on. If `is_transposed`, the values are a
+    /// matrix, which is written transposed.
     Part {
         parameter: &'a Parameter,
         start: usize,

@@ -91,8 +91,7 @@ fn refused(config: &RunConfig) -> Option<&'static str> {
 }
 
 /// Keys of `config.json` for a model that belongs to no model family of the library Transformers.
-/// Optimum needs only the sizes, under names that it knows. How to compute is described by the
-/// graphs.
+/// Optimum needs only the sizes, under names that it knows. The graphs describe the computation.
 fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     let shape = model.attention_shape();
     let keys = match translates {

@@ -189,9 +189,9 @@ impl Writer<'_> {
         Ok(all)
     }
 
-    /// Adds nodes for the sum of the score biases that depend on positions: those that hide later
-    /// tokens if `is_causal`, T5's, and ALiBi's. `None` if the model has none of these. `owner` is
-    /// the name of the stack or layer to which T5's table of biases belongs.
+    /// Adds nodes for the sum of the score biases that depend on positions: the biases that hide
+    /// later tokens, if `is_causal`, and the biases of T5 or ALiBi. `None` if the model has no such
+    /// biases. `owner` is the name of the stack or layer to which T5's table of biases belongs.
     fn biases_by_position(
         &mut self,
         owner: &str,

@@ -27,7 +27,8 @@ fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
 
 /// Computes `(G + λ)⁻¹ right` by the Cholesky factor L, for which `L Lᵀ = G + λ`. G is a symmetric
 /// matrix of `size` rows; `gram` returns its elements, and λ is `penalty`. If a row of `G + λ` is,
-/// up to rounding, a linear combination of earlier rows, its element of the result is 0.
+/// up to rounding, a linear combination of earlier rows, the element of the result for this row is
+/// 0.
 fn solve(
     size: usize,
     gram: impl Fn(usize, usize) -> f64,

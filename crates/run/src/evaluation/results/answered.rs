@@ -3,7 +3,7 @@
 use serde::Serialize;
 use taper_metrics::AnswerMeans;
 
-/// Scores of a model's answers, in per cent, computed as by SQuAD's official script.
+/// Scores of a model's answers, in per cent. They are computed as in SQuAD's official script.
 #[derive(Debug, Clone, Serialize)]
 pub struct AnsweredTestSet {
     /// Name of the split.

@@ -16,7 +16,7 @@ pub struct TaggedTestSet {
     pub words: u64,
     /// Share of words with the correct tag.
     pub accuracy: f64,
-    /// Score of the entities of all types together, computed as by the Python package seqeval.
+    /// Score of the entities of all types together, computed as in the Python package seqeval.
     #[serde(flatten)]
     pub entities: EntityScore,
     /// Mean of the F1 scores of all types of entities.

@@ -32,7 +32,7 @@ impl<T> Values<T> {
 }
 
 impl Values<f64> {
-    /// Values with `of_run`, the value of the run itself, added to the list, which is sorted.
+    /// Copy whose list also has `of_run`, the value of the run itself. The list is sorted.
     fn with(&self, of_run: f64) -> Self {
         let mut list = [self.list.as_slice(), &[of_run]].concat();
         list.sort_by(f64::total_cmp);
@@ -51,10 +51,10 @@ impl Values<f64> {
     }
 }
 
-/// Grid of search settings to try, in addition to the settings of the run: each beam size is
-/// combined with each length penalty, and each such pair with each length reward and also with each
-/// shortfall penalty. A reward and a shortfall penalty (for translations that are shorter than
-/// expected) have the same purpose, and are not tried together.
+/// Grid of search settings to try, in addition to the settings of the run. Each beam size is
+/// combined with each length penalty. Each of these pairs is combined with each length reward, and
+/// also with each shortfall penalty (for translations that are shorter than expected). A length
+/// reward and a shortfall penalty have the same purpose, so they are not tried together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
     /// Values of `decoding.beam_size`.
@@ -134,8 +134,8 @@ impl Extensions {
     }
 
     /// Beam size and grid of length settings to try next, if the settings `best` have the largest
-    /// value of a list that may be extended; `None` if they have none, or if the grid has been
-    /// extended often enough.
+    /// value of a list that may be extended; `None` if `best` has no such value, or if the grid has
+    /// been extended often enough.
     pub(super) fn next(&mut self, best: &Trial) -> Option<(usize, TuningGrid)> {
         if self.made == MOST_EXTENSIONS {
             return None;

@@ -3,9 +3,9 @@
 //!
 //! For each text, the candidate with the highest total is chosen. The total is the weighted sum of
 //! the candidate's scores. If only one weight changes, each total is a linear function of this
-//! weight, a line. Another candidate is chosen only at the corners of the upper envelope of a
-//! text's lines. So the chosen candidates, and with them the score of the corpus, are known for
-//! every value of the weight.
+//! weight, a line. For each text, the choice changes only at the corners of the upper envelope of
+//! the candidates' lines. So the chosen candidates, and with them the score of the corpus, are
+//! known for every value of the weight.
 
 use taper_metrics::Metric;
 
@@ -26,7 +26,7 @@ pub(super) fn total(scores: &[f64; 4], weights: &[f64; 4]) -> f64 {
 }
 
 /// Change of the chosen candidate of a text. When the weight reaches `at`, the candidate with the
-/// row of counts `to` is chosen instead of that with the row `from`.
+/// row of counts `to` is chosen instead of the candidate with the row `from`.
 struct Corner {
     at: f64,
     from: usize,

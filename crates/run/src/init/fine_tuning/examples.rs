@@ -189,7 +189,7 @@ fn home(
         }
     };
     mixed.name = "home".to_owned();
-    // The weight has three digits after the point.
+    // The weight is rounded up to three digits after the point.
     let share = examples as f64 / pairs as f64;
     mixed.weight = if share < 1.0 { (share * 1000.0).ceil() / 1000.0 } else { 1.0 };
     Ok((mixed, pairs))

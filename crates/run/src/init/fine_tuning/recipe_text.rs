@@ -49,7 +49,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// Part of the recipe's first line with the number of examples or tokens.
+/// Number of examples or tokens, in words for the first line of the recipe.
 fn counted(read: &ReadExamples) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);
@@ -102,7 +102,7 @@ fn different(table: Table, usual: &Table) -> Table {
     table.into_iter().filter_map(is_other).collect()
 }
 
-/// Keys and the comments above them.
+/// Comments in the recipe, each with the key above which it stands: (key, comment).
 fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, String)> {
     let config = &proposal.config;
     let mut all = vec![
