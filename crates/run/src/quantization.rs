@@ -26,10 +26,10 @@ pub struct Quantized {
     pub after: u64,
 }
 
-/// Rounds the weights of the run at `root` to int8, and writes them, with configuration and
-/// tokenizer, to the folder `to` or, if `to` is `None`, to a folder next to the run whose name has
-/// the suffix `-int8`. The weights are those of the checkpoint `name`, or of the default checkpoint
-/// if `name` is `None`. The new folder appears only when it is complete.
+/// Rounds the weights of the run at `root` to int8, and writes them to a new folder, with
+/// configuration and tokenizer. The new folder is `to` or, if `to` is `None`, a folder next to the
+/// run whose name has the suffix `-int8`. The weights are those of the checkpoint `name`, or of the
+/// default checkpoint if `name` is `None`. The new folder appears only when it is complete.
 ///
 /// # Errors
 /// If the model does not generate text token by token or has adapters, the new folder exists

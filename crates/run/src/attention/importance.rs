@@ -54,8 +54,9 @@ pub struct HeadImportance {
 }
 
 /// Measures the model of the run at `root` without each of its heads in turn, on about the first
-/// `tokens` answers of `split`, or of the validation split if `split` is `None`. `progress`
-/// receives the number of heads measured so far and the number of all heads.
+/// `tokens` answers of `split`. If `split` is `None`, the validation split is used or, for a run
+/// without one, the first test set. `progress` receives the number of heads measured so far and the
+/// number of all heads.
 ///
 /// # Errors
 /// When the run cannot be loaded, its task has no correct answers to count, its model has no heads,

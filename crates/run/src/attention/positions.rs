@@ -159,8 +159,8 @@ impl PositionFigures {
         Ok(effects)
     }
 
-    /// For each position, the dot product of two vectors of ones with the width of a head, one
-    /// rotated by this position and the other by position 0, divided by the head's width.
+    /// For each position, the dot product of two vectors of ones, divided by their width, which is
+    /// the width of a head. One vector is rotated by this position, the other by position 0.
     fn turned(&self) -> Result<Vec<f64>> {
         let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;

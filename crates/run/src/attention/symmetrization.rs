@@ -14,9 +14,9 @@ pub enum Symmetrization {
     Intersection,
     /// Links that are in at least one of the alignments.
     Union,
-    /// First the links that are in both alignments. Then a link that is in one of them is added if
-    /// it is next to a chosen link, also diagonally, and at least one of its two words has no link
-    /// yet.
+    /// Links that are in both alignments, and some of the links that are in only one of them. Such
+    /// a link is added if it is next to a chosen link, also diagonally, and at least one of its two
+    /// words has no link yet.
     #[default]
     GrowDiagonal,
 }

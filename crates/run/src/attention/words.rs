@@ -1,8 +1,8 @@
 //! Word alignment of a sentence and its translation, by the attention of a model that reads both.
 //!
 //! Each target token is linked with the source token that the decoder attends to most when it
-//! predicts the target token, and words are linked if they contain linked tokens (Zenkel, Wuebker
-//! and DeNero 2019, "Adding Interpretable Attention to Neural Translation Models Improves Word
+//! predicts the target token. Words are linked if they contain linked tokens (Zenkel, Wuebker and
+//! DeNero 2019, "Adding Interpretable Attention to Neural Translation Models Improves Word
 //! Alignment", section 4.1). Words are divided by spaces and tabs, and a token belongs to the word
 //! in which it begins.
 

@@ -41,9 +41,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Reads and checks the file at `path`. The folder of the results is `folder` or, if it is
-    /// `None`, the folder that the file names, or else a folder in `pipelines/` with the name of
-    /// the file.
+    /// Reads and checks the file at `path`. The results go to `folder`. If `folder` is `None`, they
+    /// go to the folder that the file names or, if it names none, to a folder in `pipelines/` with
+    /// the name of the file.
     ///
     /// # Errors
     /// If the file cannot be parsed, or names unknown steps, steps that need each other in a

@@ -167,9 +167,8 @@ pub(super) fn pairs(
     Ok(ReadExamples { data, counts, divided })
 }
 
-/// Corpus of text like the parent's training text, and its number of pairs. The weight of this
-/// corpus is chosen such that an epoch has as many pairs of the corpus as there are `examples`, or
-/// all pairs if the corpus has fewer.
+/// Corpus of text like the parent's training text, and its number of pairs. The corpus has a weight
+/// with which an epoch has `examples` pairs of it, or all of its pairs if it has fewer.
 fn home(
     settings: &FineTuneSettings,
     languages: &[String; 2],

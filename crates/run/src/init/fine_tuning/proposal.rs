@@ -26,8 +26,9 @@ const OF_ADAPTERS: f64 = 10.0;
 const RANK: usize = 16;
 /// Smallest and largest number of tokens of an update.
 const TOKENS: (usize, usize) = (512, 4096);
-/// If a batch of at most this many tokens still needs too much memory, the proposal changes from
-/// training all weights to adapters, or to base weights in fewer bits.
+/// Number of tokens at which batches are no longer halved to save memory. If a batch of at most
+/// this size still needs too much memory, adapters are proposed instead of training all weights,
+/// and then adapters on base weights in fewer bits.
 const FEW_TOKENS: usize = 1024;
 /// Desired number of updates in an epoch. With little text there are fewer, because an update has
 /// at least `TOKENS.0` tokens.
