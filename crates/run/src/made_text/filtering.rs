@@ -67,10 +67,12 @@ pub struct Filtered {
 }
 
 /// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, according to two
-/// models, which translate in opposite directions. The score of a pair is `exp(−(|a − b| + (a + b)
-/// / 2))`. Here, a is the mean negative log-probability of a token of y given x, and b is that of a
-/// token of x given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy
-/// Parallel Corpora", section 2). Pairs that cannot be scored are omitted.
+/// models, which translate in opposite directions.
+///
+/// The score of a pair is `exp(−(|a − b| + (a + b) / 2))`. Here, a is the mean negative
+/// log-probability of a token of y given x, and b is that of a token of x given y (Junczys-Dowmunt
+/// 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2). Pairs
+/// that cannot be scored are omitted.
 ///
 /// # Errors
 /// If a run cannot be loaded or translates between other languages, the corpus cannot be read, the
