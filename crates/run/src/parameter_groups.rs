@@ -136,8 +136,8 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
 
 /// Depth of the parameter `name`, counted in layers from the output of the model: 0 for parameters
 /// after the layers, 1 in the last layer of a stack, 2 in the layer before it, and so on. For
-/// parameters before the layers, such as embeddings, it is the number of layers in the stack plus
-/// 1. `names` has the names of all parameters.
+/// parameters before the layers, such as embeddings, it is one more than the number of layers in
+/// the stack. `names` has the names of all parameters.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack =
