@@ -245,7 +245,7 @@ pub(crate) fn described<M: TaskModel>(
 }
 
 /// Writes the SentencePiece model for a tokenizer that was trained by Taper, if the family has
-/// files for it and such a model can divide text like the tokenizer.
+/// files for it and a SentencePiece model can divide text into the same tokens.
 fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result<()> {
     let files = family.tokens.pieces();
     if tokenizer.folder().is_some() || files.is_empty() {

@@ -12,8 +12,8 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
 
-/// Keys that change the texts that Transformers writes, but that Taper does not follow. Each comes
-/// with the value with which it changes nothing.
+/// Keys that Transformers follows when it generates text, but Taper does not. Each is paired with
+/// the value at which the key has no effect.
 const NOT_FOLLOWED: [(&str, f64); 12] = [
     ("encoder_repetition_penalty", 1.0),
     ("encoder_no_repeat_ngram_size", 0.0),
@@ -50,8 +50,8 @@ const NOT_FOLLOWED_BY_TRANSLATIONS: [(&str, f64); 2] =
 /// `config.json` does not say so.
 const FORCES_END: [&str; 4] = ["marian", "bart", "mbart", "pegasus"];
 
-/// Largest number of tokens in a translation if no key gives it; the first input of the decoder
-/// counts.
+/// Largest number of tokens in a translation if no key gives it. The number includes the decoder's
+/// first input token.
 const USUAL_LENGTH: usize = 21;
 
 /// Settings of generation in a folder: those in `generation_config.json` or, if there is no such
@@ -128,7 +128,7 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
 /// language model.
 ///
 /// # Errors
-/// When the file is damaged.
+/// When `generation_config.json` is damaged.
 pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> Result<Vec<Notice>> {
     let settings = Settings::read(source, config)?;
     let changes = |name: &str, without_effect: f64| match settings.key(name) {
@@ -142,7 +142,8 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     let asked = asked.filter(|(name, without_effect)| changes(name, *without_effect));
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
     if translates && settings.key("early_stopping") == "never" {
-        // Taper's search ends just as late, but does not force an end token.
+        // With the value "never", Taper's search ends as late as that of Transformers, but it does
+        // not force an end token.
         names.push("early_stopping");
     }
     let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);

@@ -41,7 +41,8 @@ pub struct Imported {
     pub config: RunConfig,
     /// Number of parameters, counted as single numbers (scalars).
     pub parameters: u64,
-    /// Number of tokens in the vocabulary.
+    /// Number of tokens in the vocabulary. If source and target have separate vocabularies, this is
+    /// the number for the target.
     pub vocabulary: usize,
 }
 
@@ -57,7 +58,7 @@ struct ReadFolder {
 }
 
 /// Makes a run in `folder` from the model in the folder `source`. The weights become the run's
-/// checkpoint of update 0, with which other runs may begin.
+/// checkpoint of update 0, from which the training of other runs can start.
 ///
 /// Only one tensor of the weights is in memory at a time.
 ///
@@ -228,8 +229,8 @@ fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Re
     with_sources((&ctranslate2::FAMILY, architecture), recipe, tokenizers, weights, notices)
 }
 
-/// Finds the tensors from which each parameter gets its values. Returns them together with what was
-/// read before.
+/// Finds the tensors from which each parameter gets its values, and returns them together with the
+/// other arguments, which have been read from the folder.
 fn with_sources(
     family_and_architecture: (&Family, &Architecture),
     recipe: RunConfig,

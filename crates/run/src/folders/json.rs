@@ -10,8 +10,8 @@ use taper_data::read_regular;
 use super::MOST_BYTES;
 use crate::folder::files::write_atomically;
 
-/// Reads a JSON file with an object, whose keys are returned. The file can begin with a byte order
-/// mark.
+/// Reads a JSON file that contains an object, and returns the object. The file can begin with a
+/// byte order mark.
 pub(super) fn read_keys(path: &Path) -> Result<Value> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;
@@ -23,7 +23,7 @@ pub(super) fn read_keys(path: &Path) -> Result<Value> {
     Ok(keys)
 }
 
-/// Bytes of a text without the byte order mark that may be at its beginning.
+/// Returns the bytes of a text without its byte order mark, if it begins with one.
 pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes)
 }

@@ -7,12 +7,12 @@ use taper_model::{ActivationKind, Tied};
 
 use crate::config::RunConfig;
 
-/// Key of `config.json`. If it is absent or null, the default of Transformers is used. Only for
-/// [`Setting::Derived`], null means the value that follows from other keys.
+/// Key of `config.json`. If it is absent or null, the default of Transformers is used. There is one
+/// exception: for [`Setting::Derived`], null means the value that is computed from other keys.
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// Other places in `config.json` where its value can be, as JSON pointers. They take precedence
-    /// over `name`.
+    /// Other places in `config.json` where the key's value can be, as JSON pointers. They take
+    /// precedence over `name`.
     spellings: &'static [&'static str],
     setting: Setting,
 }
@@ -34,7 +34,7 @@ enum Setting {
         usual: usize,
         of: Count,
     },
-    /// Number that several fields are set to; an export writes the number in the first.
+    /// Number that several fields are set to. An export writes the value of the first field.
     Number {
         usual: f64,
         of: &'static [Number],
@@ -148,8 +148,8 @@ impl Key {
         Self::new(name, Setting::Count { usual, of })
     }
 
-    /// Key with a number that all fields in `of` are set to; an export writes the number in the
-    /// first.
+    /// Key with a number that all fields in `of` are set to. An export writes the value of the
+    /// first field.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
         Self::new(name, Setting::Number { usual, of })
     }
@@ -264,8 +264,8 @@ impl Key {
     }
 }
 
-/// Width of a head as it follows from the width of the model and the number of heads; 0, an
-/// impossible width, if the number of heads does not divide the width of the model.
+/// Width of an attention head: the width of the model divided by the number of heads. If the number
+/// of heads does not divide the width, returns 0, which is no possible width.
 pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     let (width, heads) = (recipe.model.d_model, recipe.model.heads);
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
@@ -274,8 +274,8 @@ pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
 /// Sets the fields of `recipe` from a `config.json`, `given`.
 ///
 /// # Errors
-/// When a value is invalid, no supported model can have a value, or two keys of the file set the
-/// same key of the recipe to different values.
+/// When a value is invalid or no supported model has it, or when two keys of the file set the same
+/// key of the recipe to different values.
 pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Result<()> {
     for key in keys {
         key.read(key.given(given), recipe)?;

@@ -7,13 +7,15 @@ pub(super) enum Order {
     Same,
     /// The order of the transposed matrix.
     Transposed,
-    /// Rows of query, key and value of each head together; a run has first the rows of all queries,
-    /// then of all keys, then of all values.
+    /// Rows grouped by head: the rows for query, key and value of the first head, then those of the
+    /// second head, and so on. A run has first the rows of all queries, then of all keys, then of
+    /// all values.
     ByHead { heads: usize },
 }
 
 impl Order {
-    /// Reorders `values`, those of a folder's tensor with this shape, into the order of a run.
+    /// Reorders the `values` of a folder's tensor into the order of a run. `shape` is the shape in
+    /// the folder.
     pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[_, columns]) => transposed(&values, columns),
@@ -22,8 +24,8 @@ impl Order {
         }
     }
 
-    /// Reorders `values`, which are in the order of a run, into the order of a folder's tensor with
-    /// this shape.
+    /// Reorders `values`, which are in the order of a run, into the order of a folder's tensor.
+    /// `shape` is the shape in the folder.
     pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[columns, _]) => transposed(&values, columns),

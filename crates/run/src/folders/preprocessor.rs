@@ -173,7 +173,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Defaults of the image processor that the settings name; those of ViT's if they name none.
+    /// Defaults of the image processor that the settings name. If they name none, those of ViT.
     fn defaults(&self) -> Result<&'static Defaults> {
         let named = ["image_processor_type", "feature_extractor_type"]
             .iter()
@@ -204,7 +204,8 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Refuses a crop size other than the square of `size` pixels that the model reads.
+    /// Refuses a crop size other than `size` x `size` pixels, the size of the images that the model
+    /// reads.
     fn require_crop(&self, defaults: &Defaults, size: usize) -> Result<()> {
         let given = &self.keys["crop_size"];
         let crop = match (given, defaults.sizes) {
@@ -290,8 +291,8 @@ impl Preprocessor {
         }
     }
 
-    /// Numbers for the channels under `key`: one for each channel, or a single one for all. `None`
-    /// if the key is absent.
+    /// Value of the key `key`: a number for each channel, or a single number for all channels.
+    /// `None` if the key is absent.
     fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         let Value::Array(list) = &self.keys[key] else {
             return Ok(self.number(key)?.map(|number| vec![number]));

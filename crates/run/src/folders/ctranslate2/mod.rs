@@ -134,7 +134,9 @@ fn never_written(weights: &Weights) -> Result<Vec<usize>> {
 }
 
 /// Adds a row to the embedding and output matrices, which have `rows` rows, for Marian's padding
-/// token. Marian's decoder reads this token first and never writes it. Its embedding is zero.
+/// token. Marian's decoder reads this token first and never writes it, and its embedding is zero.
+/// CTranslate2 stores no row for it: the attribute `start_from_zero_embedding` makes the decoder
+/// start from a zero embedding.
 fn add_start(weights: &mut Weights, rows: usize) {
     for name in [EMBEDDING, OF_SOURCE, OUTPUT] {
         weights.append_row(name, 0.0);

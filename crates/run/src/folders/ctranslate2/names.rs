@@ -29,10 +29,11 @@ pub(in crate::folders) static FAMILY: Family = Family {
     unused: &["*.position_encodings.encodings", "*.relative_attention_bias"],
 };
 
-/// Architectures with the names of CTranslate2's specifications. Models of the architecture here
-/// have an encoder and a decoder; those of the one below have only a decoder.
+/// Architecture of models with an encoder and a decoder. Its name is that of the specification in
+/// CTranslate2.
 pub(super) const TRANSLATION: Architecture =
     Architecture::new("TransformerSpec", Task::Translation, &[]);
+/// Architecture of models with only a decoder, named after the specification in CTranslate2.
 pub(super) const LANGUAGE_MODEL: Architecture =
     Architecture::new("TransformerDecoderSpec", Task::LanguageModel, &[]);
 

@@ -257,8 +257,9 @@ fn positions(
     Ok(())
 }
 
-/// Sets the encoding of positions that are added to embeddings. It is none if their table has only
-/// zeros, sinusoids if the table has the values of sinusoids, and otherwise learned positions.
+/// Sets the encoding of positions for a model that adds position vectors to embeddings. If the
+/// table of these vectors has only zeros, the model has no positions. If it has the values of
+/// sinusoids, the positions are sinusoidal. Otherwise, they are learned.
 fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result<()> {
     let shape = weights.shape(POSITIONS);
     let Some(&[rows, width]) = shape else {
@@ -270,8 +271,8 @@ fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result
     let values = weights.values(POSITIONS)?;
     let of_source = POSITIONS.replace("decoder", "encoder");
     let is_one = !translates || weights.are_equal(POSITIONS, &of_source)?;
-    // Tolerance: for 16-bit types, about the largest rounding error at 1, the largest value of a
-    // sinusoid.
+    // Largest allowed difference from a sinusoid. For 16-bit types, this is about the rounding
+    // error of the value 1, the largest value of a sinusoid.
     let close = match weights.dtype(POSITIONS) {
         Some("F16") => 5e-4,
         Some("BF16") => 4e-3,

@@ -69,8 +69,8 @@ impl Vocabulary {
         }
     }
 
-    /// Adds `<pad>`, the token that Marian's decoder reads first, to each list; a placeholder if
-    /// the list already has this token.
+    /// Adds `<pad>`, the token that Marian's decoder reads first, to each list. If a list already
+    /// has this token, adds a placeholder to it instead.
     pub(super) fn add_start(&mut self) {
         for list in std::iter::once(&mut self.source).chain(self.target.as_mut()) {
             let is_taken = list.iter().any(|token| token == "<pad>");

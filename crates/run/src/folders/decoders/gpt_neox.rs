@@ -86,7 +86,7 @@ fn base(recipe: &mut RunConfig) {
 }
 
 /// Refuses a `head_dim` other than the width of the heads. The library Transformers uses this key
-/// for rotary positions only, so another value would not mean another width.
+/// only for rotary positions, so another value would not change the width of the heads.
 fn read_head_width(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let width = width_of_heads(recipe);
     if !given.is_null() && given.as_u64() != Some(width as u64) {

@@ -76,9 +76,10 @@ const SHARED: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[],
-    // Keys of `[model]` whose values do not prevent an export. Those for biases only switch off
-    // biases that this family does not have. The number of key-value heads and the width of heads
-    // are always written to `config.json`.
+    // Keys of `[model]` whose values do not prevent an export. The keys `attention_biases` and
+    // `feed_forward_biases` can only switch off biases of a model with `biases`, which this family
+    // does not have. The number of key-value heads and the width of heads are always written to
+    // `config.json`.
     free: &[
         "encoder_layers",
         "tied",
@@ -128,7 +129,7 @@ const SHARED: Family = Family {
     unused: &[],
 };
 
-/// Sets the properties that all models of Llama's shape have.
+/// Sets the properties that all families like Llama share.
 pub(super) fn base(recipe: &mut RunConfig) {
     recipe.data.tokenizer.kind = taper_data::TokenizerKind::Bytes;
     let model = &mut recipe.model;

@@ -1,5 +1,5 @@
 //! BART (Lewis et al. 2020): an encoder-decoder that rewrites text of one language. MarianMT,
-//! M2M100 and mBART have tensors and keys of the same names.
+//! M2M100, mBART and Pegasus have tensors and keys of the same names.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, Tied};
@@ -97,8 +97,8 @@ pub(super) fn shared(recipe: &mut RunConfig) {
     recipe.model.norm_epsilon = 1e-5;
 }
 
-/// Sets the properties that BART and mBART share: learned positions, in whose table the first
-/// position has the row 2, and norms of embeddings.
+/// Sets the properties that BART and mBART share: learned positions, norms of embeddings and a bias
+/// of the output. In the table of positions, row 2 is the first that is used.
 pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
     shared(recipe);
     recipe.model.norm = norm;

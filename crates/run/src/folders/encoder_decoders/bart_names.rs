@@ -1,9 +1,10 @@
-//! Names of the tensors of BART and of the families that descend from it: MarianMT, M2M100, mBART.
+//! Names of the tensors of BART, and of the families with the same names: MarianMT, M2M100, mBART
+//! and Pegasus.
 
 use crate::folders::family::Module;
 
-/// Parameters of a run with the tensors of a folder that correspond to them. Some families lack
-/// some of these: MarianMT, for example, has no norms of embeddings.
+/// Parameters of a run with the tensors of a folder that correspond to them. A family can lack some
+/// of them: MarianMT, for example, has no norms of embeddings.
 pub(super) const MODULES: &[Module] = &[
     Module::same("embedding", &["model.shared"]),
     Module::same("source_embedding", &["model.encoder.embed_tokens"]),

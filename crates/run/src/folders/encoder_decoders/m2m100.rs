@@ -21,8 +21,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("M2M100ForConditionalGeneration", Task::Translation, &[])];
 
-/// Key for the id of the padding token. The first row of the position table that is used is the one
-/// after the row with this index.
+/// Key for the id of the padding token. In the table of positions, the row after the row with this
+/// index is the first that is used.
 const FIRST_POSITION: Key = Key::custom(
     "pad_token_id",
     |given, recipe| {

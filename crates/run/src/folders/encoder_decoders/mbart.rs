@@ -1,5 +1,5 @@
 //! mBART of 25 languages (Liu et al. 2020) and of 50 (Tang et al. 2020): translation between many
-//! languages, which are named by tokens.
+//! languages. A special token names the language of each text.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::NormPlacement;

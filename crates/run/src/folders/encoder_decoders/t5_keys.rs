@@ -1,4 +1,5 @@
-//! Keys of `config.json` that T5 and mT5 share, and properties of both that no key expresses.
+//! Keys of `config.json` that T5, mT5 and umT5 share, and properties of these models that no key
+//! expresses. Only mT5 lacks [`SCALE`].
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -8,9 +9,11 @@ use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions, Tied};
 use crate::config::RunConfig;
 use crate::folders::keys::{Key, activation_name, activation_of, width_of_heads};
 
-/// General names of the keys for the numbers of layers and heads, under which the library
-/// Transformers also reads them.
+/// General name, as a JSON pointer, under which the library Transformers also reads the number of
+/// layers.
 pub(super) const GENERAL_LAYERS: &[&str] = &["/num_hidden_layers"];
+/// General name, as a JSON pointer, under which the library Transformers also reads the number of
+/// heads.
 pub(super) const GENERAL_HEADS: &[&str] = &["/num_attention_heads"];
 
 pub(super) const WIDTH: Key =
@@ -39,7 +42,8 @@ pub(super) const BUCKETS: Key =
 pub(super) const DISTANCE: Key = Key::count("relative_attention_max_distance", 128, |recipe| {
     &mut recipe.model.relative_distance
 });
-/// Key for the length of the longest text in training, which the model is not limited to.
+/// Key for the number of tokens of the longest text in training. The model can also read longer
+/// texts.
 pub(super) const LONGEST: Key =
     Key::count("n_positions", 512, |recipe| &mut recipe.model.max_positions);
 pub(super) const DROPOUT: Key = Key::number(
@@ -73,7 +77,7 @@ pub(super) const SCALE: Key = Key::switch(
 )
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
-/// Key for the text that comes before every source, if the folder names only one task.
+/// Key for the text that is put before every source text, if the folder names only one task.
 pub(super) const TASKS: Key = Key::custom("task_specific_params", reads_tasks, tasks);
 
 /// Sets the properties that all models like T5 share.
@@ -115,8 +119,8 @@ fn reads_feed_forward(config: &Value, usual: &str, recipe: &mut RunConfig) -> Re
     };
     recipe.model.feed_forward = kind;
     recipe.model.activation = activation_of("feed_forward_proj", activation)?;
-    // Transformers also saves two keys whose values follow from `feed_forward_proj`. It prefers
-    // them when it reads a file, so they must agree with it.
+    // Transformers also saves two keys whose values follow from `feed_forward_proj`. When it reads
+    // a file, it prefers these two keys, so their values must agree with `feed_forward_proj`.
     let is_gated = kind == FeedForwardKind::Gated;
     for (key, follows) in [("is_gated_act", json!(is_gated)), ("dense_act_fn", json!(activation))] {
         if !config[key].is_null() && config[key] != follows {

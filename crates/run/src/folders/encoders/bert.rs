@@ -140,8 +140,7 @@ pub(super) const EPSILON: Key =
 pub(super) const FREE: &[&str] =
     &["decoder_layers", "decoder_attention", "embedding_dropout", "feed_forward_dropout", "tied"];
 
-/// Modules of a classifier's head: the pooler, through which states pass first, and the layer for
-/// the classes.
+/// Modules of a classifier's head: the pooler, and after it the layer for the classes.
 pub(super) const CLASSES: &[&str] = &["pooler", "classes"];
 
 const MASKED: Task = Task::MaskedLanguageModel;

@@ -56,8 +56,8 @@ const NLLB: &str = "\
 
 /// Makes the content of a `tokenizer.json` from `bytes`, the content of a SentencePiece model.
 ///
-/// Added tokens keep the ids that other files of the folder give them. If they give none, the ids
-/// of the languages and of `<mask>` are those of the published models.
+/// Added tokens keep the ids that other files of the folder give them. If these files give no ids,
+/// the ids of the languages and of `<mask>` are those of the published models.
 ///
 /// # Errors
 /// If `bytes` is not such a model, or the folder does not say which published tokenizer it has.

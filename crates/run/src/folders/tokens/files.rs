@@ -142,7 +142,8 @@ impl Files {
         let not_json = || format!("{}: not JSON", path.display());
         let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
         if !file.is_object() {
-            return Ok(json); // The library says what is wrong with it.
+            // The library `tokenizers` reports the fault when it reads the file.
+            return Ok(json);
         }
         let changed = [
             self.add_tokens(&mut file, path)?,

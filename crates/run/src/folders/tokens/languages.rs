@@ -38,9 +38,9 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
 }
 
 /// Adds to the tokenizers of the folder `source`, whose `config.json` is `config`, the tokens that
-/// come before and after texts. Also returns the names of the source and the target language. They
-/// are those in `asked`, otherwise those in the folder, or `source` and `target` if the folder has
-/// no names that are allowed in file names.
+/// come before and after texts. Also returns the names of the source and the target language. These
+/// are the names in `asked`, or else the names in the folder. If the folder has no names that are
+/// allowed in file names, they are the words "source" and "target".
 ///
 /// # Errors
 /// When a file is damaged, or a model of several languages lacks the source or the target language.

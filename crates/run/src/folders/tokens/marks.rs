@@ -48,9 +48,9 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
 /// Comparison of the rows (token sequences) that Transformers makes of texts for an encoder with
 /// those that Taper makes, which are those of BERT or RoBERTa.
 pub(super) struct Rows {
-    /// Whether both make the same tokens of one text.
+    /// Whether Transformers and Taper make the same tokens of one text.
     is_single: bool,
-    /// Whether both make the same tokens of two texts.
+    /// Whether Transformers and Taper make the same tokens of two texts.
     is_pair: bool,
     /// Whether Transformers gives segment 0 to the first of two texts, and segment 1 to the second.
     has_segments: bool,
@@ -72,8 +72,8 @@ impl Rows {
                 template(file, "single") == [class, None, separator],
                 template(file, "pair") == [&*first, &[None, separator]].concat(),
             ],
-            // Without a known post-processor, BERT's tokenizer class adds BERT's marks. It is also
-            // used for folders that name no class.
+            // Without a known post-processor, BERT's tokenizer class adds BERT's marks.
+            // Transformers also uses this class for folders that name no class.
             _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2],
         };
         let pieces = processor["pair"].as_array().into_iter().flatten();

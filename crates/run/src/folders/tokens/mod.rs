@@ -44,16 +44,16 @@ pub(super) enum TokenizerFiles {
     Begun,
     /// `tokenizer.json`, or a SentencePiece model.
     Pieces,
-    /// A SentencePiece model for each language with ids of the pieces, in one list for both
-    /// languages or in one for each; or `tokenizer.json`.
+    /// A SentencePiece model for each language, and the ids of its pieces, in one file for both
+    /// languages or in a file for each. A folder can have `tokenizer.json` instead.
     Sides,
-    /// One SentencePiece model for all languages, and a list of the ids of its pieces; or
-    /// `tokenizer.json`. The token of a text's language comes before the text.
+    /// One SentencePiece model for all languages, and a file with the ids of its pieces. A folder
+    /// can have `tokenizer.json` instead. The token of a text's language comes before the text.
     Languages,
 }
 
 impl TokenizerFiles {
-    /// Names of the files with SentencePiece models that are also written for tokenizers that were
+    /// Names of the SentencePiece models that an export also writes for a tokenizer that was
     /// trained by Taper.
     pub(super) const fn pieces(self) -> &'static [&'static str] {
         match self {

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::CLASS;
 
-/// Replaces the names in `text`, a `tokenizer_config.json`, that only version 5 of Transformers
-/// knows by names that older versions know too. Returns the new text; `None` if there are no such
-/// names.
+/// Replaces names that only version 5 of Transformers knows with names that older versions also
+/// know. `text` is the content of a `tokenizer_config.json`. Returns the new text; `None` if `text`
+/// has no such names.
 pub(super) fn for_older(text: &str) -> Result<Option<String>> {
     let mut config: Map<String, Value> = serde_json::from_str(text)?;
     let mut changed = false;

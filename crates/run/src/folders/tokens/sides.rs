@@ -89,15 +89,16 @@ pub(in super::super) fn read_sides(
 
 /// Ids of the pieces of one language or of all languages.
 struct Vocabulary {
-    /// Name of the file with the ids. The field below is its content.
+    /// Name of the file with the ids.
     name: &'static str,
+    /// Content of the file with the ids.
     text: String,
     /// Number of rows in the embedding.
     size: usize,
     ids: BTreeMap<String, u32>,
-    /// Spelling of the token for unknown text; the field below has the spellings of all special
-    /// tokens.
+    /// Spelling of the token for unknown text.
     unknown: String,
+    /// Spellings of all special tokens.
     special: Vec<String>,
     roles: SpecialTokens,
 }

@@ -19,8 +19,8 @@ const SENTINELS: u64 = 100;
 /// Number of sentinels in ByT5's tokenizer if its arguments do not set it.
 const BYTE_SENTINELS: u64 = 125;
 
-/// Difference between the id of a piece of Pegasus, from the third piece on, and its index in the
-/// SentencePiece model, if the tokenizer's arguments do not set it.
+/// Default of the argument `offset` of Pegasus's tokenizer. From the third piece on, the id of a
+/// piece is its index in the SentencePiece model plus this number.
 const OFFSET: u64 = 103;
 
 /// Makes the tokenizer of T5 (Raffel et al. 2020), or of Pegasus (Zhang et al. 2020), from `bytes`,
@@ -71,8 +71,8 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
 /// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: its vocabulary has special tokens
 /// first, then one token for each byte, then sentinels.
 pub(super) fn bytes(files: &Files) -> Result<String> {
-    // Bytes are spelled as by GPT-2: printable ones as the character with this number, the others
-    // as characters from number 256 on.
+    // Bytes are spelled as by GPT-2: a printable byte as the character with the same code point,
+    // each other byte as a character with a code point from 256 on.
     let is_printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut others = 256..;
     let spelled = (0..=u8::MAX).map(|byte| match is_printable(byte) {
@@ -81,8 +81,8 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
     });
     let mut tokens: Vec<String> = ["<pad>", "</s>", "<unk>"].map(str::to_owned).into();
     tokens.extend(spelled.map(String::from));
-    // Without `added_tokens_decoder`, sentinels are added after the bytes. With it, they are added
-    // later, with the ids that it gives.
+    // Without the key `added_tokens_decoder`, sentinels are added here, after the bytes. With this
+    // key, [`Files::completed`] adds them, with the ids that the key gives.
     if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
         let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
         let count = count.min(u64::from(u16::MAX));

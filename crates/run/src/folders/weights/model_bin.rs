@@ -21,7 +21,8 @@ const VERSION: u64 = 6;
 /// Each has its name in the format safetensors and the size of a value in bytes.
 const TYPES: [(&str, usize); 6] =
     [("F32", 4), ("I8", 1), ("I16", 2), ("I32", 4), ("F16", 2), ("BF16", 2)];
-/// Largest number of dimensions that is accepted; convolutions, with the most, have three.
+/// Largest number of dimensions that is accepted. The weights of convolutions have three, and no
+/// other variable of CTranslate2 has more.
 const MOST_DIMENSIONS: u64 = 8;
 /// Ending of the name of the variable with the scales of a quantized matrix.
 const SCALES: &str = "_scale";
@@ -138,7 +139,7 @@ enum Variable {
     Attribute(Attribute),
 }
 
-/// Reader of a file that keeps count of the bytes left.
+/// Reader that knows its position in a file, and so how many bytes are left.
 struct Reader<'a> {
     file: BufReader<&'a File>,
     at: u64,

@@ -18,8 +18,8 @@ use super::stored::{Stored, width};
 
 /// Largest size in bytes of the pickle with names and shapes.
 const MOST_BYTES: u64 = 1 << 26;
-/// Largest number of times that objects are counted; an object is counted again each time that the
-/// object around it changes.
+/// Largest number of objects that are counted while the pickle is read. Each time that an operation
+/// of the pickle changes an object, this object and all objects inside it are counted again.
 const MOST_OBJECTS: usize = 100_000_000;
 /// Largest number of objects inside an object that the pickle stores for later use (in its memo).
 /// It is limited because each use copies all of them.
@@ -177,8 +177,8 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     let mut looked = 0;
     loop {
         let operation = reader.fill_buf()?.first().copied();
-        // This operation reads text, which comes after its length. The length is checked, so that
-        // not more memory is allocated than the pickle has bytes.
+        // This operation reads a text that is preceded by its length. The length is checked, so
+        // that not more memory is allocated than the pickle has bytes.
         if operation == Some(b'X') {
             let at = reader.position() as usize;
             let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());

@@ -16,9 +16,9 @@ pub(super) struct Pieces<'a> {
     stored: &'a Stored,
     /// Size of a value in the file in bytes.
     width: usize,
-    /// Scales of a tensor of integers. The field below is the number of successive values that have
-    /// the same scale.
+    /// Scales of a tensor of integers; empty for other tensors.
     scales: Vec<f32>,
+    /// Number of successive integers that have the same scale.
     run: usize,
     /// Index of the next value.
     next: usize,

@@ -10,11 +10,12 @@ pub(super) struct Stored {
     pub(super) start: u64,
     /// Scales of a tensor of integers; `None` if its values are floating-point numbers.
     pub(super) scales: Option<Scales>,
-    /// Values that are not in the file and follow those that are; `shape` includes them.
+    /// Values that are not in the file. They come after the values in the file, and `shape`
+    /// includes them.
     pub(super) appended: Vec<f32>,
 }
 
-/// Scales of a tensor of integers. The value is the integer divided by its scale.
+/// Scales of a tensor of integers. The value of an element is its integer divided by the scale.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scales {
     /// One scale for each row, as f32 in the file; the field is the position of the first scale in
