@@ -188,8 +188,9 @@ fn answers_of_chunk(
     Ok(chunk.iter().zip(&read).map(answer).collect())
 }
 
-/// For each token of each window, the logits with which it is the start and the end of the answer.
-/// The windows of all questions follow each other.
+/// For each window, a list with two logits for each of its tokens: that the answer starts there,
+/// and that it ends there. The result has the windows of the first question, then those of the
+/// second question, and so on.
 fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
     let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
     let mut logits_of_windows = Vec::with_capacity(rows.len());

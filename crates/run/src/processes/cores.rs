@@ -1,7 +1,7 @@
 //! Division of a machine's cores among its processes.
 //!
-//! Hardware threads of one core are given to the same process, and so are cores near the same
-//! memory (NUMA node).
+//! If possible, all hardware threads of a core are given to the same process, and so are cores near
+//! the same memory (NUMA node).
 
 use std::num::NonZero;
 
@@ -13,7 +13,8 @@ pub fn cores() -> usize {
 
 /// Binds process `local_rank` of the `local_size` processes on this machine to its share of the
 /// cores, and returns its number of threads. `wanted`: number of threads of all these processes
-/// together, or 0 for one thread on each core.
+/// together, or 0 for one thread on each core. For a single process, returns `wanted` and binds
+/// nothing.
 ///
 /// If there are fewer cores than processes, or the process is already bound to some of the
 /// machine's cores, the binding does not change. This must be called before other threads start,

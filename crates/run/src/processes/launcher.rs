@@ -83,11 +83,11 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
                 names.local_rank
             );
         }
-        // With an agent of torchrun, torchrun itself uses this port, so the processes connect at
-        // the next port.
+        // If an agent of torchrun has started this process, torchrun itself listens at
+        // `MASTER_PORT`, so the processes connect at the next port.
         let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        // If one torchrun or one job step has started all processes on this machine, its host name
-        // is not used, because with this name other machines could connect.
+        // If all processes run on this machine, the host name from torchrun or Slurm is not used,
+        // because process 0 would then accept connections from other machines.
         let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
         let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {

@@ -1,8 +1,9 @@
 //! File of a shortlist: a line of JSON that describes it, the lists, and the SHA-256 of both.
 //!
-//! A list is its length, and the difference of each id to the one before; ids are ascending.
-//! Numbers are in LEB128, so that most of them take one or two bytes. The first list belongs to
-//! every translation, and each other list to a source token.
+//! A list is stored as its length, its first id, and the difference of each further id to the id
+//! before it. Ids are ascending. Numbers are in LEB128, so that most of them take one or two bytes.
+//! The tokens of the first list may occur in every translation. The other lists belong to the
+//! source tokens, in the order of their ids.
 
 use std::path::Path;
 
@@ -28,13 +29,14 @@ pub struct ShortlistHeader {
     pub tokenizers: String,
     /// Sizes of the vocabularies of source and target.
     pub vocabularies: [usize; 2],
-    /// Largest number of tokens in the list of a source token.
+    /// Largest number of likeliest translations in the list of a source token. The list can also
+    /// have the target token with the same spelling.
     pub best: usize,
-    /// Number of frequent tokens that belong to every translation.
+    /// Number of frequent tokens that may occur in every translation.
     pub frequent: usize,
     /// Number of iterations in which probabilities were estimated.
     pub iterations: usize,
-    /// Number of pairs from which they were estimated.
+    /// Number of sentence pairs from which the probabilities were estimated.
     pub pairs: u64,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn to_bytes(header: &ShortlistHeader, shortlist: &Shortlist) -> Resul
     Ok(bytes)
 }
 
-/// Reads the file of a shortlist. Returns its checksum, too.
+/// Reads the file of a shortlist. Also returns the checksum of the file.
 ///
 /// # Errors
 /// When there is no such file, or it is damaged or from a later version.

@@ -1,12 +1,14 @@
 //! Translation probabilities of tokens: IBM model 1 (Brown et al. 1993, "The Mathematics of
 //! Statistical Machine Translation", section 4).
 //!
-//! The model says that each target token of a pair translates one source token, or the empty word,
-//! and that all of these are equally likely. Expectation-maximisation finds `p(target | source)`.
+//! The model assumes that each target token of a sentence pair translates one of the source tokens
+//! or the empty word, each of which is equally likely to be the translated one.
+//! Expectation-maximisation finds `p(target | source)`.
 //!
-//! Expected counts are integers, in units of 2⁻³⁰. Sums of them are exact, so no result depends on
-//! the order of additions or on the number of threads. Memory is bounded: only the target tokens
-//! that occur most often with a source token are kept for it.
+//! Expected counts are integers, in units of 2⁻³⁰. Their sums are exact, so no result depends on
+//! the order of additions or on the number of threads. To bound the memory, each source token keeps
+//! only the [`KEPT`] target tokens that occur with it most often. The empty word keeps all target
+//! tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +24,11 @@ pub(crate) struct TokenPair {
 
 /// Pairs that can be read repeatedly.
 pub(crate) trait Bitext {
-    /// Calls `read` with all pairs in order, some at a time.
+    /// Calls `read` repeatedly, each time with the next few pairs, until it has received all pairs
+    /// in order.
     ///
     /// # Errors
-    /// When they cannot be read, and errors of `read`.
+    /// When the pairs cannot be read, or `read` returns an error.
     fn read(&mut self, read: &mut dyn FnMut(&[TokenPair]) -> Result<()>) -> Result<()>;
 }
 
@@ -37,8 +40,8 @@ const KEPT: usize = 512;
 /// Probabilities of target tokens for each source token.
 #[derive(Debug)]
 pub(crate) struct Lexicon {
-    /// Start of the entries of each source token, and the number of all entries. The last source is
-    /// the empty word.
+    /// Index of the first entry of each source token and then of the empty word. The last element
+    /// is the number of all entries.
     starts: Vec<usize>,
     /// Target tokens, ascending for each source token.
     targets: Vec<u32>,
@@ -50,9 +53,10 @@ pub(crate) struct Lexicon {
 }
 
 impl Lexicon {
-    /// Estimates the probabilities with the given number of iterations, at least one, from pairs
-    /// over vocabularies of the given sizes. At the beginning all target tokens are equally likely.
-    /// `observe` is called with the iteration, from 1, and the number of pairs that are done.
+    /// Estimates the probabilities from `pairs` in `iterations` iterations, of which there must be
+    /// at least one. `sources` and `targets` are the sizes of the vocabularies. Before the first
+    /// iteration, all target tokens are equally likely. `observe` is called with the number of the
+    /// iteration, counted from 1, and the number of pairs that this iteration has read.
     ///
     /// # Errors
     /// When the pairs cannot be read.
@@ -69,7 +73,8 @@ impl Lexicon {
         Ok(lexicon)
     }
 
-    /// The first iteration, which also chooses the entries.
+    /// Makes the first iteration, which also chooses the target tokens that each source token
+    /// keeps.
     fn first(
         pairs: &mut dyn Bitext,
         (sources, targets): (usize, usize),
@@ -127,7 +132,7 @@ impl Lexicon {
         lexicon
     }
 
-    /// One more iteration.
+    /// Makes one more iteration.
     fn improve(&mut self, pairs: &mut dyn Bitext, observe: &mut dyn FnMut(u64)) -> Result<()> {
         let counts: Vec<AtomicU64> = self.targets.iter().map(|_| AtomicU64::new(0)).collect();
         let mut done = 0;
@@ -178,8 +183,9 @@ impl Lexicon {
         self.entry(source, target).map_or(0.0, |entry| self.probabilities[entry])
     }
 
-    /// The `count` likeliest translations of a source token, likeliest first; among equals, the
-    /// lower id comes first. Translations of probability 0 are omitted.
+    /// The `count` likeliest translations of a source token, in the order of decreasing
+    /// probability. Of equally likely translations, the one with the lower id comes first.
+    /// Translations of probability 0 are omitted.
     pub(crate) fn best(&self, source: u32, count: usize) -> Vec<u32> {
         let (start, end) = self.range(source).unwrap_or((0, 0));
         let entries = self.targets[start..end].iter().zip(&self.probabilities[start..end]);
@@ -190,8 +196,9 @@ impl Lexicon {
         entries.into_iter().take(count).map(|(target, _)| target).collect()
     }
 
-    /// The `count` target tokens that occur most often, most frequent first; among equals, the lower
-    /// id comes first. Tokens that do not occur are omitted.
+    /// The `count` target tokens that occur most often, in the order of decreasing frequency. Of
+    /// equally frequent tokens, the one with the lower id comes first. Tokens that do not occur are
+    /// omitted.
     pub(crate) fn frequent(&self, count: usize) -> Vec<u32> {
         let mut tokens: Vec<(u64, u32)> =
             self.occurrences.iter().copied().zip(0..).filter(|one| one.0 > 0).collect();
@@ -200,7 +207,7 @@ impl Lexicon {
     }
 }
 
-/// Divides counts by their sum; all shares are 0 if the sum is.
+/// Divides counts by their sum. If the sum is 0, all shares are 0.
 fn shares(counts: &[u64]) -> Vec<f64> {
     let sum: u64 = counts.iter().sum();
     let sum = sum.max(1) as f64;
@@ -222,7 +229,8 @@ fn merge(row: &mut Vec<(u32, u64)>, new: impl Iterator<Item = (u32, u64)>) {
     *row = merged;
 }
 
-/// Keeps the `most` largest counts of a row, in its order; among equals, those of lower ids.
+/// Keeps the `most` largest counts of a row, in ascending order of ids. Of equal counts, those with
+/// lower ids are kept.
 fn keep_largest(row: &mut Vec<(u32, u64)>, most: usize) {
     if row.len() > most {
         row.sort_by_key(|&(target, count)| (std::cmp::Reverse(count), target));
@@ -257,11 +265,11 @@ mod tests {
     }
 
     /// Two pairs, `0 1 → 0 1` and `0 → 0`, computed by hand. In the first iteration each target
-    /// token of the first pair counts 1/3 for 0, 1 and the empty word (source 2), and the one of the
-    /// second pair 1/2 for 0 and the empty word. So `p(0 | 0) = (1/3 + 1/2) / (2/3 + 1/2) = 5/7`,
-    /// `p(1 | 0) = 2/7`, the same for the empty word, and `p(· | 1) = 1/2`. In the second, target 0
-    /// of the first pair counts `5/7 / (5/7 + 5/7 + 1/2) = 10/27` for 0, and target 1 counts
-    /// `2/7 / (2/7 + 2/7 + 1/2) = 4/15`.
+    /// token of the first pair counts 1/3 for 0, 1 and the empty word (source 2), and the target
+    /// token of the second pair counts 1/2 for 0 and for the empty word. So `p(0 | 0) = (1/3 + 1/2)
+    /// / (2/3 + 1/2) = 5/7`, `p(1 | 0) = 2/7`, the same for the empty word, and `p(· | 1) = 1/2`.
+    /// In the second iteration, target 0 of the first pair counts `5/7 / (5/7 + 5/7 + 1/2) = 10/27`
+    /// for 0, and target 1 counts `2/7 / (2/7 + 2/7 + 1/2) = 4/15`.
     #[test]
     fn two_iterations_are_those_computed_by_hand() {
         let text = [(&[0, 1][..], &[0, 1][..]), (&[0][..], &[0][..])];
@@ -293,12 +301,13 @@ mod tests {
         pairs: Vec<[Vec<u32>; 2]>,
         sizes: (usize, usize),
         iterations: usize,
-        /// Source token, the empty word last, target token and probability.
+        /// Entries with a source token, a target token and a probability. The empty word has the id
+        /// after the last source token.
         table: Vec<(u32, u32, f64)>,
     }
 
-    /// Every probability of IBM model 1 of the library NLTK, and the same bits for any division of
-    /// the pairs and any number of threads.
+    /// Checks that all probabilities equal those of IBM model 1 in the library NLTK, and that their
+    /// bits are the same for any number of threads and any number of pairs that are read at a time.
     #[test]
     fn probabilities_are_those_of_another_implementation() {
         let golden = include_str!("../../tests/golden/lexicon.json");

@@ -1,5 +1,5 @@
 //! Vocabulary shortlist of a run: for each source token, the target tokens that translations may
-//! contain, by translation probabilities of the training text.
+//! contain. They are chosen by translation probabilities that are estimated from the training text.
 
 mod file;
 mod lexicon;
@@ -30,13 +30,14 @@ pub(crate) const SHORTLIST_FILE: &str = "shortlist.bin";
 /// Settings for making a shortlist.
 #[derive(Debug, Clone)]
 pub struct ShortlistSettings {
-    /// Number of the likeliest translations of each source token.
+    /// Number of likeliest translations of each source token that are listed.
     pub best: usize,
     /// Number of the most frequent target tokens, which every translation may contain.
     pub frequent: usize,
     /// Number of iterations that estimate probabilities.
     pub iterations: usize,
-    /// Split of the run's data; `None`: its training text.
+    /// Split of the run's data with the pairs from which probabilities are estimated; `None`: the
+    /// training text.
     pub split: Option<String>,
 }
 
@@ -58,7 +59,7 @@ pub struct ShortlistProgress {
 /// Result of [`make_shortlist`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeShortlist {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Size of the file in bytes.
     pub bytes: usize,
@@ -68,8 +69,8 @@ pub struct MadeShortlist {
     pub translated: usize,
 }
 
-/// Makes the shortlist of the run at `root` from its training text. It replaces an earlier one, and
-/// appears only when it is complete. The same text gives the same file.
+/// Makes the shortlist of the run at `root` from its training text. The file replaces an earlier
+/// one, and appears only when it is complete. The same text gives the same file.
 ///
 /// # Errors
 /// When the run does not translate, or has several directions, a setting is impossible, the text
@@ -121,8 +122,9 @@ pub fn make_shortlist(
     Ok(MadeShortlist { path, bytes: bytes.len(), header, translated })
 }
 
-/// Lists of the likeliest translations of each source token, and of the target token with the same
-/// spelling, so that names and numbers can be copied; and of frequent tokens. They are ascending.
+/// Makes the lists of a shortlist, with ids in ascending order. The list of a source token has its
+/// likeliest translations and the target token with the same spelling, so that names and numbers
+/// can be copied. One more list has the most frequent target tokens.
 fn from_lexicon(
     lexicon: &Lexicon,
     tokenizers: &TokenizerPair,
@@ -162,7 +164,7 @@ pub(crate) fn copy_shortlist(from: &Path, to: &Path) -> Result<()> {
     write_atomically(&to.join(SHORTLIST_FILE), &bytes)
 }
 
-/// Shortlist from a file, with the checksum of the file. Only the checksum is shown by `Debug`.
+/// Shortlist from a file, with the checksum of the file. `Debug` shows only the checksum.
 pub(crate) struct LoadedShortlist {
     shortlist: Shortlist,
     /// SHA-256 of the file.
@@ -199,7 +201,7 @@ impl RunShortlist {
         Self { root: root.to_owned(), tokenizers, loaded: Arc::default() }
     }
 
-    /// The shortlist.
+    /// Returns the shortlist, and reads its file if this has not been done yet.
     ///
     /// # Errors
     /// When the run has no shortlist, or it is damaged or belongs to other tokenizers.

@@ -17,8 +17,8 @@ const TOKENISED_TOGETHER: usize = 4096;
 const COMBINATIONS: usize = 1 << 22;
 
 /// Temporary file of pairs: for each, the lengths of source and target, and the ids of both, all as
-/// little-endian u32. It is removed when the value is dropped; if the process is killed, with the
-/// remains of other files of the run.
+/// little-endian u32. The file is removed when the value is dropped. If the process is killed
+/// before, the file remains until the run's other incomplete files are removed.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: File,

@@ -1,8 +1,9 @@
 //! Students: small models that learn from the translations of large ones.
 //!
-//! [`write_pipeline`] writes a recipe and a pipeline, from distilled text to a page that translates
-//! in a browser. Both are ordinary files that can be read and changed. [`compare`] then measures
-//! teacher and student on the same texts.
+//! [`write_pipeline`] writes a recipe and a pipeline: a list of steps that make the training text
+//! (the teachers' translations), train the student, and make a page that translates in a browser.
+//! Recipe and pipeline are ordinary files that can be read and changed. After the pipeline has run,
+//! [`compare`] measures teacher and student on the same texts.
 
 mod comparison;
 mod recipe;
@@ -24,11 +25,12 @@ pub use comparison::{Measurement, TestSetScore, compare};
 const RECIPE: &str = "student.toml";
 /// File of the pipeline.
 const PIPELINE: &str = "pipeline.toml";
-/// Name of the step that trains the student, and so of its run.
+/// Name of the step that trains the student. The folder of the student's run has the same name.
 const STUDENT: &str = "student";
 /// Name of the step that makes the student's shortlist.
 const SHORTLIST: &str = "shortlist";
-/// Name of the step that writes the page, and so of the page without its extension.
+/// Name of the step that writes the page. The file of the page has the same name, with the
+/// extension `html`.
 const PAGE: &str = "page";
 
 /// Settings of a student.
@@ -38,8 +40,8 @@ pub struct StudentSettings<'a> {
     pub teachers: &'a [PathBuf],
     /// Folder for the recipe, the pipeline and their results.
     pub folder: &'a Path,
-    /// Changed keys of the student's recipe, as `key=value`. Relative paths in
-    /// them start at the folder in which the pipeline is run.
+    /// Changed keys of the student's recipe, as `key=value`. Relative paths in these values are
+    /// relative to the current folder when the pipeline is run.
     pub overrides: &'a [String],
     /// Page to write at the end; `None`: no page.
     pub page: Option<StudentPage<'a>>,
@@ -70,8 +72,8 @@ pub struct StudentFiles {
 ///
 /// # Errors
 /// When the first teacher does not translate, has several directions or no training text; when
-/// `overrides` do not fit the recipe; when the folder has files of another student; or when the
-/// disk refuses.
+/// `overrides` do not fit the recipe; when the folder has files of another student; or when a file
+/// cannot be read or written.
 pub fn write_pipeline(settings: &StudentSettings<'_>) -> Result<StudentFiles> {
     let Some(teacher) = settings.teachers.first() else { bail!("name a run that translates") };
     let folder = absolute(settings.folder)?;

@@ -18,8 +18,9 @@ const HEAD_WIDTH: usize = 32;
 const ENCODER_LAYERS: usize = 6;
 /// Layers of the decoder, which runs once for each token of a translation.
 const DECODER_LAYERS: usize = 2;
-/// Keys that are written even with their defaults, since a recipe without them means other files or
-/// another tokenizer for BLEU, and the size of the model.
+/// Keys that are written even if they have their defaults. If the keys of `[data]` and
+/// `[evaluation]` were left out, the recipe would mean other files, or another tokenizer for BLEU.
+/// The keys of `[model]` give the size of the model.
 const ALWAYS: [(&str, &[&str]); 3] = [
     ("data", &["dir", "source_language", "target_language", "train", "validation", "test"]),
     ("evaluation", &["tokenize"]),
@@ -63,7 +64,8 @@ fn student(teacher: &Path, config: &RunConfig) -> Result<RunConfig> {
     Ok(student)
 }
 
-/// Model of a student. It is a Transformer whatever the teacher is, with the dropout of the teacher.
+/// Model of a student. It is a Transformer with the dropout of the teacher, even if the teacher is
+/// no Transformer.
 fn model(teacher: &ModelConfig, is_joint: bool) -> ModelConfig {
     let is_narrower = teacher.d_model > MOST_WIDTH;
     let d_model = teacher.d_model.min(MOST_WIDTH);
@@ -91,7 +93,7 @@ fn table(config: &RunConfig) -> Result<Table> {
     Table::try_from(config).context("the recipe cannot be written as TOML")
 }
 
-/// Removes from `table` what is the same in `usual`.
+/// Removes the keys from `table` that have the same values in `usual`.
 fn remove_equal(table: &mut Table, usual: &Table) {
     table.retain(|key, value| match (value, usual.get(key)) {
         (Value::Table(section), Some(Value::Table(usual))) => {

@@ -63,7 +63,7 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
 /// Result of building a model.
 pub type ModelResult<M> = Result<M, ModelError>;
 
-/// Model with everything that runs of its task need.
+/// Model of a task, with everything that the rest of the program must know about the task.
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
@@ -83,8 +83,8 @@ pub trait TaskModel: Model + Sized + 'static {
     fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder)
     -> ModelResult<Self>;
 
-    /// Validator that scores the model on the validation split during training: by its loss, unless
-    /// the task has a score of its own.
+    /// Validator that scores the model on the validation split during training. By default, the
+    /// score is the loss; some tasks have other scores.
     ///
     /// # Errors
     /// If text cannot be read.

@@ -55,7 +55,7 @@ pub use together::follow;
 /// ends early with a checkpoint.
 ///
 /// # Errors
-/// If the device, the data or the disk fails. If possible, this is found out before the first
+/// If the device, the data or the disk fails. Where possible, errors are found before the first
 /// update.
 pub fn start(
     folder: &RunFolder,
@@ -128,8 +128,8 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // The error is only that another process has ended. The run is complete so far, and its
-        // tokenised text can be used again.
+        // This error means that another process has ended. All files of the run so far are
+        // complete, and its tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let resume = Action::resume(folder.root());
             Err(Advice::new(resume, "continues with the prepared data").about(error))
@@ -174,8 +174,8 @@ fn checked(
 }
 
 /// Trains until a limit or the stop flag ends the training. It begins from the checkpoint `origin`
-/// or, if it is `None`, from update 0. Only the first of several processes writes to the folder and
-/// reports events.
+/// or, if it is `None`, from update 0. Of several processes, only the first writes to the folder
+/// and scores the model on the test sets.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,

@@ -20,7 +20,7 @@ use crate::word_vectors::{self, TakenVectors};
 pub(super) struct ReadyRun<M> {
     /// Recipe in which all open choices (such as "auto") have been replaced by values.
     pub(super) config: RunConfig,
-    /// The data.
+    /// Tokenised training and validation data, with the tokenizers.
     pub(super) prepared: Prepared,
     /// Model with random weights.
     pub(super) model: M,

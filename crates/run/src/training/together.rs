@@ -190,7 +190,8 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // Files with this ending are removed when the run is resumed, so also after a crash.
+        // Files with the ending `.partial` are removed when the run is resumed. So the file does
+        // not remain after a crash either.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;

@@ -30,8 +30,7 @@ pub struct AlignedTokens {
     /// Pairs of a source index and a target index of tokens that are aligned.
     pub pairs: Vec<(usize, usize)>,
     /// Weight of each source token (column) for each target token (row). Empty if only pairs are
-    /// requested, or if the translations of the line have more than [`MOST_WEIGHTS`] weights
-    /// together.
+    /// requested, or if the translations of the line have more than 2²² weights together.
     pub weights: Vec<Vec<f32>>,
 }
 

@@ -148,8 +148,8 @@ pub(crate) fn translate_under<M: StepModel>(
     hypotheses.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// Adds to an error that `action` failed. If the error has the index of a sentence, this is
-/// replaced by the number of its line, counted from 1, which `line_of` returns.
+/// Adds the message that `action` failed to an error. If the error has the index of a sentence, the
+/// index is replaced by the number of the sentence's line, counted from 1, which `line_of` returns.
 pub fn by_line(
     mut error: DecodingError,
     action: &str,

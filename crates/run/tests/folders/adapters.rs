@@ -67,7 +67,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let (found, gradients) = super::trained(&model, &batch);
         let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
         assert!((found / loss - 1.0).abs() < 1e-5, "{variant}: loss {found} for {loss}");
-        // Operations composed of Candle's give the same gradients as the project's own.
+        // Operations that are composed of Candle's operations give the same gradients as the fused
+        // operations of this project.
         let pass = Pass::train(1, 1, 0).composed();
         let objective = taper_model::Objective::smoothed(0.0);
         let output = model.loss(&batch, &objective, 1.0 / batch.tokens() as f64, &pass).unwrap();

@@ -212,7 +212,8 @@ fn rows_of_int8_are_the_weights_to_half_a_step() {
         let value = f32::from(rounded.bytes[at] as i8) / scale;
         assert!((value - weight).abs() <= 0.5001 / scale, "{value} for {weight}");
     }
-    // Norms and biases are not rounded to int8, but with float16 (type 4), they are rounded to it.
+    // With int8, norms and biases stay in float32. With float16 (type 4), they are rounded to
+    // float16.
     assert_eq!(model.variables["decoder/layer_norm/gamma"].kind, FLOAT32);
     let half = exported::<LanguageModel>("gpt2", Quantization::Float16).1;
     assert_eq!(half.variables["decoder/layer_norm/gamma"].kind, 4);

@@ -132,8 +132,8 @@ fn a_weight_that_cannot_be_read_is_named() {
         bytes.resize(offsets[1], 0);
         let entry = json!({ "dtype": dtype, "shape": [64], "data_offsets": offsets });
         let former = head.insert(name.to_owned(), entry).unwrap();
-        // The format allows no bytes without a tensor, so the rest of the bytes becomes a tensor
-        // that is ignored.
+        // The format allows no bytes outside of tensors. So the former bytes of the weight become a
+        // tensor that an import ignores.
         head.insert("transformer.h.1.attn.masked_bias".to_owned(), former);
         write_raw(&path.join(WEIGHTS), &json!(head).to_string(), &bytes);
     };

@@ -77,9 +77,9 @@ const SHARED: Family = Family {
     tokens: TokenizerFiles::Fast,
     keys: &[],
     // Keys of `[model]` whose values do not prevent an export. The keys `attention_biases` and
-    // `feed_forward_biases` can only switch off biases of a model with `biases`, which this family
-    // does not have. The number of key-value heads and the width of heads are always written to
-    // `config.json`.
+    // `feed_forward_biases` can only switch off biases, and models of this family have none,
+    // because their `biases` is false. The number of key-value heads and the width of heads are
+    // always written to `config.json`.
     free: &[
         "encoder_layers",
         "tied",

@@ -28,7 +28,7 @@ pub trait AnyRun: Any + Send + Sync {
     /// Parameters of the model.
     fn parameters(&self) -> &ParameterStore;
 
-    /// Sets the treatment of texts with names of special tokens.
+    /// Sets how a text that contains the name of a special token is treated.
     fn spell(&mut self, rule: SpelledSpecial);
 
     /// See [`TaskModel::notice_on`].

@@ -128,7 +128,7 @@ fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Optio
     Ok(Some(config.data.choose_direction(from, to)?))
 }
 
-/// Returns an error unless the run's task translates, so that languages can be chosen.
+/// Checks that the run's task translates. Languages can be chosen only for such a task.
 ///
 /// # Errors
 /// If the task does not translate.

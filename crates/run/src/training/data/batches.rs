@@ -88,8 +88,8 @@ fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
     Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
 }
 
-/// Puts the micro-batches of an update into an order in which, as leaves of the tree, they give
-/// branches of about equal cost.
+/// Reorders the micro-batches of an update, which become the leaves of the tree in which gradients
+/// are added up. In the new order, the two halves of each subtree have about equal cost.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
     // The order of one or two leaves does not change the cost of branches.
     if places.len() > 2 {

@@ -11,9 +11,9 @@ use crate::numbers::bytes;
 /// Summary of the data of a run: `data.json`.
 #[derive(Debug, Serialize)]
 pub struct DataSummary<'a> {
-    /// The training split.
+    /// Report on the training split.
     pub train: Report<'a>,
-    /// The validation split.
+    /// Report on the validation split; `None` if there is no such split.
     pub validation: Option<Report<'a>>,
     /// Number of tokens of the source vocabulary.
     pub source_vocabulary: usize,

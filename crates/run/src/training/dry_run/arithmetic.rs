@@ -51,14 +51,14 @@ impl OperationShare {
 #[derive(Debug)]
 pub struct Peak {
     kernel: Option<Kernel>,
-    /// Number of products of the kernel for one product of the model.
+    /// Number of products that the kernel computes for one product of the model.
     parts: f64,
     rates: Vec<f64>,
 }
 
 impl Peak {
-    /// Prepares measurements for a model that computes in `dtype` on `device`. Only on the CPU is a
-    /// peak measured.
+    /// Prepares measurements for a model that computes in `dtype` on `device`. A peak is measured
+    /// only on the CPU.
     #[must_use]
     pub fn new(dtype: DType, device: &Device) -> Self {
         let products = Products::for_model(dtype, device);
