@@ -78,11 +78,12 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     write(run, family, config, folder)
 }
 
-/// Finds the family of models that has the model of the recipe `config` with the parameters
-/// `store`, and returns it with the keys of the model's `config.json`.
+/// Finds the family to which the model with the recipe `config` and the parameters `store` belongs.
+/// Returns the family, and the keys of the model's `config.json`.
 ///
 /// # Errors
-/// When no family has the model; the message names a key of `[model]` whose value prevents it.
+/// When the model belongs to no family. The message names a key of `[model]` whose value prevents
+/// an export.
 pub(super) fn family_of(
     config: &RunConfig,
     store: &ParameterStore,
@@ -96,7 +97,7 @@ pub(super) fn family_of(
     let mut refused = None;
     for family in FAMILIES {
         // If no architecture of the family has the run's head (output layers), the error is about
-        // its first architecture for the run's task.
+        // the family's first architecture for the run's task.
         let of_task = |one: &&Architecture| one.task == config.task;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
@@ -114,7 +115,8 @@ pub(super) fn family_of(
 /// `architecture`.
 ///
 /// # Errors
-/// When the family has no such model; the message names a key of `[model]` whose value prevents it.
+/// When the family has no such model. The message names a key of `[model]` whose value prevents the
+/// export.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -220,7 +222,7 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
 /// `config.json`, and whether a tokenizer was written. The keys are those of the family that has
 /// the model or, if no family has it, `usual`. No tokenizer is written for a run with two
 /// vocabularies that do not come from SentencePiece models, because the library Transformers has no
-/// tokenizer for it.
+/// tokenizer for such a run.
 ///
 /// # Errors
 /// When a file cannot be written.

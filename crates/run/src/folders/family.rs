@@ -95,8 +95,8 @@ enum Layout {
     Same,
     /// Transposed matrix.
     Transposed,
-    /// One tensor for queries, one for keys, and one for values; the numbers of heads in the recipe
-    /// determine their numbers of rows.
+    /// One tensor for queries, one for keys, and one for values. How many rows each has is
+    /// determined by the numbers of heads in the recipe.
     Heads,
     /// One tensor with the rows for query, key and value of the first head, then the rows for those
     /// of the second head, and so on.
@@ -120,19 +120,19 @@ impl Module {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module that a folder has as several modules. They are equal parts along the first dimension.
+    /// Module that is several modules in a folder: equal parts along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module for queries, keys and values that a folder has as three modules. They are parts along
-    /// the first dimension; those for keys and values can be smaller, because several query heads
-    /// can share keys and values.
+    /// Module for queries, keys and values that is three modules in a folder: parts along the first
+    /// dimension. The parts for keys and values can be smaller, because several query heads can
+    /// share keys and values.
     pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
         Self::new(ours, theirs, Layout::Heads)
     }
 
-    /// Module for queries, keys and values that a folder has as one module, in which they are
+    /// Module for queries, keys and values that is also one module in a folder, but with the rows
     /// ordered head by head. Every head has its own keys and values.
     pub(super) const fn by_head(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
         Self::new(ours, theirs, Layout::ByHead)
@@ -245,7 +245,8 @@ impl Family {
         self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
     }
 
-    /// Those [`Family::copies`] that repeat a parameter in a model with this recipe.
+    /// Entries of [`Family::copies`] that apply to a model with this recipe; none if the recipe
+    /// ties no matrices.
     pub(super) fn copies_of(&self, recipe: &RunConfig) -> Vec<(&'static str, &'static str)> {
         let tied = recipe.model.tied;
         let has = |ours: &str| (ours == "target_embedding.weight") == (tied == Tied::Decoder);
@@ -271,8 +272,8 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Whether a counterpart belongs to the part of a model that also exists in a model without a
-    /// head.
+    /// Whether a counterpart belongs to the body of a model, which is everything except the head
+    /// (output layers).
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }

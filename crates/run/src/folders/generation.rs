@@ -123,9 +123,9 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     Ok(())
 }
 
-/// Messages about the keys that change the texts that Transformers writes, but not the texts that
-/// the run writes. `translates`: whether the run has a translation model; otherwise, it has a
-/// language model.
+/// Messages about keys that the folder sets and that Transformers follows, but Taper does not, so
+/// that the generated texts can differ. `translates`: whether the run has a translation model;
+/// otherwise, it has a language model.
 ///
 /// # Errors
 /// When `generation_config.json` is damaged.

@@ -17,14 +17,14 @@ pub(super) struct Key {
     setting: Setting,
 }
 
-/// Function that returns the field of a recipe with a count.
+/// Function that returns a field of a recipe that is a count.
 type Count = fn(&mut RunConfig) -> &mut usize;
-/// Function that returns the field of a recipe with a number.
+/// Function that returns a field of a recipe that is a number.
 type Number = fn(&mut RunConfig) -> &mut f64;
-/// Function that returns the field of a recipe with a count that can be omitted.
+/// Function that returns a field of a recipe that is a count and can be omitted.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
-/// Function that returns the field of a recipe with a flag.
+/// Function that returns a field of a recipe that is a flag.
 type Flag = fn(&mut RunConfig) -> &mut bool;
 
 /// Effect of a key on a recipe. `usual` is the default in Transformers, and `of` returns the fields
@@ -61,7 +61,7 @@ enum Setting {
         set: fn(&mut RunConfig, bool),
         is: fn(&RunConfig) -> bool,
     },
-    /// Value that these functions convert.
+    /// Value that is converted by the functions `read` (for an import) and `write` (for an export).
     Custom {
         read: fn(&Value, &mut RunConfig) -> Result<()>,
         write: fn(&RunConfig) -> Option<Value>,
@@ -271,7 +271,7 @@ pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
 }
 
-/// Sets the fields of `recipe` from a `config.json`, `given`.
+/// Sets the fields of `recipe` from `given`, the content of a `config.json`.
 ///
 /// # Errors
 /// When a value is invalid or no supported model has it, or when two keys of the file set the same

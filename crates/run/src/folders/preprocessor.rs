@@ -41,8 +41,8 @@ struct Defaults {
     /// True if a single number as `size` means both height and width; false if it means the shorter
     /// edge.
     is_square: bool,
-    /// Size that images are resized to, and size that they are then cropped to; `None` if they are
-    /// resized to the size that the model reads and not cropped.
+    /// Size in pixels to which images are resized, and size to which they are then cropped. `None`
+    /// if they are resized to the size that the model reads, and are not cropped.
     sizes: Option<(usize, usize)>,
     mean: [f64; 3],
     deviation: [f64; 3],
@@ -346,7 +346,7 @@ fn settings(images: &ImagesConfig) -> Value {
         }
         (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
     };
-    // These image processors have the needed steps in older versions of Transformers, too.
+    // Each of these image processors also has the needed steps in older versions of Transformers.
     let processor = match (images.resize, images.center_crop) {
         (Resize::ShortestEdge, _) => "CLIPImageProcessor",
         (Resize::Stretch, true) => "DeiTImageProcessor",

@@ -75,8 +75,8 @@ impl ImportedFolder for Described<'_> {
     }
 }
 
-/// Sets the source and the target language of a translation model, and the default tokenizer of
-/// BLEU for the latter.
+/// Sets the source and the target language of a translation model, and sets the tokenizer of BLEU
+/// to the default for the target language.
 pub(super) fn speak(recipe: &mut RunConfig, [source, target]: [String; 2]) {
     recipe.evaluation.tokenize = usual_tokenizer(&target);
     recipe.data.source_language = source;

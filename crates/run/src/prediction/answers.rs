@@ -124,7 +124,7 @@ impl EncodedQuestion {
     }
 }
 
-/// Context and question of each question.
+/// Context and text of each question.
 fn texts_of(questions: &[QuestionInContext]) -> Vec<(&str, &str)> {
     questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect()
 }

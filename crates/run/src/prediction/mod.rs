@@ -231,7 +231,8 @@ fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     rows.into_iter().take_while(fits).collect()
 }
 
-/// Two batches: the segment (first or second text) of each token, and the tokens.
+/// Packs rows into two batches of the same lengths: the segment of each token (by which the model
+/// tells a first text from a second one), and the tokens.
 fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
     let text = Sequences::pack(&rows.iter().map(|row| &row.ids).collect::<Vec<_>>());
     let segments = rows.iter().flat_map(|row| row.segments()).collect();
@@ -248,7 +249,7 @@ impl Prediction {
         }
     }
 
-    /// Text with label and probability, separated by a tab.
+    /// Label and probability, separated by a tab.
     pub(crate) fn to_text(&self) -> String {
         format!("{}\t{:.4}", self.label, self.probability)
     }

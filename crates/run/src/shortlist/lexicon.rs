@@ -32,7 +32,7 @@ pub(crate) trait Bitext {
     fn read(&mut self, read: &mut dyn FnMut(&[TokenPair]) -> Result<()>) -> Result<()>;
 }
 
-/// Unit of expected counts: 1 is `1 << UNIT`.
+/// Scale of expected counts: a count of 1 is stored as the integer `1 << UNIT`.
 const UNIT: u32 = 30;
 /// Number of target tokens that are kept for a source token.
 const KEPT: usize = 512;
@@ -148,7 +148,7 @@ impl Lexicon {
         Ok(())
     }
 
-    /// Adds the expected counts of a pair (Brown et al. 1993, equation 17).
+    /// Adds the expected counts of a pair to `counts` (Brown et al. 1993, equation 17).
     fn count(&self, pair: &TokenPair, counts: &[AtomicU64]) {
         let empty = self.starts.len().saturating_sub(2) as u32;
         let mut entries: Vec<(usize, f64)> = Vec::with_capacity(pair.source.len() + 1);
@@ -176,8 +176,8 @@ impl Lexicon {
         Some((*self.starts.get(source as usize)?, *self.starts.get(source as usize + 1)?))
     }
 
-    /// Probability that `source` is translated by `target`; the source after the last is the empty
-    /// word.
+    /// Probability that `source` is translated by `target`. The id after the last source token
+    /// stands for the empty word.
     #[cfg(test)]
     pub(crate) fn probability(&self, source: u32, target: u32) -> f64 {
         self.entry(source, target).map_or(0.0, |entry| self.probabilities[entry])

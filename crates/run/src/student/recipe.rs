@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use crate::config::RunConfig;
 use crate::pipeline::absolute;
 
-/// Largest width of a student that its recipe proposes.
+/// Largest width (`d_model`) of a student in the recipe that is written for it.
 const MOST_WIDTH: usize = 256;
 /// Width of a head if the student is narrower than its teacher.
 const HEAD_WIDTH: usize = 32;

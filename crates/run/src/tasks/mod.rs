@@ -106,12 +106,12 @@ pub trait TaskModel: Model + Sized + 'static {
     /// length.
     fn usual_tokens(config: &RunConfig) -> usize;
 
-    /// Length of a sequence, in tokens, for which publications count the operations of a layer.
+    /// Number of tokens in the sequence for which publications state the operations of a layer.
     fn counted_tokens(config: &RunConfig) -> usize {
         Self::usual_tokens(config)
     }
 
-    /// Number of parameters as publications count it, with a description of the counted parameters;
+    /// Number of those parameters that publications count, with a description of these parameters.
     /// `None` if publications count all parameters.
     fn counted_parameters(
         _config: &RunConfig,
@@ -325,14 +325,14 @@ pub fn usual_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
 }
 
-/// Length of a sequence, in tokens, for which publications count the operations of a layer of a
+/// Number of tokens in the sequence for which publications state the operations of a layer of a
 /// recipe's model.
 #[must_use]
 pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
 }
 
-/// Number of parameters as publications count it, with a description of the counted parameters;
+/// Number of those parameters that publications count, with a description of these parameters.
 /// `None` if publications count all parameters.
 #[must_use]
 pub fn counted_parameters(

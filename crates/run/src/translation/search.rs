@@ -60,7 +60,8 @@ pub(crate) struct SearchTexts<'a> {
 }
 
 impl<'a> SearchTexts<'a> {
-    /// Candidates of each text under the shortlist.
+    /// Target tokens that the translations of each text may contain according to the shortlist;
+    /// `None` for each text if there is no shortlist.
     fn candidates(self, special: &SpecialIds) -> Vec<Option<Vec<u32>>> {
         let of_text = |text: &TextPart| {
             self.shortlist.map(|shortlist| shortlist.candidates(&text.sentence(), special))

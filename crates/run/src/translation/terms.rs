@@ -180,7 +180,7 @@ impl Term {
     }
 }
 
-/// Tokens of a text if other words stand before it.
+/// Tokens that `text` has when it comes after other words.
 fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let (before, mark) = match text.starts_with(is_cjk) {
         true => ("，", "，".len()),

@@ -50,7 +50,8 @@ pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> R
     Ok(Exported { checkpoint, step })
 }
 
-/// Writes the adapters in `store` into `folder`, and then the file with their settings.
+/// Writes the adapters in `store`, and the parameters that are trained as a whole, into `folder`.
+/// Then writes the file with the settings of the adapters.
 fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &Path) -> Result<()> {
     let lora = &config.model.lora;
     let (mut tensors, mut names, mut ranks) = (BTreeMap::new(), BTreeSet::new(), Vec::new());

@@ -12,7 +12,8 @@ use super::super::CONFIG;
 use super::files::Files;
 use super::{GENERATION_CONFIG, TOKENIZER_CONFIG, TokenizerFiles};
 
-/// Languages of M2M100 (Fan et al. 2021), whose tokens follow the vocabulary in this order.
+/// Languages of M2M100 (Fan et al. 2021), in the order of their tokens. The ids of these tokens
+/// come after the ids in the vocabulary file.
 const M2M100: &str = "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr \
     fy ga gd gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg \
     mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th \

@@ -125,8 +125,8 @@ fn segment(piece: &Value) -> &Value {
     if is_mark { &piece["SpecialToken"] } else { &piece["Sequence"] }
 }
 
-/// Post-processor of `file`, a `tokenizer.json`. If it is a sequence of several, the first that
-/// adds special tokens.
+/// Post-processor of `file`, a `tokenizer.json`. If the file has a sequence of several
+/// post-processors, returns the first that adds special tokens.
 pub(super) fn post_processor(file: &Value) -> &Value {
     let whole = &file["post_processor"];
     let parts = whole["processors"].as_array().into_iter().flatten();

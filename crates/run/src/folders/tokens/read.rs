@@ -16,8 +16,9 @@ use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
 use crate::event::{Notice, RecipeNotice};
 use crate::tasks::entry;
 
-/// Usual spellings of the padding and the end token, for folders that do not name them.
+/// Usual spellings of the padding token, for folders that do not name it.
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
+/// Usual spellings of the end token, for folders that do not name it.
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
 /// Reads the tokenizer of the folder `source`, whose `config.json` is `config`. `size` is the
@@ -200,8 +201,8 @@ impl Names<'_> {
     }
 
     /// Finds the marks of an encoder's input: the special token before the first text, and the one
-    /// after each text. They are those of the post-processor, otherwise those that the files name,
-    /// otherwise those with the usual spellings. `None` for a mark that is not found.
+    /// after each text. A mark is taken from the post-processor, or else from the files that name
+    /// special tokens, or else found by its usual spellings. It is `None` if it is not found.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);

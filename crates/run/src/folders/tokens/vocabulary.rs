@@ -92,8 +92,8 @@ fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
     Ok(None)
 }
 
-/// Content in Base64 of the SentencePiece model in the folder, by its file name, which is kept for
-/// a later export; empty if there is none.
+/// File name of the folder's SentencePiece model, and its content in Base64, which is kept for a
+/// later export. Empty if the folder has no such model.
 ///
 /// # Errors
 /// When the file cannot be read.

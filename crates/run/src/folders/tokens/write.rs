@@ -175,9 +175,10 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Settings of a search, for `generation_config.json`. There are no keys in Transformers for the
-/// length penalty in the form of Wu et al. 2016, nor for limits that depend on the length of the
-/// source, so these are left out.
+/// Settings of a search, for `generation_config.json`. Transformers has no key for the form of the
+/// length penalty, which is always the power of the length there. So the exponent is written even
+/// if the recipe has the form of Wu et al. 2016. Limits that depend on the length of the source are
+/// left out, because there are no keys for them.
 fn searches(
     tokenizer: &Tokenizer,
     decoding: &DecodingConfig,
@@ -212,8 +213,9 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 /// Settings of text generation by a language model, for `generation_config.json`. With the same
-/// penalty on repetition, texts can differ from Taper's, because Transformers also applies it to
-/// the tokens of the prompt.
+/// penalty on repetition, the texts of Transformers and of Taper can differ: Transformers also
+/// applies the penalty to the tokens of the prompt, and Taper does so only if
+/// [`DecodingConfig::rules`] are those of Transformers.
 fn draws(decoding: &DecodingConfig) -> Map<String, Value> {
     let sampling = &decoding.sampling;
     let mut keys = Map::new();

@@ -35,8 +35,8 @@ pub struct TranslatedLine {
 }
 
 /// Settings of the search. It finds only the best translation, or `n_best` translations if
-/// `settings.detail.all` is set; if translations are chosen among candidates (reranking), it finds
-/// as many candidates as the recipe sets.
+/// `settings.detail.all` is set. If translations are chosen among candidates (reranking), it finds
+/// as many candidates as the settings of reranking say.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     match settings.detail.all {
         true => settings.decoding.clone().with_candidates(),

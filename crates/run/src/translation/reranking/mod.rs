@@ -19,7 +19,7 @@ pub(super) struct Reranker {
     settings: RerankingConfig,
     /// Tokenizer of BLEU.
     tokenizer: Tokenizer,
-    /// Whether candidates are random samples, so that all represent the same probability.
+    /// Whether candidates are random samples, which all have the same weight.
     are_drawn: bool,
     models: Arc<RerankingModels>,
 }
