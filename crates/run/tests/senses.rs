@@ -13,8 +13,8 @@ use taper_trainer::{DueUpdate, Outcome, TrainingConfig, Updater};
 
 /// Number of tokens in a sentence.
 const LENGTH: usize = 8;
-/// Number of words that belong to one subject only. Those of the first subject have the ids from 5
-/// on, those of the second the ids after them.
+/// Number of words that belong to one subject only. The words of the first subject have the ids
+/// from 5 on. The words of the second subject have the ids after these.
 const WORDS: u32 = 8;
 /// Id of the word that belongs to both subjects, as `bank` belongs to money and to rivers.
 const BANK: u32 = 4;

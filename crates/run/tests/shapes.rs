@@ -1,5 +1,5 @@
-//! Shapes of published models: parameters and arithmetic operations that the formulas count are
-//! those that were published.
+//! Shapes of published models: the numbers of parameters and of arithmetic operations that follow
+//! from a shape equal the published numbers.
 
 use candle_core::Device;
 use taper_model::MaskedLanguageModel;

@@ -38,12 +38,12 @@ pub(super) struct Family {
     /// uses the first entry if the output projection is tied to the embedding, and otherwise the
     /// last.
     pub(super) modules: &'static [Module],
-    /// Tensors that repeat a tied parameter and that some files contain in addition to the
-    /// parameter's own: for each, the name of the parameter in a run and the name of the tensor.
+    /// Tensors that repeat a tied parameter. Some files contain them in addition to the parameter's
+    /// own tensor. Each entry has the name of the parameter in a run and the name of the tensor.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Biases of shape (1, V), with V the size of the vocabulary, that models in Transformers
-    /// always have and a run may lack: for each, the name of the parameter in a run and the name of
-    /// the tensor. If the run lacks the parameter, an export writes zeros.
+    /// Biases that models in Transformers always have and that a run may lack. Each entry has the
+    /// name of the parameter in a run and the name of the tensor, whose shape is (1, V) for a
+    /// vocabulary of V tokens. If the run lacks the parameter, an export writes zeros.
     pub(super) zeros: &'static [(&'static str, &'static str)],
     /// Patterns of the names of further tensors that files may contain and that a run does not use.
     pub(super) unused: &'static [&'static str],
@@ -78,10 +78,11 @@ impl Architecture {
     }
 }
 
-/// Entry of the table of parameters. It has either the name of a parameter of a run and the names
-/// of the tensors for it in a folder, or the name of a module of a run (for its weight and its
-/// bias) and the names of the modules for it in a folder. In the names, `*` stands for the index of
-/// a layer.
+/// Entry of the table of parameters. Some entries are for single parameters: they have the name of
+/// a parameter of a run and the names of the corresponding tensors in a folder. The other entries
+/// are for the weight and the bias of a module: they have the name of a module of a run and the
+/// names of the corresponding modules in a folder. In all names, `*` stands for the index of a
+/// layer.
 pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],

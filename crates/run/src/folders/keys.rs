@@ -1,5 +1,5 @@
-//! Keys of `config.json` in the library Transformers, and the keys of a recipe that correspond to
-//! them. They are converted in both directions.
+//! Conversion between the keys of `config.json` in the library Transformers and the corresponding
+//! keys of a recipe, in both directions.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};

@@ -4,8 +4,8 @@
 //!
 //! The defaults of omitted values depend on the image processor. A folder without either file has
 //! 0.5 for mean and deviation, and its images are resized to the size that the model reads. Images
-//! are resized as by the image processors of Transformers that use Pillow; those that use
-//! torchvision round differently.
+//! are resized in the same way as by those image processors of Transformers that use Pillow. Image
+//! processors that use torchvision round differently.
 
 use std::path::{Path, PathBuf};
 
@@ -133,7 +133,7 @@ impl Preprocessor {
         Ok(Self { path, keys })
     }
 
-    /// Sets `images` to these settings. Its size and channels must already be set.
+    /// Sets `images` to these settings. The size and the channels of `images` must already be set.
     ///
     /// # Errors
     /// When a setting is not supported; the message names the key.

@@ -256,8 +256,8 @@ impl Prediction {
 }
 
 /// Labels PNG and JPEG files. `done` receives the number of files that are labelled so far. Images
-/// are converted to the size and the channels of those in training. The result for any other file
-/// is an error.
+/// are converted to the size and the channels of the images in training. The result for any other
+/// file is an error.
 ///
 /// # Errors
 /// If the model fails.

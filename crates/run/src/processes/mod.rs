@@ -18,10 +18,10 @@ pub use cores::{cores, take_share};
 /// Environment variable with a secret that all processes of one training know. It must be set if
 /// the processes are on several machines.
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
-/// Port of process 0, to which the others connect, if `MASTER_PORT` is not set. PyTorch has the
-/// same default.
+/// Port of process 0, to which the other processes connect, if `MASTER_PORT` is not set. PyTorch
+/// has the same default.
 const USUAL_PORT: u16 = 29_500;
-/// Time for which a process waits for the others to start.
+/// Time for which a process waits for the other processes to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// File with the machine code of this process, if it is a library instead of the program's own

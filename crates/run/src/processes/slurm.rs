@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::number;
 
-/// Smallest port that is derived from the id of a job; the next constant is the number of such
-/// ports.
+/// Smallest port that is derived from the id of a job.
 const FIRST_PORT: usize = 20_000;
+/// Number of ports that are derived from ids of jobs.
 const PORTS: usize = 20_000;
 
 /// Job step to which this process belongs.
@@ -15,8 +15,8 @@ pub(super) struct Step {
     pub(super) tasks_here: Option<usize>,
     /// Machine of process 0.
     pub(super) first_machine: Option<String>,
-    /// Port of process 0, to which the others connect. It depends on the id of the job, so that
-    /// jobs on the same machine usually have different ports.
+    /// Port of process 0, to which the other processes connect. It depends on the id of the job, so
+    /// that jobs on the same machine usually have different ports.
     pub(super) port: u16,
 }
 

@@ -85,9 +85,9 @@ pub struct Optimum {
 }
 
 impl Law<2> {
-    /// Numbers N and D with the smallest loss among those with C = 6ND, where C = `flops` is the
-    /// number of floating-point operations of the training (Hoffmann et al. 2022, equation 4): `N =
-    /// G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`, and `D = C / 6N`.
+    /// Numbers N and D with the smallest loss among all N and D for which C = 6ND, where C =
+    /// `flops` is the number of floating-point operations of the training (Hoffmann et al. 2022,
+    /// equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`, and `D = C / 6N`.
     #[must_use]
     pub fn compute_optimal(&self, flops: f64) -> Optimum {
         let [size, data] = self.terms;

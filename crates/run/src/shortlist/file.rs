@@ -1,4 +1,5 @@
-//! File of a shortlist: a line of JSON that describes it, the lists, and the SHA-256 of both.
+//! File of a shortlist: a line of JSON that describes it, then the lists, then the SHA-256 of
+//! everything before.
 //!
 //! A list is stored as its length, its first id, and the difference of each further id to the id
 //! before it. Ids are ascending. Numbers are in LEB128, so that most of them take one or two bytes.

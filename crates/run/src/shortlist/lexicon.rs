@@ -214,7 +214,7 @@ fn shares(counts: &[u64]) -> Vec<f64> {
     counts.iter().map(|&count| count as f64 / sum).collect()
 }
 
-/// Adds counts to those of `row`; both are ascending.
+/// Adds the counts `new` to the counts in `row`. Both are in ascending order of ids.
 fn merge(row: &mut Vec<(u32, u64)>, new: impl Iterator<Item = (u32, u64)>) {
     let mut merged = Vec::with_capacity(row.len());
     let mut old = row.iter().copied().peekable();

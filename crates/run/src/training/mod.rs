@@ -236,8 +236,8 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
-/// Validator for validations during training. Only that of the first process computes scores; those
-/// of the others do nothing.
+/// Validator for validations during training. The validator of the first process computes scores.
+/// The validators of the other processes do nothing.
 fn validation<M: TaskModel>(
     config: &RunConfig,
     prepared: &Prepared,

@@ -32,7 +32,8 @@ impl<M: TaskModel> ReadyRun<M> {
     /// there is memory for the largest batch.
     ///
     /// # Errors
-    /// If the device, the data, the memory or the disk does not suffice or fails.
+    /// If the device fails, the data cannot be prepared, or there is too little memory or room on
+    /// the disk.
     pub(super) fn new(
         folder: &RunFolder,
         destination: &RunFolder,
@@ -75,7 +76,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// has already replaced the open choices in `config` and checked `folder`.
     ///
     /// # Errors
-    /// If the device, the data or the memory does not suffice or fails.
+    /// If the device fails, the data cannot be prepared, or there is too little memory.
     pub(super) fn opened(
         folder: &RunFolder,
         config: &RunConfig,

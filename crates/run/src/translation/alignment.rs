@@ -204,10 +204,10 @@ impl LineAligner<'_> {
 /// For each token of `parts`, its index among the tokens `line` of the line. `parts`: tokens of all
 /// parts of the line, one part after another.
 ///
-/// Both sequences are equal except where the line was divided: the first token of a part begins
-/// with the marker of a new word, even if no space stands before it; the parts of a divided word
-/// have other tokens than the word; and spaces at the division are in no part. Tokens that differ
-/// get the indices of the line's tokens at the division.
+/// Both sequences are equal except where the line was divided. There, the first token of a part
+/// begins with the marker of a new word, even if no space stands before the part. If a word was
+/// divided, its two parts have other tokens than the whole word. Spaces at the division are in no
+/// part. Tokens that differ get the indices of the line's tokens at the division.
 fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;

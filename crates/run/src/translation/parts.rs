@@ -35,8 +35,8 @@ pub(crate) struct TextPart {
 }
 
 impl TextPart {
-    /// Input of the search for this text. Its number determines the random draws for the text, and
-    /// does not depend on the number of parts of earlier lines.
+    /// Input of the search for this text. The number of the input determines the random draws for
+    /// the text. It does not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
         let Self { source, prefix, phrases, .. } = self;
@@ -201,8 +201,8 @@ impl LineDivider<'_> {
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 
-    /// Tokens of a prefix. It must have no spaces around it, because a space at its end would be a
-    /// token of its own, which does not occur before a word in translations.
+    /// Tokens of a prefix. The prefix must not begin or end with a space: a space at its end would
+    /// be a token of its own, and such a token does not occur before a word in translations.
     ///
     /// # Errors
     /// [`BadItem`] if no translation of line `number` can have this prefix.

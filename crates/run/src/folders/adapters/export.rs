@@ -101,8 +101,9 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-/// Makes the factors A and B of `module`, a module of the folder, from those of the layer's parts
-/// that it contains. The factors A are stacked, and the factors B become blocks on a diagonal.
+/// Makes the factors A and B of `module`, a module of the folder, from the factors of those parts
+/// of the layer that belong to the module. The factors A are stacked, and the factors B become
+/// blocks on a diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);

@@ -22,9 +22,10 @@ const POSITIONS: &str = "decoder.position_encodings.encodings";
 /// for a language model.
 const LONGEST: [usize; 2] = [512, 2048];
 
-/// Attributes that do not change the results of a model: how alignments are read from a decoder,
-/// how several embeddings of a source would be merged, a flag that `num_heads_kv` implies, and a
-/// flag that only adds a constant to the scores before softmax.
+/// Attributes that are ignored, because they do not change the results of a model. The first two
+/// say how alignments are read from a decoder. `embeddings_merge` says how several embeddings of a
+/// source would be merged. `multi_query_attention` follows from `num_heads_kv`. The last one only
+/// adds a constant to the scores before softmax.
 const WITHOUT_PART: [&str; 5] = [
     "alignment_layer",
     "alignment_heads",

@@ -85,7 +85,7 @@ impl Vocabulary {
     /// Refuses lists that do not have exactly one token for each row of the embeddings.
     ///
     /// # Errors
-    /// When the numbers of tokens and rows differ; the message has both.
+    /// When the number of tokens differs from the number of rows. The message has both numbers.
     pub(super) fn require_rows(
         &self,
         source: &Path,
@@ -107,7 +107,7 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Converts `keys`, those of CTranslate2's `config.json`, to the keys of the library
+    /// Converts `keys`, the content of CTranslate2's `config.json`, to the keys of the library
     /// Transformers. `never` has the ids of the tokens that the model never writes.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! GPT-J (Wang and Komatsuzaki 2021): a language model whose feed-forward layers are computed in
-//! parallel with attention, with one norm for both.
+//! parallel with attention. In each layer, both read the output of the same norm.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
-//! Keys of `config.json` for rotary positions. Version 5 of the library Transformers has all of
-//! them inside `rope_parameters`; older versions have the base in `rope_theta` and the other keys
-//! inside `rope_scaling`. In a folder with both, `rope_scaling` replaces `rope_parameters`. An
-//! export writes the keys of older versions, because all versions read them.
+//! Keys of `config.json` for rotary positions. Version 5 of the library Transformers writes all
+//! these keys inside the object `rope_parameters`. Older versions write the base as `rope_theta`,
+//! and the other keys inside the object `rope_scaling`. In a folder with both objects,
+//! `rope_scaling` replaces `rope_parameters`. An export writes the keys of older versions, because
+//! all versions read them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};

@@ -22,8 +22,8 @@ const BERT_CLASSES: [(&str, &str); 5] = [
     ("MobileBert", "mobilebert"),
     ("ConvBert", "convbert"),
 ];
-/// Classes of tokenizers that take the same arguments as the class of GPT-2's tokenizer, each with
-/// a type of model as above.
+/// Classes of tokenizers that take the same arguments as the class of GPT-2's tokenizer. Each comes
+/// with a type of model whose tokenizer has this class by default.
 const GPT2_CLASSES: [(&str, &str); 6] = [
     ("GPT2", "gpt2"),
     ("GPT2", "gptj"),

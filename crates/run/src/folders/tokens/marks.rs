@@ -1,6 +1,6 @@
-//! Marks: the special tokens around the texts that an encoder reads. This module has their usual
-//! spellings, and reads from the post-processor of a `tokenizer.json` how it makes rows, the token
-//! sequences of one or two texts with their marks.
+//! Marks: the special tokens around the texts that an encoder reads. This module has the usual
+//! spellings of marks. It also reads the post-processor of a `tokenizer.json`, which determines how
+//! rows are made. A row is the token sequence of one or two texts with their marks.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
 }
 
 /// Comparison of the rows (token sequences) that Transformers makes of texts for an encoder with
-/// those that Taper makes, which are those of BERT or RoBERTa.
+/// the rows that Taper makes. The rows of Taper are like those of BERT or of RoBERTa.
 pub(super) struct Rows {
     /// Whether Transformers and Taper make the same tokens of one text.
     is_single: bool,

@@ -271,7 +271,8 @@ fn suppressed(keys: &Value) -> impl Iterator<Item = u64> {
     keys["suppress_tokens"].as_array().into_iter().flatten().filter_map(Value::as_u64)
 }
 
-/// Those of `ids` that are within a vocabulary of `size` tokens, in ascending order.
+/// Elements of `ids` that are below `size`, the size of the vocabulary, in ascending order and each
+/// once.
 fn known(ids: impl Iterator<Item = u64>, size: usize) -> Vec<u32> {
     let ids = ids.filter(|&id| id < size as u64).filter_map(|id| u32::try_from(id).ok());
     ids.collect::<BTreeSet<u32>>().into_iter().collect()

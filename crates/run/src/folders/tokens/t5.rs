@@ -26,8 +26,8 @@ const OFFSET: u64 = 103;
 /// Makes the tokenizer of T5 (Raffel et al. 2020), or of Pegasus (Zhang et al. 2020), from `bytes`,
 /// the content of a SentencePiece model. In T5, the id of a piece is its index in the model; after
 /// the pieces come the sentinels, in descending order of their numbers. In Pegasus, tokens that
-/// were only used in training come between the first two pieces and the others. An end token is put
-/// after each text.
+/// were only used in training come between the first two pieces and the other pieces. An end token
+/// is put after each text.
 pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_pegasus = files.is_of("Pegasus", "pegasus");

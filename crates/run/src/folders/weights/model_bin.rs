@@ -172,8 +172,8 @@ impl Reader<'_> {
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Reads a name. It comes after its length and ends with a zero byte, which the length
-    /// includes.
+    /// Reads a name. In the file, a name is stored as its length in bytes, then the name, then a
+    /// zero byte, which the length includes.
     fn name(&mut self) -> Result<String> {
         let length = self.number(2)? as usize;
         let mut name = self.take(length)?;

@@ -192,8 +192,8 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
         if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
             return stack.finalize().map_err(|error| anyhow!("{error}"));
         }
-        // The operations in the first branch put objects into others; those in the second store
-        // objects in the memo or copy them from it.
+        // The operations in the first branch put objects into other objects. The operations in the
+        // second branch store objects in the memo, or copy them from it.
         if let Some(b't' | 0x85..=0x87 | b'R' | b'Q' | b'b' | 0x81 | b's' | b'u' | b'a' | b'e') =
             operation
             && let Some(top) = stack.stack().last()

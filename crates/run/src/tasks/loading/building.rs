@@ -42,8 +42,8 @@ pub fn build_model<M: TaskModel>(
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
-        // These patterns could match only adapters, which the model no longer has; and they only
-        // matter in training.
+        // The patterns in `freeze` could match only adapters, which the model no longer has. They
+        // also have an effect only in training.
         config.training.freeze.clear();
     }
     config

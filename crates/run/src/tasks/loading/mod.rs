@@ -176,8 +176,8 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Section `[model]` of a recipe for the weights of `checkpoint`: as in the recipe with which they
-/// were trained, with the overrides in `config` that do not affect the shape or meaning of weights.
+/// Section `[model]` of the recipe with which the weights of `checkpoint` were trained, but with
+/// those overrides in `config` that change neither the shape nor the meaning of weights.
 ///
 /// # Errors
 /// If config.toml was changed since the weights were trained, or an override in `config` would

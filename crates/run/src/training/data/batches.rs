@@ -219,9 +219,9 @@ mod tests {
         places
     }
 
-    /// Checks that several processes together have the same micro-batches as one process, also if
-    /// training resumes within an epoch and the last update is smaller, and that no process plans
-    /// an epoch twice.
+    /// Checks that several processes together have the same micro-batches as one process, and that
+    /// no process plans an epoch twice. Training resumes within an epoch here, and the last update
+    /// is smaller than the others.
     #[test]
     fn processes_share_updates_and_plan_each_epoch_once() {
         let updates = [[4; 25].as_slice(), &[2]].concat();

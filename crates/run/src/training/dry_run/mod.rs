@@ -29,10 +29,12 @@ pub use timed_updates::TimedUpdates;
 
 /// Number of updates before the measurement, in which threads start and memory is allocated.
 const WARM_UP: u64 = 2;
-/// Largest number of measured updates; the next constant is the smallest number.
+/// Largest number of measured updates.
 const MOST_UPDATES: u64 = 20;
+/// Smallest number of measured updates.
 const FEWEST_UPDATES: u64 = 3;
-/// Seconds after which the measurement ends, if the smallest number of updates is reached.
+/// Seconds after which the measurement ends, if at least [`FEWEST_UPDATES`] updates have been
+/// measured.
 const LONG_ENOUGH: f64 = 15.0;
 
 /// Estimated cost of a training.

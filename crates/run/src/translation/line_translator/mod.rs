@@ -196,10 +196,9 @@ impl<'a> LineTranslator<'a> {
     /// receives the number of sentences that are translated so far. Alignments are computed lazily,
     /// in the order of the lines, so that only the alignments of few lines are in memory.
     ///
-    /// The result for a line that cannot be translated is a [`BadItem`]: for an overlong line, if
-    /// the settings refuse such lines; for a line with names of special tokens, if the settings
-    /// refuse these; and for a line with a prefix that no translation can have. A cancelled line
-    /// has no translations.
+    /// The result for a line that cannot be translated is a [`BadItem`]. These lines are overlong
+    /// lines and lines with names of special tokens, if the settings refuse them, and lines with a
+    /// prefix that no translation can have. A cancelled line has no translations.
     ///
     /// [`BadItem`]: crate::BadItem
     ///

@@ -1,6 +1,6 @@
 //! Tokens of folders of the library Transformers: end tokens, beginning tokens, ids without a
-//! token, vocabularies of slow tokenizers, and the files of exports, for imported tokenizers and
-//! for one that was trained by Taper.
+//! token, vocabularies of slow tokenizers, and the files of exports. Exports are checked for
+//! imported tokenizers and for a tokenizer that was trained by Taper.
 
 mod exports;
 
