@@ -264,12 +264,16 @@ mod tests {
         Lexicon::estimate(&mut pairs, sizes, iterations, &mut |_, _| ()).expect("readable")
     }
 
-    /// Two pairs, `0 1 → 0 1` and `0 → 0`, computed by hand. In the first iteration each target
-    /// token of the first pair counts 1/3 for 0, 1 and the empty word (source 2), and the target
-    /// token of the second pair counts 1/2 for 0 and for the empty word. So `p(0 | 0) = (1/3 + 1/2)
-    /// / (2/3 + 1/2) = 5/7`, `p(1 | 0) = 2/7`, the same for the empty word, and `p(· | 1) = 1/2`.
-    /// In the second iteration, target 0 of the first pair counts `5/7 / (5/7 + 5/7 + 1/2) = 10/27`
-    /// for 0, and target 1 counts `2/7 / (2/7 + 2/7 + 1/2) = 4/15`.
+    /// Two pairs, `0 1 → 0 1` and `0 → 0`, computed by hand. The empty word is source 2.
+    ///
+    /// In the first iteration, each target token of the first pair counts 1/3 for 0, for 1 and for
+    /// the empty word. The target token of the second pair counts 1/2 for 0 and for the empty word.
+    /// So `p(0 | 0)` is `(1/3 + 1/2) / (2/3 + 1/2) = 5/7`, and `p(1 | 0)` is 2/7. The
+    /// probabilities for the empty word are the same, and `p(· | 1)` is 1/2.
+    ///
+    /// In the second iteration, target 0 of the first pair counts
+    /// `5/7 / (5/7 + 5/7 + 1/2) = 10/27` for 0, and target 1 counts
+    /// `2/7 / (2/7 + 2/7 + 1/2) = 4/15`.
     #[test]
     fn two_iterations_are_those_computed_by_hand() {
         let text = [(&[0, 1][..], &[0, 1][..]), (&[0][..], &[0][..])];

@@ -202,7 +202,8 @@ impl Names<'_> {
 
     /// Finds the marks of an encoder's input: the special token before the first text, and the one
     /// after each text. A mark is taken from the post-processor, or else from the files that name
-    /// special tokens, or else found by its usual spellings. It is `None` if it is not found.
+    /// special tokens. If neither has it, its usual spellings are looked for. A mark that is not
+    /// found is `None`.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);

@@ -43,7 +43,7 @@ pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
         // The patterns in `freeze` could match only adapters, which the model no longer has. They
-        // also have an effect only in training.
+        // are also not needed, because they have an effect only in training.
         config.training.freeze.clear();
     }
     config

@@ -65,8 +65,8 @@ impl TensorBoard {
     }
 
     fn append(&self, step: u64, values: &[Value]) {
-        // A poisoned lock is used in spite of the poisoning. If a thread has panicked while it held
-        // the lock, only records that are not yet written can be incomplete.
+        // A poisoned lock is used all the same: if a thread has panicked while it held the lock,
+        // only records that are not yet written can be incomplete.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
     }
 
