@@ -1,6 +1,6 @@
-//! Static word vectors compared with contextual states: for a word with two senses, skip-gram has a
-//! single vector, whereas the states of an encoder differ by sense. Both are trained here on the
-//! same made-up sentences.
+//! Static word vectors compared with hidden states, which depend on the context: for a word with
+//! two senses, skip-gram has a single vector, whereas the hidden states of an encoder differ by
+//! sense. Skip-gram and the encoder are trained here on the same made-up sentences.
 
 use std::sync::atomic::AtomicBool;
 

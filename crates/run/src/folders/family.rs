@@ -19,8 +19,8 @@ pub(super) struct Family {
     pub(super) name: &'static str,
     /// Value of `model_type` in `config.json`.
     pub(super) model_type: &'static str,
-    /// Models of the family that can be read. An export writes a run as the first of them with the
-    /// task and the head (output layers) of the run.
+    /// Models of the family that can be read. An export chooses the first one that has the task and
+    /// the head (output layers) of the run.
     pub(super) architectures: &'static [Architecture],
     /// Sets the properties that all models of the family share and that no key expresses.
     pub(super) base: fn(&mut RunConfig),

@@ -58,7 +58,7 @@ struct ReadFolder {
 }
 
 /// Makes a run in `folder` from the model in the folder `source`. The weights become the run's
-/// checkpoint of update 0, from which the training of other runs can start.
+/// first checkpoint (after 0 updates), from which the training of other runs can start.
 ///
 /// Only one tensor of the weights is in memory at a time.
 ///

@@ -145,8 +145,8 @@ fn start_with<M: TaskModel>(
     }
 }
 
-/// Checks the recipe of a new run, and reports keys without effect. Returns the recipe with a
-/// definite dtype.
+/// Checks the recipe of a new run, and reports keys without effect. Returns the recipe. If its
+/// dtype is `auto`, it is replaced by the chosen type.
 fn checked(
     config: &RunConfig,
     parent: Option<&ParentRun>,
@@ -173,9 +173,9 @@ fn checked(
     Ok(config)
 }
 
-/// Trains until a limit or the stop flag ends the training. It begins from the checkpoint `origin`
-/// or, if it is `None`, from update 0. Of several processes, only the first writes to the folder
-/// and scores the model on the test sets.
+/// Trains until a limit or the stop flag ends the training. The training continues from the
+/// checkpoint `origin` or, if `origin` is `None`, begins with the first update. Of several
+/// processes, only the first writes to the folder and scores the model on the test sets.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -287,8 +287,8 @@ fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Opti
     is_too_early.then_some(RecipeNotice::DirectionsOnly { epochs, updates })
 }
 
-/// Makes a trainer that continues from the checkpoint `origin` or, if it is `None`, starts at
-/// update 0.
+/// Makes a trainer that continues from the checkpoint `origin` or, if `origin` is `None`, begins
+/// with the first update.
 fn make_trainer<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,

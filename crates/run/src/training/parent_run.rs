@@ -1,8 +1,8 @@
 //! Start of a new run with all or some of the weights of another run, its parent (`taper train
 //! --from`). The new run has the parent's tokenizer or one of its own.
 //!
-//! The new run first gets a checkpoint of update 0 with these weights. From then on it is a run
-//! like any other: if its process is killed early, it continues from this checkpoint. Optimizer
+//! The new run first gets a checkpoint (after 0 updates) with these weights. From then on it is a
+//! run like any other: if its process is killed early, it continues from this checkpoint. Optimizer
 //! state, schedule, order of the data and best score are not taken from the parent.
 
 use std::collections::HashMap;

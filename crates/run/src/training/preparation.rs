@@ -158,8 +158,8 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// Finds errors that can be known before a run folder is made. Returns `config` with a definite
-/// `dtype`, even if `config` leaves the choice open.
+/// Finds errors that can be known before a run folder is made. Returns `config`. If its `dtype` is
+/// `auto`, it is replaced by the chosen type.
 ///
 /// # Errors
 /// If the recipe cannot be trained on this machine. The error names the key, the file or the

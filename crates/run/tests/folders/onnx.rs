@@ -62,8 +62,8 @@ fn weights_can_be_in_a_file_beside_the_graph() {
         assert!(!inside.join(&data).exists() && place(&whole, data.as_bytes()).is_none(), "{name}");
         assert!(place(&whole, &weights).is_some() && place(&bare, &weights).is_none(), "{name}");
         assert!(bare.len() + weights.len() < whole.len(), "{name}");
-        // The graph states the offset of the weights in the file, and with this offset they can be
-        // mapped into memory.
+        // The graph names the offset of the weights in the file. The offset is a multiple of the
+        // page size, so that the weights can be mapped into memory.
         let offset = place(&values, &weights).expect("in the file");
         assert_eq!(offset % 4096, 0, "{name}");
         let said = [b"offset\x12", &[offset.to_string().len() as u8][..]].concat();

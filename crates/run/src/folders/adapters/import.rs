@@ -26,8 +26,8 @@ use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters
 type Tensors = BTreeMap<String, Tensor>;
 
 /// Makes a run in `folder` from the adapters in the folder `source` and the weights of `base`, a
-/// run or a checkpoint, which the adapters were made for. The new run has a checkpoint of update 0
-/// with the adapters, from which training can continue.
+/// run or a checkpoint, which the adapters were made for. The new run has a checkpoint (after 0
+/// updates) with the adapters, from which training can continue.
 ///
 /// # Errors
 /// When a file is missing or damaged, the adapters are of a method other than LoRA or for another

@@ -65,8 +65,8 @@ pub(super) const TIED: Key = Key::switch(
     |recipe, is_tied| recipe.model.tied = if is_tied { Tied::All } else { Tied::Embeddings },
     |recipe| recipe.model.tied.ties_output(),
 );
-/// Key for whether states are multiplied by 1/√d_model before the output projection. Up to version
-/// 4 of Transformers, the key `tie_word_embeddings` determines it.
+/// Key for whether the decoder's last hidden states are multiplied by 1/√d_model before the output
+/// projection. Up to version 4 of Transformers, they are if `tie_word_embeddings` is true.
 pub(super) const SCALE: Key = Key::switch(
     "scale_decoder_outputs",
     true,
