@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 /// sequences) of a stream follow each other, without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// One stream for each input of the model, in the model's order: for translation, the source,
-    /// and the target shifted by one token; for a language model, its text; for a classifier of
-    /// images, pixel values; for regression, the bits of numbers. Each stream has one row for each
-    /// example.
+    /// One stream for each input of the model, in the model's order. For translation, the streams
+    /// are the source and the target shifted by one token; for a language model, the text; for a
+    /// classifier of images, pixel values; for regression, the bit patterns of numbers. Each stream
+    /// has one row for each example.
     pub streams: Vec<Stream>,
-    /// Ascending indices of those ids of the last stream at which the model predicts; `None` if it
-    /// predicts at every id.
+    /// Indices, in ascending order, of the ids in the last stream at which the model makes a
+    /// prediction. `None` if it makes a prediction at every id.
     pub asked: Option<Vec<u32>>,
-    /// Correct id for each prediction; for regression, the bits of a number.
+    /// Correct id for each prediction; for regression, the bit pattern of the correct number.
     pub answers: Vec<u32>,
-    /// Place of each example in its corpus: the line of a pair or the number of an image or
-    /// function, counted from 1, or the index of the first token of a block, counted from 0.
+    /// Place of each example in its corpus. For a pair this is its line, and for an image or a
+    /// function its number, both counted from 1. For a block of running text it is the index of the
+    /// block's first token, counted from 0.
     pub indices: Vec<usize>,
-    /// Links between words of sentence pairs: the index of an id of the target stream, and the
-    /// index of a linked id of the source stream. They are ascending; empty if the corpora have no
-    /// links.
+    /// Word alignment of sentence pairs. Each link is the index of an id in the target stream,
+    /// followed by the index of the linked id in the source stream. The links are in ascending
+    /// order. Empty if the corpora have no links.
     pub links: Vec<(u32, u32)>,
 }
 
@@ -72,8 +73,8 @@ impl Batch {
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Position {
-    /// The epoch, counted from 0.
+    /// Number of the epoch, counted from 0.
     pub epoch: u64,
-    /// Batch within the epoch, counted from 0.
+    /// Number of the batch within the epoch, counted from 0.
     pub batch: usize,
 }

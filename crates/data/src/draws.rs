@@ -50,8 +50,8 @@ impl Epoch {
 }
 
 impl Draws {
-    /// Draws for a seed, an epoch and a purpose. `purpose` is a number that each use of random
-    /// draws, such as shuffling, has for itself.
+    /// Draws for a seed, an epoch and a purpose. `purpose` is a number that distinguishes one use
+    /// of random draws, such as shuffling, from all others.
     #[must_use]
     pub fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
         let key = [epoch, purpose].into_iter().fold(finalise(seed ^ GOLDEN), |key, word| {
@@ -60,8 +60,7 @@ impl Draws {
         Self { key }
     }
 
-    /// Separate draws for one of many objects. Two numbers, `first` and `second`, identify the
-    /// object.
+    /// Independent draws for one of many objects, which the numbers `first` and `second` identify.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)

@@ -7,16 +7,16 @@ use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 /// Plan of an epoch (its division into batches), which is made once.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
-/// Epochs of a data set, one after the other without end.
+/// Sequence of the epochs of a data set, without end.
 ///
-/// An epoch is planned by the first thread that requests it, and the last two plans are kept,
-/// because a plan may need to sort the whole text.
+/// An epoch is planned by the first thread that requests it. Planning is slow, because it may sort
+/// the whole text, so the last two plans are kept.
 pub struct Epochs {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     seed: u64,
-    /// Plans of the epochs that were requested last, each with the number of its epoch. The latest
-    /// request is last.
+    /// Plans of the epochs that were requested last, each with the number of its epoch, in the
+    /// order of the requests.
     plans: Mutex<Vec<(u64, Arc<Planned>)>>,
 }
 

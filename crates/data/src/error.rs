@@ -1,4 +1,5 @@
-//! Errors about data. Each has the file, line or key, and advice.
+//! Errors about data. Each error names the file, the line or the key that is wrong, and gives
+//! advice.
 
 use std::fs::File;
 use std::io::Read;
@@ -106,15 +107,15 @@ pub enum Error {
         /// Number of dropped pairs for each reason.
         reasons: String,
     },
-    /// A line of a TSV or JSON-lines file, or a row of a Parquet file, cannot be read as an
-    /// example.
+    /// One record of a file, such as a line of a TSV file, a row of a Parquet file or an image,
+    /// cannot be read as an example.
     #[error("{path}, {unit} {line}: {message}", path = .path.display())]
     Record {
         /// The file.
         path: PathBuf,
-        /// `line` or `row`.
+        /// Kind of the record, such as `line`, `row` or `image`.
         unit: &'static str,
-        /// Number of the line or row, counted from 1.
+        /// Number of the record, counted from 1.
         line: u64,
         /// Faulty text, and the expected form.
         message: String,
@@ -210,8 +211,8 @@ impl Error {
 }
 
 /// For a file whose first bytes belong to a known format other than text: the name of the format,
-/// and advice. `None` for streams, for other files, and for files whose names end as those of
-/// compressed files.
+/// and advice. `None` for any other content, for paths that are not regular files, and for files
+/// that are decompressed because of their names.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 9] = [

@@ -11,8 +11,8 @@ const LONGEST_NAME: usize = 160;
 /// The name of a file about a split, without its extension. The name of a split may be a path, so
 /// path separators are replaced.
 ///
-/// If the name is too long for a file name, because the split has many corpora, its end is replaced
-/// by a hash.
+/// The name of a split with many corpora can be too long for a file name. The end of such a name is
+/// replaced by a hash.
 #[must_use]
 pub fn split_name(split: &str) -> String {
     let name = split.replace(['/', '\\'], "_");
@@ -53,7 +53,8 @@ pub(crate) fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
 }
 
-/// A path without the ending of a compressed file.
+/// The path without its ending if this is the ending of a compressed file, such as `.gz`; otherwise
+/// the whole path.
 pub(crate) fn uncompressed(path: &Path) -> PathBuf {
     let is_compressed = path.extension().is_some_and(|extension| {
         COMPRESSED.iter().any(|compressed| extension.eq_ignore_ascii_case(compressed))

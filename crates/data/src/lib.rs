@@ -8,7 +8,7 @@
 //! - [`PairDataset`] keeps the ids in a file in the folder of the run.
 //! - [`EpochPlan`] groups pairs of similar lengths to batches, in an order that depends only on
 //!   seed and epoch.
-//! - [`Prefetcher`] assembles the batches on a thread.
+//! - [`Prefetcher`] assembles the batches on a separate thread, before the trainer needs them.
 //!
 //! Running text is tokenised passage by passage into one sequence of ids, the [`TextDataset`], from
 //! which an [`EpochPlan`] cuts blocks. [`Task::prepare`] does everything up to the data sets; the
@@ -16,20 +16,20 @@
 //!
 //! Images stay on the disk. An [`ImageDataset`] reads the images of a batch; the ids of an image
 //! are its pixel values, from 0 to 255. A [`RegressionDataset`] draws functions; its ids are the
-//! bits of numbers.
+//! bit patterns of floating-point numbers.
 //!
 //! # Decisions
 //!
 //! - **Batches are packed, not padded.** A [`Batch`] has its rows one after another, with their
-//!   lengths, so the number of tokens in a batch is limited exactly. Rectangles filled with `<pad>`
-//!   were rejected; [`DataReport`] says how many tokens they would waste.
+//!   lengths, so the number of tokens in a batch is limited exactly. Rows that are filled up with
+//!   `<pad>` to the same length would waste tokens; [`DataReport`] says how many.
 //! - **The order is computed, not stored.** Batch `i` of epoch `e` with seed `s` can be requested
-//!   directly, so two integers are enough to resume a run. The state of a generator would have to
-//!   be saved and restored.
+//!   directly, so the numbers of the epoch and the batch are enough to resume a run. The state of a
+//!   sequential random generator would have to be saved and restored.
 //! - **Text is tokenised once.** The ids are in a file and are read for each batch, so a corpus may
-//!   be larger than the memory, and a restart only computes a checksum. The file is identified by
-//!   text, tokenizer and cleaning. Time stamps do not identify it; they only save reading an
-//!   unchanged text again.
+//!   be larger than the memory, and a restart only computes a checksum. Hashes of the text, the
+//!   tokenizer and the cleaning settings decide whether the file can be used again. Time stamps
+//!   only show that a text has not changed, so that its hash need not be computed again.
 //!
 //! # Example
 //!

@@ -19,7 +19,7 @@ pub struct Prefetched {
 /// memory for all of them.
 const MOST_AHEAD: usize = 1024;
 
-/// Iterates over the batches at a sequence of positions, and ends early if a batch cannot be read.
+/// Iterator over the batches at a sequence of positions. It ends early if a batch cannot be read.
 ///
 /// The batches depend only on the arguments, not on the timing of the thread. The thread ends when
 /// this value is dropped.
@@ -80,7 +80,7 @@ impl Drop for Prefetcher {
         // would never end.
         drop(self.receiver.take());
         if let Some(thread) = self.thread.take() {
-            // If the thread panicked, the iteration has already ended with a report of it.
+            // If the thread panicked, its message was already printed, and the iteration has ended.
             let _ = thread.join();
         }
     }

@@ -59,8 +59,8 @@ impl Default for BatchingConfig {
     }
 }
 
-/// Value of `max_tokens` for `"auto"` in a recipe: the program itself finds the token budget (the
-/// largest number of tokens of a batch).
+/// Value of `max_tokens` that stands for `"auto"` in a recipe: the program itself finds the token
+/// budget (the largest number of tokens of a batch).
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {
@@ -85,7 +85,7 @@ impl BatchingConfig {
     }
 }
 
-/// Reads and writes a field that is a number or, for [`AUTO`], the word `"auto"`.
+/// Reads and writes a field that is a number of tokens or the word `"auto"`, which means [`AUTO`].
 mod tokens_or_auto {
     use std::fmt;
 

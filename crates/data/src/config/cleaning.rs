@@ -74,11 +74,11 @@ impl CleaningConfig {
             || same_case
     }
 
-    /// Refuses impossible limits.
+    /// Checks that each limit is in its allowed range.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], with the offending key, if a limit is impossible.
+    /// [`Error::Config`], with the key of the first limit that is not.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.max_tokens == 0 || self.max_tokens < self.min_tokens {

@@ -45,7 +45,7 @@ pub struct FieldsConfig {
     pub label: String,
 }
 
-/// Reads the name of a column or its number.
+/// Reads the name or the number of a column; a number is returned as its digits.
 fn column<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Column;
 
@@ -101,7 +101,7 @@ impl FieldsConfig {
         Named { key, chosen: &self.label, usual, may_be_number: true }
     }
 
-    /// True if no field is named.
+    /// True if the recipe sets none of the fields.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }

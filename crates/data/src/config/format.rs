@@ -55,7 +55,8 @@ impl Format {
         }
     }
 
-    /// Ending of a file's name after the stem; `None` for formats that are not a single file.
+    /// Ending of a file's name after the stem, without a dot; `None` for formats that are not a
+    /// single file.
     #[must_use]
     pub fn ending(self) -> Option<&'static str> {
         Some(match self {

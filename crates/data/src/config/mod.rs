@@ -1,5 +1,5 @@
 //! The `[data]` table of a recipe. Each default value is written once, in an implementation of
-//! `Default` here.
+//! `Default` in this module or its submodules.
 
 mod batching;
 mod cleaning;
@@ -29,7 +29,8 @@ use crate::{
     RegressionConfig, Result, RunningTextConfig,
 };
 
-/// Name of a validation set that was drawn from the training text, in reports and as a split.
+/// Name of a validation set that was drawn from the training text. Reports use it, and it is
+/// accepted as the name of a split.
 pub(crate) const HELD_OUT: &str = "held-out";
 
 /// Place of the text, and the steps that turn it into input for the model.
@@ -225,8 +226,9 @@ impl DataConfig {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// Corpora of the split called `name`: a test set, the training or validation split, a corpus
-    /// of these splits, or otherwise the files with the stem `name` in the corpus folder.
+    /// Corpora of the split called `name`. The name is looked up among the test sets, then among
+    /// the training and validation splits, then among the corpora of these two splits. If it is
+    /// none of them, it is the stem of files in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
         let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
         if let Some(corpus) = named(&self.test) {
@@ -241,7 +243,7 @@ impl DataConfig {
         one.as_ref().map_or_else(|| name.into(), Corpora::from)
     }
 
-    /// Tags of all corpora, sorted, each once.
+    /// Tags of all corpora, sorted and without repetitions.
     pub(crate) fn tags(&self) -> Vec<String> {
         let splits = [&self.train, &self.validation, &self.test];
         let all =
@@ -252,7 +254,7 @@ impl DataConfig {
         tags
     }
 
-    /// Refuses values and combinations that cannot work in any task.
+    /// Refuses settings, and combinations of settings, that cannot work in any task.
     ///
     /// # Errors
     ///

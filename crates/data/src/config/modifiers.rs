@@ -61,7 +61,7 @@ pub struct ModifiersConfig {
 }
 
 impl ModifiersConfig {
-    /// Each key of this table, from the root of the recipe, with its probability.
+    /// Full key of each field, such as `data.modifiers.typos`, with the field's probability.
     fn probabilities(&self) -> [(&'static str, f64); 10] {
         [
             ("data.modifiers.upper_case", self.upper_case),

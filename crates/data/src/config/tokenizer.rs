@@ -113,8 +113,8 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Refuses values and combinations that cannot work in any task. `is_changed` is true if the
-    /// recipe changes text before it is tokenised.
+    /// Refuses settings, and combinations of settings, that cannot work in any task. `is_changed`
+    /// is true if the recipe normalises or lowercases text before it is tokenised.
     pub(super) fn validate(&self, is_changed: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.vocabulary_size > LARGEST_VOCABULARY {
@@ -135,7 +135,8 @@ impl TokenizerConfig {
         if !(self.sampling_alpha >= 0.0 && self.sampling_alpha.is_finite()) {
             return wrong("data.tokenizer.sampling_alpha", "must be 0 (off) or a positive number");
         }
-        // The kind of an existing tokenizer is known only after reading it.
+        // The kind of an existing tokenizer is known only after its file was read, so settings that
+        // depend on the kind are checked only for a new tokenizer here.
         if self.path.is_none() {
             return self.validate_new();
         }

@@ -9,7 +9,7 @@ use super::FileList;
 use crate::file_names::uncompressed;
 use crate::{DataConfig, Error, FieldsConfig, Format, Result};
 
-/// Weight of a corpus that an epoch contains once.
+/// Weight of a corpus whose pairs are each taken once in an epoch.
 const ONCE: f64 = 1.0;
 
 /// Largest weight of a corpus in an epoch.
@@ -132,7 +132,7 @@ impl Corpus {
         }
     }
 
-    /// All four lists of files of the corpus, some of which are empty.
+    /// The four lists of files of the corpus. Lists that the recipe does not set are empty.
     pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
         let Self { source, target, file, links, .. } = self;
         [source, target, file, links]
@@ -178,13 +178,14 @@ impl Corpus {
         }
     }
 
-    /// Names of the columns or fields of the corpus's table: its own, or else those of `config`.
+    /// Names of the columns or fields of the corpus's table. If the corpus sets none, these are the
+    /// names in `config`.
     pub(crate) fn fields<'a>(&'a self, config: &'a DataConfig) -> &'a FieldsConfig {
         if self.fields.is_default() { &config.fields } else { &self.fields }
     }
 
-    /// Refuses an impossible corpus. `key` is the key of its split in the configuration. Weights
-    /// are allowed only if `of_training` is true.
+    /// Refuses an impossible corpus. `key` is the key of its split in the configuration. A weight
+    /// other than 1 is allowed only if `of_training` is true.
     pub(super) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         let wrong = |message: String| Err(Error::Config { key, message });
         let given = [!self.stem.is_empty(), !is_empty(&self.source), !is_empty(&self.file)];
@@ -242,13 +243,14 @@ impl Corpus {
     }
 }
 
-/// Name of a file without its ending and without the ending of a compressed file.
+/// File name without its ending. If the file is compressed, both endings are removed: `a` for
+/// `a.csv.gz`.
 fn stem_of(path: &Path) -> String {
     uncompressed(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Common beginning of file names, up to its last letter; if there is none, the first name without
-/// its ending.
+/// Longest common beginning of the file names, cut off after its last letter. If it has no letter,
+/// the first name without its ending.
 fn common_name(first: &Path, others: &[PathBuf]) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut common = name(first);

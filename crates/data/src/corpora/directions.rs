@@ -15,7 +15,7 @@ fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 impl DataConfig {
-    /// Direction of a corpus. A language that the corpus does not set is that of the recipe.
+    /// Direction of a corpus. A language that the corpus does not set is taken from the recipe.
     pub fn direction_of(&self, corpus: &Corpus) -> Direction {
         let or =
             |given: &String, usual: &String| if given.is_empty() { usual } else { given }.clone();
@@ -43,8 +43,8 @@ impl DataConfig {
         distinct(splits.into_iter().flat_map(|split| self.directions_of(split)))
     }
 
-    /// True if the model is trained in several directions, so that its token sequences contain the
-    /// token of the target language.
+    /// True if the model is trained in several directions. Its token sequences then contain a token
+    /// that names the target language.
     pub fn is_multilingual(&self) -> bool {
         self.trained_directions().len() > 1
     }
@@ -86,13 +86,14 @@ impl DataConfig {
         }
     }
 
-    /// Direction from `from` to `to`. A language that is `None` is chosen among the trained
-    /// directions.
+    /// Direction from `from` to `to`. A language that is `None` is chosen by the trained
+    /// directions: the first trained direction that fits determines it.
     ///
     /// # Errors
     ///
-    /// [`Error::Direction`] if the model does not read `from` or does not write `to`, or if `to` is
-    /// `None` and the model writes several languages.
+    /// [`Error::Direction`] if the model was not trained to read `from` or to write `to`, if `from`
+    /// and `to` are the same language and no trained direction, or if `to` is `None` and several
+    /// target languages are possible.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();
         let listed = |languages: Vec<&String>| {
@@ -181,8 +182,8 @@ impl DataConfig {
     }
 }
 
-/// Refuses the direction of a corpus of the split `key` if a language has no valid name, or is not
-/// among those of training.
+/// Refuses the direction of a corpus of the split `key` if a language has no valid name, if no
+/// trained direction has the same source language, or if none has the same target language.
 fn validate_direction(
     key: &'static str,
     direction: &Direction,

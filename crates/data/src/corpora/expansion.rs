@@ -7,8 +7,8 @@ use super::patterns::{Match, is_pattern, matches, wildcards_of};
 use super::{Corpora, Corpus, FileList};
 use crate::{DataConfig, Error, Format, Result, Side};
 
-/// Replaces the patterns of a split by the files of sentence pairs that they match. Patterns
-/// without a match stay, and are refused by the reader.
+/// Replaces the patterns of a split by the files of sentence pairs that they match. A pattern
+/// without a match stays as it is, and the reader refuses it later.
 ///
 /// # Errors
 ///
@@ -24,8 +24,8 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
     Ok(())
 }
 
-/// Replaces patterns as [`expand_pairs`] does, but for corpora with one kind of file. The names of
-/// these files may end in one of `endings`.
+/// Replaces patterns like [`expand_pairs`], but for corpora that consist of a single list of files.
+/// In the file names, each of `endings` may follow the text that the pattern matches.
 pub(crate) fn expand_texts(
     config: &DataConfig,
     split: &mut Corpora,
@@ -63,8 +63,8 @@ fn without_stem(corpus: &Corpus) -> Corpus {
     Corpus { stem: String::new(), ..corpus.clone() }
 }
 
-/// Expands the patterns of `named`, which is `corpus` with paths instead of a stem. If all patterns
-/// have a match, replaces `corpus` by `named`.
+/// Expands the patterns of `named`, which is a copy of `corpus` with paths instead of a stem. If
+/// all patterns have a match, replaces `corpus` by `named`.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());

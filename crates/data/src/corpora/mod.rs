@@ -24,7 +24,8 @@ use crate::{Error, Result};
 
 /// Corpora of a split, in order; may be empty.
 ///
-/// A recipe writes one as a name or as a table, and several as a list of these.
+/// In a recipe, a single corpus is a name or a table, and several corpora are a list of names and
+/// tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Corpora(pub Vec<Corpus>);
 
@@ -49,14 +50,15 @@ impl Corpora {
         plain
     }
 
-    /// Refuses impossible corpora without reading any file. `key` is the key of the split. Weights
-    /// are allowed only if `of_training` is true.
+    /// Refuses impossible corpora without reading any file. `key` is the key of the split. A weight
+    /// other than 1 is allowed only if `of_training` is true.
     pub(crate) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
     /// Refuses corpora that set other keys than `stem`, `file` and `name`, because the other keys
-    /// are for sentence pairs. `instead` says in the error which keys this task has.
+    /// are only for sentence pairs. `instead` is the end of the error message, which says what is
+    /// allowed in this task.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {
             stem: corpus.stem.clone(),
@@ -83,7 +85,7 @@ impl Deref for Corpora {
 }
 
 impl From<&str> for Corpora {
-    /// Makes a single corpus with the stem `stem`; no corpus if it is empty.
+    /// Makes a single corpus with the stem `stem`, or no corpus if `stem` is empty.
     fn from(stem: &str) -> Self {
         Self(if stem.is_empty() { Vec::new() } else { vec![Corpus::of_stem(stem)] })
     }

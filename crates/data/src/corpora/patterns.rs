@@ -3,8 +3,8 @@
 //! stands for a `/`.
 //!
 //! For each file, the text that the wildcards match is recorded, because it identifies the
-//! corresponding file of the other side of a corpus. Libraries for patterns were rejected, because
-//! none reports this text.
+//! corresponding file of the other side of a corpus. Existing libraries for patterns are not used,
+//! because none of them reports this text.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::file_names::{names_of, uncompressed};
 use crate::files::not_a_file;
 use crate::{Error, Result};
 
-/// Advice if a pattern matches nothing.
+/// Advice in the error for a pattern that matches nothing.
 pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for any characters of one name, ? for one, [a-c] for \
      one of a range, and one in a recipe is relative to the recipe";
 
@@ -21,7 +21,7 @@ pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for an
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// Texts that the wildcards match, one after another, each followed by a `/`.
+    /// Texts that the wildcards match, in the order of the wildcards, each followed by a `/`.
     pub(super) stands_for: String,
 }
 
@@ -124,7 +124,8 @@ enum Part {
     One,
     /// Any characters: `*`.
     Any,
-    /// A character in one of the ranges or, if the flag is false, outside them: `[…]`.
+    /// A character in one of the ranges if the flag is true, or outside all ranges if it is false:
+    /// `[…]`.
     Of(Vec<(char, char)>, bool),
 }
 
@@ -190,7 +191,8 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
 /// product of the lengths of pattern and name.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
-    // For each wildcard so far, the beginning and end, in the name, of the text that it matches.
+    // For each wildcard so far, the text that it matches: the indices in `name` of its first
+    // character and after its last character.
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let (mut part, mut at) = (0, 0);
     // The last `*`: its place in the pattern, and its index among the wildcards.

@@ -12,13 +12,13 @@ const SEPARATOR: char = ' ';
 /// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words of a text in lower case, with a separator before each word, and after each word except a
-/// last word that may have been cut off.
+/// Words of a text in lower case, with a separator before and after each word. If the text ends in
+/// the middle of a word, or is cut off there, no separator follows the last word.
 #[derive(Debug)]
 pub(super) struct Features(Vec<char>);
 
-/// True if a character is part of a word: a letter, or a combining mark, such as the vowels of many
-/// scripts.
+/// True if a character is part of a word: a letter, or a combining mark, such as the vowel signs of
+/// many scripts.
 fn is_of_word(character: char) -> bool {
     match character {
         'a'..='z' | 'A'..='Z' => true,

@@ -1,5 +1,5 @@
-//! The file of a language identifier: the format and its version, a line of JSON, and then numbers
-//! in little-endian order.
+//! The file of a language identifier. It contains the name and version of the format, a line of
+//! JSON, and then numbers in little-endian order.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"taper languages ";
 /// Version of the format, which follows [`MAGIC`].
 const VERSION: &[u8] = b"2\n";
 
-/// Largest number of languages, and of features, of a model.
+/// Largest number of languages of a model, and also its largest number of features.
 const MOST: usize = 1 << 24;
 
 #[derive(Serialize, Deserialize)]
@@ -23,8 +23,8 @@ struct Head {
 }
 
 impl LanguageIdentifier {
-    /// Content of the model's file. Each bias and weight has 32 bits, and each number of a
-    /// feature's vector has 4 bits.
+    /// Content of the model's file. Each bias and each weight is stored in 32 bits, and each number
+    /// of a feature's vector in 4 bits.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head =

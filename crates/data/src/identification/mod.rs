@@ -2,12 +2,12 @@
 //!
 //! This is the classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification".
 //! The features of a text are hashed n-grams of characters and words. The mean of the vectors of
-//! these features is the input of a linear layer and a softmax over languages. A number of a vector
-//! has 4 bits, so a model of 74 languages takes less than 1 MB.
+//! these features is the input of a linear layer and a softmax over languages. Each number of a
+//! vector is stored in 4 bits, so a model of 74 languages takes less than 1 MB.
 //!
 //! **Decision.** The model is trained by Taper (`taper languages train`) and is part of the
-//! program. A table of n-grams for each language was rejected: at this size it would have too few
-//! n-grams.
+//! program. A table of n-grams for each language was rejected, because in 1 MB it would have too
+//! few n-grams.
 
 mod codes;
 mod features;
@@ -66,7 +66,7 @@ impl LanguageIdentifier {
     ///
     /// # Panics
     ///
-    /// This never happens: a test reads the file.
+    /// Never, because a test ensures that the model of the program can be read.
     #[must_use]
     pub fn bundled() -> &'static Self {
         static READ: LazyLock<LanguageIdentifier> =

@@ -5,7 +5,7 @@ use super::WIDTH;
 /// Largest integer of a vector.
 pub(super) const LARGEST: f32 = 7.0;
 
-/// The integer nearest to a number, between -[`LARGEST`] and [`LARGEST`].
+/// The integer nearest to `number` among those from -[`LARGEST`] to [`LARGEST`].
 pub(super) fn nearest(number: f32) -> f32 {
     // Floating-point numbers of this size have no fraction bits, so adding this constant rounds a
     // number. This is faster than `round` on processors without SSE4.1.
@@ -28,7 +28,7 @@ impl Packed {
         }))
     }
 
-    /// Adds the numbers to `sum`.
+    /// Adds each number of the vector to the number at the same index in `sum`.
     pub(super) fn add_to(&self, sum: &mut [i32; WIDTH]) {
         let (pairs, _) = sum.as_chunks_mut::<2>();
         for ([first, second], &byte) in pairs.iter_mut().zip(&self.0) {

@@ -76,7 +76,8 @@ fn script_of(code: &str) -> Option<Script> {
     })
 }
 
-/// Script of a language, which is looked up only once.
+/// Script of a language. It is looked up once, so that the letters of many texts can be counted
+/// fast.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLetters {
     script: Option<Script>,
@@ -88,8 +89,8 @@ impl OwnLetters {
         Self { script: script_of(code) }
     }
 
-    /// Share of a text's letters that belong to the language's script; 1 if the script is unknown.
-    /// `None` if the text has no letters.
+    /// Share of a text's letters that belong to the language's script. `None` if the text has no
+    /// letters; otherwise 1 if the script is unknown.
     pub(crate) fn share(self, text: &str) -> Option<f64> {
         let is_own = |letter: char| {
             self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
@@ -103,8 +104,8 @@ impl OwnLetters {
     }
 }
 
-/// Share of a text's letters that belong to the script of the language with the code `code`; 1 if
-/// the script is unknown, and 0 if the text has no letters.
+/// Share of a text's letters that belong to the script of the language with the code `code`. It is
+/// 0 if the text has no letters, and otherwise 1 if the script is unknown.
 #[must_use]
 pub fn own_letters(code: &str, text: &str) -> f64 {
     OwnLetters::for_language(code).share(text).unwrap_or(0.0)

@@ -7,7 +7,7 @@ use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
-/// Key of the draws of this training, distinct from the keys of other training.
+/// Purpose of the draws of this training (see [`Draws::new`]).
 const PURPOSE: u64 = 13;
 
 /// Smallest and largest number of characters of a piece. Lengths are drawn uniformly between them.
@@ -17,17 +17,17 @@ const PIECE: (f64, f64) = (12.0, 30.0);
 /// exponent.
 const EVENNESS: f64 = 0.1;
 
-/// Share of the values of a vector dimension that the 4-bit integers can represent. Larger values
-/// are clipped.
+/// Share of the values in each dimension of the vectors that must be within the range of the 4-bit
+/// integers. Larger values are clipped.
 const IN_RANGE: f64 = 0.98;
 
-/// Number of pieces after which the scales of rounding are measured again.
+/// Number of pieces after which `Trainee::scales` are measured again.
 const BETWEEN_SCALES: u64 = 500_000;
 
 /// Settings of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct IdentifierTraining {
-    /// Number of vectors. A vector takes 12 bytes, and may be shared by several features.
+    /// Number of vectors. Each vector takes 12 bytes, and several features may share one vector.
     pub features: usize,
     /// Number of pieces of lines to train on.
     pub pieces: u64,
@@ -48,15 +48,16 @@ struct Trainee {
     vectors: Vec<[f32; WIDTH]>,
     weights: Vec<[f32; WIDTH]>,
     biases: Vec<f32>,
-    /// Scale of each dimension: when a vector is read, its values are rounded to multiples of their
-    /// scales. `None` while vectors are not rounded.
+    /// Scale of each dimension. When a vector is read, each of its values is rounded to a multiple
+    /// of the scale of its dimension. `None` while vectors are not rounded.
     scales: Option<[f32; WIDTH]>,
     rows: Vec<usize>,
     probabilities: Vec<f32>,
 }
 
-/// Trains a model on `lines`: pairs of a language and a line of text. `report` is called with the
-/// number of pieces so far, and the mean loss of the pieces since its last call.
+/// Trains a model on `lines`, each of which is the code of a language and a line of text in this
+/// language. `report` is called from time to time with the number of pieces so far, and with the
+/// mean loss of the pieces since the previous call.
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ pub fn train_identifier(
     let exact = settings.pieces / 2;
     for piece in 0..settings.pieces {
         // In the second half of training, vectors are rounded, so that the model adapts to the
-        // rounding. Gradients pass through it as if values were not rounded.
+        // rounding. The gradients are computed as if the values were not rounded.
         if piece >= exact && (piece - exact).is_multiple_of(BETWEEN_SCALES) {
             trainee.measure_scales();
         }
@@ -173,7 +174,8 @@ impl Trainee {
         Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
     }
 
-    /// Sets the scales so that most values of each dimension are within the range of rounding.
+    /// Sets the scales so that a share of [`IN_RANGE`] of the values of each dimension can be
+    /// rounded without clipping.
     fn measure_scales(&mut self) {
         self.scales = Some(std::array::from_fn(|place| {
             let mut sizes: Vec<f32> = self.vectors.iter().map(|one| one[place].abs()).collect();

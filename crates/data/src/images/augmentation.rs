@@ -1,4 +1,5 @@
-//! Augmentation of training images; each augmentation is a function of (seed, epoch, image).
+//! Augmentation of training images. The result depends only on the image, the settings, the seed
+//! and the epoch.
 
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
@@ -7,18 +8,18 @@ use crate::draws::{Draws, Epoch};
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);
-/// Smallest ratio of the rectangle's height to its width. The largest ratio is the inverse.
+/// Smallest ratio of the height of an erased rectangle to its width. The largest ratio is the
+/// inverse.
 const FLATTEST: f64 = 0.3;
-/// Number of attempts to draw a rectangle that fits into the image.
+/// Number of attempts to draw an erased rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Adds a black margin to the image, crops a window of the image's first size from it, and flips
-/// the window in half of the cases (He et al. 2016, section 4.2). Then a rectangle of the window
-/// may be erased.
+/// Adds a black margin to the image, crops a window of the original size at a random place, and
+/// flips the window horizontally in half of the cases (He et al. 2016, section 4.2). Then a
+/// rectangle of the window may be erased. `settings` determine which of these steps are done.
 ///
-/// # Panics
-///
-/// If `pixels` are not those of an image of `settings`.
+/// `pixels` are the channels of one image, each of `settings.size` x `settings.size` values.
+/// `image` is the number of the image, which the random draws depend on.
 pub(crate) fn augment(
     pixels: &mut Vec<u8>,
     settings: &ImagesConfig,

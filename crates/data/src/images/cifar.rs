@@ -11,11 +11,12 @@ use crate::{Corpora, Corpus, DataConfig, Error, ImageFormat, Result};
 const SIDE: usize = 32;
 const PIXELS: usize = 3 * SIDE * SIDE;
 
-/// The path of a corpus's file.
+/// The path of the file of a corpus.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if there is no such file, with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried, and
+/// [`Error::Config`] if the corpus is a folder.
 pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
     let split = Corpora(vec![corpus.clone()]);
     let mut files = files_ending(config, &split, &["", ".bin"])?;
@@ -30,7 +31,7 @@ pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
     }
 }
 
-/// Images of a file.
+/// Images of one CIFAR file.
 #[derive(Debug)]
 pub(super) struct CifarImages {
     records: Records,
@@ -39,7 +40,7 @@ pub(super) struct CifarImages {
     classes: Vec<u32>,
 }
 
-/// Opens the file.
+/// Opens the file of a corpus, and reads the label of each image.
 ///
 /// # Errors
 ///

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use super::{Images, Pixels};
 use crate::{Corpus, DataConfig, Error, ImagesConfig, Result};
 
-/// Endings of the files.
+/// Endings of the names of image files.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
 /// Files of a corpus with their classes, sorted by class and then by name.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if a class has no folder, and [`Error::Malformed`] if there is a folder that
-/// is not a class or a file that is not an image.
+/// [`Error::Missing`] if the folder of the corpus or of a class does not exist, and
+/// [`Error::Malformed`] if there is a folder that is not a class or a file that is not an image.
 pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf, u32)>> {
     let folder = if corpus.stem.is_empty() {
         corpus.file.first_path().to_owned()
@@ -67,7 +67,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Images of folders.
+/// Images of a corpus of folders.
 #[derive(Debug)]
 pub(super) struct FolderImages {
     paths: Vec<PathBuf>,
@@ -75,7 +75,7 @@ pub(super) struct FolderImages {
     settings: ImagesConfig,
 }
 
-/// Lists the files. A picture is decoded only when it is needed.
+/// Lists the files of a corpus. A picture is decoded only when it is needed.
 ///
 /// # Errors
 ///

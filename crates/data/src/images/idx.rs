@@ -1,5 +1,5 @@
-//! IDX format of MNIST (LeCun et al. 1998) and of its replacements: a file of images, and a file of
-//! labels.
+//! The IDX format of MNIST (LeCun et al. 1998) and of its drop-in replacements. A corpus is a file
+//! of images and a file of labels.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +16,11 @@ const LABELS: [u8; 4] = [0, 0, 8, 1];
 const IMAGES_HEADER: usize = 16;
 const LABELS_HEADER: usize = 8;
 
-/// Ends of the names of the two files, which follow the name of the split.
+/// Endings that follow the name of the split in the names of the two files.
 const NAMES: [[&str; 2]; 2] =
     [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
 
-/// The file with the images and the file with the labels.
+/// The file of images and the file of labels of a corpus.
 ///
 /// # Errors
 ///
@@ -64,12 +64,13 @@ pub(super) struct IdxImages {
     classes: Vec<u32>,
 }
 
-/// Opens the two files.
+/// Opens the two files of a corpus, and reads the label of each image.
 ///
 /// # Errors
 ///
 /// If a file is missing, cut off or of another format, if the numbers of images and labels differ,
-/// if images are not of `data.images.size`, or a label is not listed.
+/// if the size of the images is not `data.images.size`, or if a label is not among
+/// `data.images.labels`.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
     let settings = &config.images;
     let [images_path, labels_path] = files(config, corpus)?;

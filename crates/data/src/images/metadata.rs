@@ -1,5 +1,5 @@
-//! Examines a JPEG or PNG file before it is decoded: finds out if a JPEG is complete, and the
-//! orientation of the picture.
+//! Examines a JPEG or PNG file before it is decoded: whether a JPEG is complete, and how the
+//! picture must be turned to be upright.
 
 /// First bytes of PNG files, and of EXIF data and XMP packets in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -26,8 +26,8 @@ pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// Orientation of a picture, 1 to 8, by its EXIF data or, if these have none, by its XMP packet, as
-/// in Pillow's `exif_transpose`; 1 for an upright picture.
+/// Orientation of a picture as a number of EXIF, from 1 to 8; 1 is upright. It is read from the
+/// EXIF data or, if they have none, from the XMP packet, as in Pillow's `exif_transpose`.
 pub(super) fn orientation(bytes: &[u8]) -> u32 {
     let mut exif = None;
     let mut xmp = None;
@@ -52,8 +52,8 @@ pub(super) fn orientation(bytes: &[u8]) -> u32 {
     number.filter(|number| (1..=8).contains(number)).unwrap_or(1)
 }
 
-/// Markers of a JPEG in order, each with the content of its segment. Markers between entropy-coded
-/// data are included, up to the end of the file.
+/// Markers of a JPEG in order, each with the content of its segment. All markers up to the end of
+/// the file are included, also those between parts of the entropy-coded data.
 fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = jpeg;
     std::iter::from_fn(move || {
@@ -94,7 +94,7 @@ fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Orientation number in EXIF data, which are a TIFF file.
+/// Orientation number in EXIF data, which have the format of a TIFF file.
 fn in_exif(exif: &[u8]) -> Option<u32> {
     let is_big = match exif.get(..4)? {
         b"II*\0" => false,
@@ -122,7 +122,7 @@ fn in_exif(exif: &[u8]) -> Option<u32> {
     }
 }
 
-/// Orientation number in an XMP packet: an attribute or the text of an element.
+/// Orientation number in an XMP packet, where it is an attribute or the text of an element.
 fn in_xmp(xmp: &[u8]) -> Option<u32> {
     let digit = |name: &[u8]| {
         let at = xmp.windows(name.len()).position(|window| window == name)?;

@@ -32,7 +32,7 @@ pub use resize::Resize;
 
 use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 
-/// Images with their classes.
+/// Images of a corpus or split, each with a class or with captions.
 pub(crate) trait Images: Debug + Send + Sync {
     /// Class of each image, in order; 0 for images with captions.
     fn classes(&self) -> &[u32];
@@ -55,7 +55,8 @@ pub(crate) trait Images: Debug + Send + Sync {
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if there is no such file, with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried; and any error that
+/// the format of the images makes possible when files are listed.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for corpus in split.iter() {

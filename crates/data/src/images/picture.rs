@@ -23,8 +23,9 @@ impl Pixels {
     ///
     /// # Errors
     ///
-    /// If the file is neither a PNG nor a JPEG, is cut off or damaged, or has more than 16,384
-    /// pixels on a side, or if the picture does not get the model's size.
+    /// If the file cannot be read, is neither a PNG nor a JPEG, is cut off or damaged, or has more
+    /// than 16,384 pixels on a side, or if the converted picture does not have the size that the
+    /// model reads.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
             return Err(malformed(path, format!("is {kind}, where an image is expected")));
@@ -34,7 +35,7 @@ impl Pixels {
         Self::read(&bytes, path, settings)
     }
 
-    /// Decodes the bytes of a file as [`Pixels::of_file`] does.
+    /// Decodes and converts the bytes of a picture file in the same way as [`Pixels::of_file`].
     ///
     /// # Errors
     ///

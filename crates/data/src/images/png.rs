@@ -10,8 +10,8 @@ use super::raster::Raster;
 use crate::files::write_atomically;
 use crate::{Error, Result};
 
-/// Decodes a PNG with at most `most_side` pixels on a side and at most `most_bytes` in memory, to
-/// grey or to red, green and blue.
+/// Decodes a PNG with at most `most_side` pixels on a side and at most `most_bytes` in memory. The
+/// result has one channel (grey) or three (red, green and blue).
 ///
 /// Transparency is dropped, not blended. Of 16-bit values, the upper 8 bits are kept, as Pillow
 /// does for colours. For 16-bit grey this differs from Pillow, which clips at 255 and so makes most

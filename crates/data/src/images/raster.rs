@@ -11,8 +11,8 @@ pub(super) struct Raster {
 }
 
 impl Raster {
-    /// Turns the picture upright. `orientation` is EXIF's number, which says where the first row
-    /// and the first column of the stored picture are in the upright one.
+    /// Turns the picture upright. `orientation` is the number of EXIF that says where the first row
+    /// and the first column of the stored picture belong in the upright picture.
     pub(super) fn turned(self, orientation: u32) -> Self {
         let swaps = orientation > 4;
         let mirrors_rows = matches!(orientation, 3 | 4 | 6 | 7);
@@ -51,8 +51,10 @@ impl Raster {
 
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
-    /// If the two margins together have an odd number of pixels, the additional pixel is on the
-    /// right or at the bottom, as in `center_crop` of Transformers without torchvision.
+    /// If the two margins together have an odd number of pixels, they differ by one, as in
+    /// `center_crop` of Transformers without torchvision. A larger picture loses one more pixel on
+    /// the right or at the bottom; a smaller picture gets one more black pixel on the left or at
+    /// the top.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));

@@ -25,9 +25,9 @@ enum Content {
 }
 
 impl Records {
-    /// Opens `path`. `length` computes the expected length of the content in bytes from its first
-    /// `header` bytes and, if the file is not compressed, from the size of the file. A compressed
-    /// file is decompressed up to this length.
+    /// Opens `path`. The function `length` computes the expected length of the content in bytes.
+    /// Its arguments are the first `header` bytes of the content and the size of the file, which is
+    /// `None` for a compressed file. A compressed file is decompressed up to the expected length.
     ///
     /// # Errors
     ///

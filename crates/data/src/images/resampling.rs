@@ -89,8 +89,8 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
         // A cast turns negative numbers into 0, and rounds others down.
         let first = (center - support + 0.5) as usize;
         let end = ((center + support + 0.5) as usize).min(from);
-        // Distances are multiplied by this factor, not divided by `stretch`, because Pillow does
-        // this, and the results are rounded differently.
+        // Distances are multiplied by this factor, not divided by `stretch`, because Pillow
+        // multiplies too, and a division would be rounded differently.
         let narrowing = 1.0 / stretch;
         let weight = |pixel: usize| by.weight((pixel as f64 - center + 0.5) * narrowing);
         let weights: Vec<f64> = (first..end).map(weight).collect();
@@ -168,7 +168,7 @@ impl Raster {
         Self { height, values, ..self }
     }
 
-    /// Copies to each new pixel the old pixel that contains the centre of the new one.
+    /// Gives each new pixel the value of the old pixel that contains the new pixel's centre.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
         // Each place is the place before plus a step, as in Pillow. The product of step and index
         // would be rounded differently.

@@ -64,7 +64,7 @@ impl CsvRecords {
     }
 }
 
-/// Adds file and line to an error of the `csv` library.
+/// Adds the file and the line to an error of the `csv` library.
 fn fault(path: &Path, error: csv::Error) -> Error {
     let line = error.position().map_or(1, csv::Position::line);
     match error.into_kind() {

@@ -20,13 +20,13 @@ use self::parquet::ParquetRecords;
 pub(crate) struct Wanted<'a> {
     /// Name of each requested field, for formats in which records have named fields.
     pub(crate) fields: Vec<Field>,
-    /// Finds the requested columns in a table with this first row, and returns whether the row is a
-    /// header.
+    /// Finds the requested columns by means of the first row of a table. Also returns whether this
+    /// row is a header.
     pub(crate) columns: &'a FindColumns<'a>,
 }
 
-/// Function from the first row of a table to the requested columns, and whether the row is a
-/// header.
+/// Function that gets the first row of a table. It returns the requested columns, and whether the
+/// row is a header.
 pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
 
 /// Field of a record with named fields.
@@ -34,7 +34,7 @@ pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + '
 pub(crate) struct Field {
     /// Dotted paths to try, in order.
     pub(crate) paths: Vec<String>,
-    /// True if numbers and truth values count as text, as they do for labels.
+    /// True if numbers and truth values are accepted as text, for example in the field of labels.
     pub(crate) may_be_number: bool,
 }
 
@@ -56,12 +56,12 @@ impl Field {
     }
 }
 
-/// Indices of the wanted columns, counted from 0, and the number of all columns.
+/// Indices of the requested columns, counted from 0, and the number of all columns of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
-    /// Number of columns of the first line, and so of every line; `None` if columns are chosen by
-    /// number and nothing determines their count.
+    /// Number of columns of the first line, which every line must have; `None` if columns are
+    /// chosen by number and nothing determines how many there are.
     pub(crate) count: Option<usize>,
 }
 
@@ -145,7 +145,7 @@ impl Table {
         })
     }
 
-    /// Requested texts of the next record; `None` after the last.
+    /// Requested texts of the next record; `None` after the last record.
     ///
     /// # Errors
     ///

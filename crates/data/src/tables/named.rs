@@ -1,4 +1,4 @@
-//! Tables whose fields have default names, unless `[data.fields]` changes them.
+//! Tables whose fields have default names, which `[data.fields]` can change.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::{Error, Format, Result};
 /// Field of a table, with its configured name and its default name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
-    /// Key in a recipe.
+    /// Full key in a recipe, such as `data.fields.text`.
     pub(crate) key: &'static str,
     /// Value in the recipe: a name, the number of a column from 1, or empty.
     pub(crate) chosen: &'a str,
@@ -30,7 +30,7 @@ impl Named<'_> {
 }
 
 impl Table {
-    /// Opens a table of one file for these fields.
+    /// Opens a table of one file, from which the fields `named` are read.
     ///
     /// # Errors
     ///

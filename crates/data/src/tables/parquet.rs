@@ -86,8 +86,8 @@ impl ParquetRecords {
     }
 }
 
-/// Calls the Parquet library with `read`, and converts an error or panic to an error about `path`.
-/// The library panics for some damaged files instead of refusing them.
+/// Calls `read`, which uses the Parquet library, and converts an error or panic to an error about
+/// `path`. The library panics for some damaged files instead of refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(found)) => return Ok(found),

@@ -1,4 +1,4 @@
-//! Interface of all tasks for training: data sets, their epochs and reports on them.
+//! Interface between tasks and the trainer: data sets, the batches of their epochs, and reports.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A tokenised split, from which batches are made.
+/// Split that is prepared for training, from which batches are made.
 pub trait Dataset: fmt::Debug + Send + Sync {
     /// Plans an epoch.
     fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan>;
@@ -94,8 +94,9 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Lengths in tokens of the source and target of each example, without end marks. The source is
-    /// counted as a model reads it. `None` for data that is not translated.
+    /// Number of tokens in the source and in the target of each example, without end marks. Tokens
+    /// that every source gets before it enters the model are included. `None` for data that is not
+    /// translated.
     fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
         None
     }
@@ -109,7 +110,7 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     fn largest_batch(&self, tokens: usize) -> Batch;
 }
 
-/// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
+/// Batches of one epoch. They depend only on the data set, the settings, the seed and the epoch, so
 /// any batch can be requested without the batches before it.
 pub trait EpochPlan: Send + Sync {
     /// Number of batches.

@@ -1,4 +1,4 @@
-//! The tasks of models. Each makes batches from its corpus.
+//! The tasks that models are trained for. Each task makes batches from its own kind of corpus.
 //!
 //! Each task has a folder here, whose code finds the files of a split, tokenises them into a cache,
 //! and reads batches by their position as a [`Dataset`]. [`Task`] is the only list of tasks.
@@ -73,12 +73,13 @@ impl fmt::Display for Task {
 }
 
 impl Task {
-    /// Refuses values and combinations that cannot work, before any file is touched.
+    /// Refuses settings, and combinations of settings, that cannot work, before any file is
+    /// touched.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config), with the offending key, if a value or a combination
-    /// cannot work.
+    /// [`Error::Config`](crate::Error::Config), with the offending key, if a setting or a
+    /// combination cannot work.
     pub fn validate(self, config: &DataConfig) -> Result<()> {
         config.validate()?;
         match self {
@@ -95,8 +96,8 @@ impl Task {
     }
 
     /// Replaces patterns of file names, such as `train.*.gz`, by the files that they currently
-    /// match, sorted by name. A pattern without a match stays, and is refused when it is read.
-    /// Images have no patterns.
+    /// match, sorted by name. A pattern without a match stays as it is, and is refused when it is
+    /// read. For images, patterns are not replaced.
     ///
     /// # Errors
     ///
@@ -122,7 +123,8 @@ impl Task {
         Ok(())
     }
 
-    /// Unit of the answers of a model, in the plural and short. Speed is measured in this unit.
+    /// What a model of the task predicts, as a short plural noun, such as `tok` for tokens. Speed
+    /// is measured in this unit.
     #[must_use]
     pub fn answers(self) -> &'static str {
         match self {
@@ -138,7 +140,7 @@ impl Task {
         }
     }
 
-    /// Unit that has a label, for tasks whose texts have labels.
+    /// Unit of text that has a label, for the tasks of texts with labels.
     fn label_of(self) -> LabelOf {
         match self {
             Self::Tagging => LabelOf::Word,
@@ -174,8 +176,8 @@ impl Task {
         if is_part_of_train { config.train.name() } else { config.validation.name() }
     }
 
-    /// Existing files of a split; empty if its examples are drawn. A hub data set is fetched into
-    /// the local hub cache.
+    /// Existing files of a split; empty if its examples are made from random numbers. A hub data
+    /// set is fetched into the local hub cache.
     ///
     /// # Errors
     ///
@@ -293,11 +295,11 @@ impl Task {
         }
     }
 
-    /// Does the work that a single process must do before several processes
-    /// [tokenise](Task::tokenise_share) the splits in the folder `run` together: records the
-    /// identity of the text, and trains the tokenizers if the run has none. Returns true if there
-    /// is anything to tokenise. Labelled text and images need no shared work: each process prepares
-    /// them in negligible time.
+    /// Does the work that a single process must do before several processes call
+    /// [`Task::tokenise_share`] for the run in the folder `run`: records the identity of the text,
+    /// and trains the tokenizers if the run has none. Returns true if there is anything to
+    /// tokenise. Labelled texts and images need no shared work, because each process prepares them
+    /// in negligible time.
     ///
     /// # Errors
     ///
@@ -316,8 +318,8 @@ impl Task {
         }
     }
 
-    /// Tokenises a process's share of the splits into shards in the folder `run`, which
-    /// [`Task::prepare`] joins and removes. Existing shards are kept, no matter which process made
+    /// Tokenises one process's share of the splits. The shards are written to the folder `run`;
+    /// [`Task::prepare`] joins and removes them. Existing shards are kept, whichever process made
     /// them.
     ///
     /// # Errors
@@ -339,9 +341,9 @@ impl Task {
         }
     }
 
-    /// Descriptions of differences between the current text of the training and validation splits
-    /// and the text with which the run in the folder `run` was prepared: one line for each changed
-    /// split. Writes nothing.
+    /// Compares the current text of the training and validation splits with the text with which the
+    /// run in the folder `run` was prepared. Returns a one-line description for each split that has
+    /// changed. Writes nothing.
     ///
     /// # Errors
     ///

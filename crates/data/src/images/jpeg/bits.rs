@@ -1,4 +1,4 @@
-//! Reads bits of entropy-coded data, and Huffman codes in these bits.
+//! Reads the bits of entropy-coded data, and decodes Huffman codes.
 
 /// Number of bits of the index into [`HuffmanTable::quick`].
 const QUICK: u32 = 9;
@@ -6,10 +6,11 @@ const QUICK: u32 = 9;
 /// Huffman table: the symbol of each code.
 #[derive(Clone)]
 pub(super) struct HuffmanTable {
-    /// For each value of the next [`QUICK`] bits, length and symbol of the code with which they
-    /// begin. The length is 0 if the code is longer than [`QUICK`] bits.
+    /// For each value of the next [`QUICK`] bits: the length and the symbol of the code at the
+    /// beginning of these bits. The length is 0 if the code is longer than [`QUICK`] bits.
     quick: Vec<(u8, u8)>,
-    /// For each code length, the largest code of this length plus one, shifted left to 16 bits.
+    /// For each code length, the largest code of this length plus one, shifted left to 16 bits, so
+    /// that it can be compared with the next 16 bits of the data.
     ends: [u32; 17],
     /// For each code length, the number that is added to a code to get the index of its symbol.
     offsets: [i32; 17],
@@ -162,8 +163,8 @@ impl<'a> Bits<'a> {
         usize::try_from(place).ok().and_then(|place| table.symbols.get(place)).copied().unwrap_or(0)
     }
 
-    /// Continues after the next marker if it is a restart marker. Otherwise returns false, and
-    /// there are no more bits.
+    /// Continues after the next marker if it is a restart marker. Otherwise returns false, and the
+    /// scan has ended.
     pub(super) fn restart(&mut self) -> bool {
         (self.held, self.count) = (0, 0);
         let Some((0xD0..=0xD7, behind)) = super::next_marker(self.data, self.at) else {

@@ -32,23 +32,27 @@ const MOST_SCANS: usize = 500;
 /// Coefficients of a block, as rows of eight.
 type Block = [i16; 64];
 
-/// Component of the picture: its grey values, or the values of one colour.
+/// One component of the picture: grey values, or the values of one colour.
 struct Component {
     id: u8,
-    /// Horizontal and vertical sampling factors, relative to the other components.
+    /// Horizontal sampling factor, relative to the other components. The next field is the vertical
+    /// sampling factor.
     across: usize,
     down: usize,
     quantization: usize,
-    /// Size of the component in samples, without the padding of the last blocks.
+    /// Width of the component in samples, without the padding of the last blocks. The next field is
+    /// the height.
     width: usize,
     height: usize,
-    /// Number of blocks from left to right, and in the next field from top to bottom. Both include
-    /// padding to whole units (the blocks of all components at one place).
+    /// Number of blocks from left to right. The next field is the number of blocks from top to
+    /// bottom. The blocks that fill up the last minimum coded unit (MCU) of a row or column are
+    /// included.
     blocks_across: usize,
     blocks_down: usize,
-    /// Quantization table at the component's first scan; the file may redefine it later.
+    /// Quantization table that is in force at the component's first scan; the file may redefine it
+    /// later.
     table: Option<[u16; 64]>,
-    /// Coefficients of a progressive file; scans add to them.
+    /// Coefficients of the component in a progressive file. Each scan adds to them.
     coefficients: Vec<Block>,
     /// Samples, row by row; each row has eight times `blocks_across` samples.
     samples: Vec<u8>,
@@ -74,14 +78,14 @@ struct Decoder {
     most_down: usize,
     is_progressive: bool,
     quantization: [Option<[u16; 64]>; 4],
-    /// Tables of DC and of AC coefficients.
+    /// Huffman tables of DC coefficients, and Huffman tables of AC coefficients.
     huffman: [[Option<HuffmanTable>; 4]; 2],
     restart_interval: usize,
     is_jfif: bool,
     adobe_transform: Option<u8>,
 }
 
-/// The two bytes from `at` on as a number, the high byte first; `None` if the bytes end before.
+/// The number in the two bytes from `at` on, the high byte first; `None` if there are fewer bytes.
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])))
 }
@@ -91,7 +95,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// A description, if the file is damaged or of an unsupported kind.
+/// A description of the fault, if the file is damaged or of an unsupported kind.
 pub(super) fn decoded(bytes: &[u8], most_side: usize, most_bytes: usize) -> Result<Raster, String> {
     let mut decoder = Decoder::default();
     let mut at = 0;
@@ -143,7 +147,8 @@ pub(super) fn decoded(bytes: &[u8], most_side: usize, most_bytes: usize) -> Resu
     decoder.picture()
 }
 
-/// Next marker at or after the byte `at`, and the index after it; `None` if there is none.
+/// The next marker at or after the index `at`, and the index of the byte after it; `None` if there
+/// is no marker.
 fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
     loop {
         at += bytes.get(at..)?.iter().position(|&byte| byte == 0xFF)?;

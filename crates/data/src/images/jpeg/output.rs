@@ -49,8 +49,8 @@ fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
 }
 
 impl Component {
-    /// Samples of a row of the component. For rows below the picture, these are the samples of its
-    /// last row.
+    /// Samples of the component's row `row`. If the component has no such row, these are the
+    /// samples of its last row.
     fn row(&self, row: usize) -> &[u8] {
         let start = row.min(self.height - 1) * 8 * self.blocks_across;
         &self.samples[start..start + self.width]
@@ -60,8 +60,8 @@ impl Component {
     fn spread(&self, decoder: &Decoder, row: usize) -> Vec<u8> {
         let across = decoder.most_across / self.across;
         let down = decoder.most_down / self.down;
-        // If the component has half as many rows as the picture, the row of the picture lies
-        // between two of them: a near and a far one.
+        // If the picture has twice as many rows as the component, each row of the picture lies
+        // between two rows of the component: a near one and a far one.
         let near = row / 2;
         let far = if row.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 };
         match (across, down) {
@@ -88,8 +88,8 @@ impl Component {
     }
 }
 
-/// Doubles the number of samples in a row. Each new sample is the sum of three quarters of the
-/// nearest old sample and one quarter of the old sample on the other side.
+/// Doubles the number of samples in a row. Each new sample is three quarters of the nearest old
+/// sample plus one quarter of the second nearest one.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
     let doubled = |at: usize| {
@@ -101,8 +101,8 @@ fn across_twice(samples: &[u8]) -> Vec<u8> {
     (0..samples.len()).flat_map(doubled).collect()
 }
 
-/// Doubles the number of samples in a row as [`across_twice`] does. `sums` are weighted sums of two
-/// rows, with weights that add up to 4.
+/// Doubles the number of samples in a row with the same weights as [`across_twice`]. Each of `sums`
+/// is a weighted sum of samples in two rows, with weights that add up to 4.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
     let doubled = |at: usize| {

@@ -29,13 +29,14 @@ pub(super) struct Scan<'a> {
     decoder: &'a mut Decoder,
     parts: Vec<Part>,
     stage: Stage,
-    /// Index of the first coefficient in the order of the zigzag. `last` is the index of the last
-    /// coefficient.
+    /// Index in zigzag order of the first coefficient that the scan contains. The next field is the
+    /// index of the last one.
     first: usize,
     last: usize,
     /// Number of low bits of each coefficient that are still missing after this scan.
     low: u32,
-    /// Number of following blocks in which no more coefficients of this scan become nonzero.
+    /// Number of following blocks in which no more coefficients of this scan become nonzero (the
+    /// end-of-band run).
     ended: i32,
 }
 
@@ -116,7 +117,8 @@ impl<'a> Scan<'a> {
         bits.position()
     }
 
-    /// Decodes the blocks of all components of the scan at a row and column of units.
+    /// Decodes one minimum coded unit (MCU), at a row and a column of units: the blocks of all
+    /// components of the scan at one place of the picture.
     fn unit(&mut self, bits: &mut Bits<'_>, row: usize, column: usize) {
         let is_alone = self.parts.len() == 1;
         for number in 0..self.parts.len() {
@@ -130,8 +132,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decodes a block of the part of the scan that has the index `number`. `at` is the index of
-    /// the block.
+    /// Decodes one block. `number` is the index of its component in the scan, and `at` is the index
+    /// of the block in the component.
     fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
         let component = self.parts[number].component;
         if matches!(self.stage, Stage::Whole) {
@@ -193,7 +195,7 @@ struct Band {
 }
 
 impl Band {
-    /// Decodes the upper bits of coefficients.
+    /// Decodes the upper bits of the coefficients in the range.
     fn first(&self, bits: &mut Bits<'_>, table: &HuffmanTable, block: &mut Block, ended: &mut i32) {
         if *ended > 0 {
             *ended -= 1;

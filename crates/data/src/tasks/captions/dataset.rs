@@ -16,10 +16,11 @@ use crate::{
     TokenizerPair,
 };
 
-/// Key of the random draws that choose a caption of an image.
+/// Purpose of the draws that choose a caption of an image. It differs from the purposes of other
+/// draws for images.
 const CHOICE: u64 = 12;
 
-/// Use of captions.
+/// What a model does with captions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptionUse {
     /// A model writes captions, token by token.
@@ -66,7 +67,8 @@ fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
     (0..split.classes().len()).into_par_iter().map(captions_of).collect()
 }
 
-/// Tokenizer: the configured one, or one trained on the captions of the training split.
+/// The configured tokenizer, or one that is trained on captions: those of the training split's
+/// table, or all that the configured sentences can produce.
 ///
 /// # Errors
 ///
@@ -85,7 +87,7 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     Tokenizer::train(settings, config.nfkc, config.lowercase, texts).map(TokenizerPair::joint)
 }
 
-/// Images of a part of a split, with their captions.
+/// Images of a split or of a part of it, with their captions.
 #[derive(Debug)]
 pub struct CaptionedDataset {
     images: ImageDataset,
@@ -215,13 +217,13 @@ impl CaptionedDataset {
         self.images.classes()
     }
 
-    /// Distinct captions, and for each image the indices of its captions among them.
+    /// Distinct captions, and for each image the indices of its captions in this list.
     pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
         let captions_of_image = |&image: &usize| self.of_images[image].as_slice();
         (&self.texts, self.images.part().iter().map(captions_of_image).collect())
     }
 
-    /// Pixel values of images as a model reads them. `places` are indices of images in this part.
+    /// Pixel values of images, each from 0 to 255. `places` are indices of images in this part.
     ///
     /// # Errors
     ///
@@ -259,8 +261,9 @@ impl CaptionedDataset {
     }
 }
 
-/// Renumbers the captions of the images in `part` in the order of their appearance. There were
-/// `count` captions before; returns the old indices of the captions that are used.
+/// Renumbers the captions of the images in `part`. The new numbers follow the order in which the
+/// captions first occur. `count` is the number of captions before. Returns the old number of each
+/// caption that is used, in the order of the new numbers.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

@@ -1,4 +1,4 @@
-//! Sentences about an image that are true or false, depending on its label and its pixels.
+//! Sentences that are true or false of an image, depending on its label and its pixels.
 
 use crate::{DataConfig, Error, ImagesConfig, Result};
 

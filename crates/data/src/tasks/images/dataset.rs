@@ -15,7 +15,8 @@ use crate::{
     Format, ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Keys of the draws that order images, and that divide the training split.
+/// Purpose of the draws that order images. The next constant is the purpose of the draws that
+/// divide the training split.
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 
@@ -101,7 +102,7 @@ pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageD
 ///
 /// # Errors
 ///
-/// If the images cannot be read, or change meanwhile.
+/// If the images cannot be read, or if they change while they are read.
 pub(crate) fn open_images(
     config: &DataConfig,
     run: &Path,
@@ -256,7 +257,8 @@ impl ImageDataset {
         batching.rows_of(self.settings.tokens())
     }
 
-    /// Values of images by their indices within the split, augmented for an epoch.
+    /// Pixel values of the images with the indices `images` in the split. Training images are
+    /// augmented for `epoch`.
     ///
     /// # Errors
     ///

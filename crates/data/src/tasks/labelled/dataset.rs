@@ -14,7 +14,7 @@ use crate::{
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
-/// Key of the draws that order texts.
+/// Number that distinguishes the draws that order texts from other random draws of the same task.
 const PURPOSE: u64 = 8;
 
 /// Refuses settings that are impossible for texts with labels.
@@ -152,8 +152,8 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, a line is not a label with a text or a word with a tag, or a file has
-    /// no questions with answers.
+    /// If a file is missing, if a line is not a label with a text or a word with a tag, or if a
+    /// split of questions has none with an answer.
     pub fn read(
         label_of: LabelOf,
         config: &DataConfig,
@@ -224,8 +224,8 @@ impl LabelledDataset {
         self.rows.is_empty()
     }
 
-    /// Class of each text, or of each predicted word, text after text; for questions, the positions
-    /// of start and end.
+    /// Class of each text, or of each predicted word, text after text. For questions, the positions
+    /// of the start and the end of each answer.
     pub fn classes(&self) -> Vec<u32> {
         self.classes.concat()
     }

@@ -54,8 +54,8 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     Ok((first, second))
 }
 
-/// Index of the first text that contains a tab although the model reads one text per line: the line
-/// may have been meant as a pair.
+/// Index of the first text with a tab, if the model reads one text per line. Such a line may have
+/// been meant as a pair.
 #[must_use]
 pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
     match config.pairs {
@@ -119,7 +119,7 @@ fn read_lines(config: &LabelledConfig, path: &Path, take: Take<'_>) -> Result<()
     Ok(())
 }
 
-/// Reads a table by its fields.
+/// Reads the records of a table. Columns are found by the configured names of fields.
 fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) -> Result<()> {
     let fields = &config.fields;
     let mut named = vec![fields.label(), fields.text()];

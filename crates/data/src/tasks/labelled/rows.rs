@@ -53,7 +53,7 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Makes rows as [`rows_of`] does, but a line that is refused gets an error instead of a row. In
+/// Makes rows like [`rows_of`], but a line that is refused gets an error instead of a row. In
 /// errors, the first line has the number `before + 1`.
 ///
 /// # Errors
@@ -132,7 +132,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// Lengths to which two texts are cut so that their sum is at most `room` tokens. Tokens are
+/// Lengths to which two texts are cut, so that they have at most `room` tokens together. Tokens are
 /// removed from the longer text first.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;

@@ -11,17 +11,17 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// Keys for drawing hidden tokens and pairs of texts. They differ from the key for the order of
-/// blocks.
+/// Purposes of the draws that hide tokens and that pair texts (see [`Epoch::draws`]). They differ
+/// from the purpose of the draws that order blocks.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
 /// Running text from which rows with hidden tokens are made.
 ///
-/// A row is a part of a block (successive tokens of the text) and never crosses the end of a
-/// document. It is `<cls> text <sep>`, or with two texts `<cls> first <sep> second <sep>`. The
-/// choice of hidden tokens depends only on the seed, the epoch, the index of the block, and the
-/// part of the block.
+/// A row is made from a part of a block, which is a sequence of successive tokens of the text. It
+/// never crosses the end of a document. A row has the form `<cls> text <sep>`, or `<cls> first
+/// <sep> second <sep>` if it has two texts. The choice of hidden tokens depends only on the seed,
+/// the epoch, the index of the block, and the index of the part in the block.
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,
@@ -75,7 +75,7 @@ impl MaskedDataset {
             let count = second.len().min(self.text.tokens() as usize);
             let from = below(2, self.text.tokens() - count as u64 + 1);
             let other = self.text.read(from, count)?;
-            // The second text must not cross the end of a document either.
+            // The second text of a row must not cross the end of a document either.
             let mut parts = other.split(|&id| id == self.end);
             if let Some(part) = parts.find(|part| !part.is_empty()) {
                 return Ok(Some((first, part.to_vec(), 1)));
@@ -164,8 +164,8 @@ impl EpochPlan for MaskedBlocks {
                 }
                 row.push(separator);
                 if text.ids.len() + row.len() > self.rows * data.row_length {
-                    // If the batch has many short documents, their marks may need more room than
-                    // the limit allows.
+                    // Many short documents need many marks, so their rows may exceed the limit of
+                    // the batch. Then the rest of the block is left out.
                     if data.config.next_sentence {
                         follows.pop();
                     }

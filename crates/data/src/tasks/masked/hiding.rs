@@ -12,8 +12,9 @@ const BYTE_SPACE: char = 'Ġ';
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) marks: Marks,
-    /// For each id, whether it may continue a word, and whether a word may continue after it. In a
-    /// vocabulary that marks continuations, exactly the marked tokens continue a word.
+    /// For each id, whether the token may continue a word, and whether a word may continue after
+    /// it. If the vocabulary marks the tokens that continue a word, as WordPiece does with `##`,
+    /// only these tokens continue words.
     edges: Vec<(bool, bool)>,
     /// Ids that may replace a hidden token: all ids except special tokens.
     plain: Vec<u32>,
@@ -29,7 +30,8 @@ impl Words {
                 return (token.starts_with(prefix), !tokenizer.is_special(id));
             }
             let is_word = |c: char| c.is_alphanumeric();
-            // The space of byte-level vocabularies counts as a letter, so it is excluded.
+            // The sign for a space in byte-level vocabularies is a letter in Unicode, so it is
+            // excluded.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
             // The mark of a space may be a separate token, which the word after it continues.
             let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
@@ -47,8 +49,8 @@ impl Words {
         }
     }
 
-    /// True if `next` continues the word of `token`. This is so if there are letters or digits on
-    /// both sides of the boundary, or if `token` is the space before a word.
+    /// True if `next` continues the word of `token`. This is so if the characters on both sides of
+    /// the boundary are letters or digits, or if `token` ends in the sign for a space.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0

@@ -53,7 +53,7 @@ pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<Masked
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// Prepares as [`prepare_masked`] does, and reports progress while text is tokenised.
+/// Prepares like [`prepare_masked`], and reports progress to `observe` while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,

@@ -29,8 +29,8 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Distance between two pairs whose places in the file are kept in memory. Other places are
-/// computed from the lengths.
+/// Only the place in the file of every 64th pair is kept in memory. The places of the pairs between
+/// them are computed from the lengths.
 const STRIDE: usize = 64;
 
 /// Places of pairs in the file, and the lengths of both sides of each pair.
@@ -62,8 +62,8 @@ pub(crate) struct PairCache {
 }
 
 impl PairCache {
-    /// Opens a cache as [`Cache::open`] does. `has_links` must be true if the pairs have word
-    /// links; the key depends on this too.
+    /// Opens a cache like [`Cache::open`]. `has_links` says whether the pairs have word links;
+    /// `key` must depend on this too.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -115,10 +115,11 @@ impl PairCache {
 
 /// Finds the place of each pair.
 fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
-    // The lengths do not determine the number of bytes of the links.
+    // The lengths do not determine the number of bytes of the links, so with links the place of
+    // every pair is kept.
     let stride = if has_links { 1 } else { STRIDE };
-    // The checksum has not been verified yet, so `items.count` may be wrong. This limits the
-    // allocated memory to what a file of this length can need.
+    // The checksum has not been verified yet, so `items.count` may be wrong. Without this limit, a
+    // wrong count could allocate more memory than a file of this length can need.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
     let most = usize::try_from(most).unwrap_or(0);
     let mut lengths = Vec::with_capacity(most);
@@ -164,7 +165,7 @@ pub(crate) fn record(
     bytes
 }
 
-/// Encoded pair of a cache, with the decoded ids of its two sides.
+/// Encoded pair of a cache, together with the ids of its two sides.
 pub(crate) struct Record {
     /// All bytes of the pair.
     pub(crate) bytes: Vec<u8>,

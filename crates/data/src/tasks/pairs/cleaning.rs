@@ -96,7 +96,7 @@ const MOST_EXAMPLES: usize = 3;
 const SHOWN: usize = 120;
 
 impl DroppedPair {
-    /// Adds a pair to `examples`, unless there are enough examples for its reason.
+    /// Adds a pair to `examples`, unless they already contain enough examples for `reason`.
     pub(crate) fn add(examples: &mut Vec<Self>, reason: DropReason, source: &str, target: &str) {
         if !Self::has_room(examples, reason) {
             return;
@@ -106,7 +106,7 @@ impl DroppedPair {
         examples.push(Self { reason, source: cut(source), target: cut(target) });
     }
 
-    /// Adds this example to `examples`, unless there are enough examples for its reason.
+    /// Adds this example to `examples`, unless they already contain enough examples for its reason.
     pub(crate) fn put(self, examples: &mut Vec<Self>) {
         if examples.iter().filter(|one| one.reason == self.reason).count() < MOST_EXAMPLES {
             examples.push(self);

@@ -18,8 +18,8 @@ pub(crate) struct SplitCorpora {
 pub(crate) struct SplitCorpus {
     /// Direction of the corpus.
     pub(crate) direction: Direction,
-    /// Tokenizers of the corpus. If there are several target languages, they add a token for the
-    /// language to each row.
+    /// Tokenizers of the corpus. If there are several target languages, they add the token of the
+    /// target language to each pair.
     pub(crate) tokenizers: TokenizerPair,
     /// Number of passes over the corpus in an epoch, before directions are mixed.
     weight: f64,
@@ -58,9 +58,9 @@ impl SplitCorpora {
     }
 }
 
-/// Factors for the weights of corpora. `corpora` has the direction and the size of each corpus.
-/// With these factors, a direction of n pairs has a share proportional to n^(1/T), where T is the
-/// temperature, and the total size stays the same.
+/// Factors by which the weights of corpora are multiplied. `corpora` has the direction and the size
+/// of each corpus. With these factors, the share of a direction with n pairs is proportional to
+/// n^(1/T), where T is the temperature, and the total size stays the same.
 ///
 /// Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild",
 /// section 4.2.

@@ -1,8 +1,9 @@
 //! Draws a validation set from the training text.
 //!
-//! The sentences with the smallest hashes, which depend on the seed, are held out, so the set does
-//! not depend on the order of the text. A source sentence is held out with all its translations or
-//! not at all. The reader of the training text omits these source sentences.
+//! Each source sentence has a hash, which also depends on the seed. The sentences with the smallest
+//! hashes are held out, so the set does not depend on the order of the text. A source sentence is
+//! held out with all its translations or not at all. The reader of the training text omits the
+//! sentences that are held out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,11 +15,12 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// Key of the draws that rank sentences. It differs from the keys for batches and subwords.
+/// Purpose of the draws that rank sentences. It differs from the purposes of batches and subwords.
 const PURPOSE: u64 = 5;
 
-/// Copy of the configuration in which `hold_out` is replaced by a validation set. The set is two
-/// files in the folder `run` of the run. If they do not exist, they are drawn by `seed`.
+/// Copy of the configuration whose validation set is drawn from the training text. The set is two
+/// files in the folder `run` of the run. If they do not exist, the set is drawn by `seed` and
+/// written to them. If `config.hold_out` is 0, the copy is unchanged.
 ///
 /// # Errors
 ///
@@ -51,8 +53,8 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
 
-/// The pairs to hold out, in the order of their hashes. The tag of a corpus is before the source.
-/// If a source has several translations, the first is used.
+/// The pairs to hold out, in the order of their hashes. Each source begins with the tag of its
+/// corpus. If a source has several translations, the first is used.
 fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let draws = Draws::new(seed, 0, PURPOSE);

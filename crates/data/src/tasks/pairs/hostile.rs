@@ -6,7 +6,8 @@ use super::modifiers::letters::{
 use super::modifiers::typos::with_typos;
 use crate::Draws;
 
-/// Key for drawing places and typing errors. It differs from the keys of training.
+/// Purpose of the draws of places and typing errors. It differs from the purposes that are used in
+/// training a translation model.
 const PURPOSE: u64 = 12;
 
 /// Smallest number of letters of a word that is translated alone.
@@ -94,7 +95,7 @@ impl Hostility {
         }
     }
 
-    /// Normalises a translation or a reference for their comparison.
+    /// Normalises a translation or a reference before they are compared.
     #[must_use]
     pub fn compared(self, text: &str) -> String {
         match self {
@@ -118,8 +119,9 @@ impl Hostility {
     }
 }
 
-/// The longest word of a text in a script with spaces, without the marks around it; the first of
-/// several that are equally long. `None` if it has fewer than [`LETTERS`] letters.
+/// The longest word of a text in a script with spaces, without the punctuation around it. If
+/// several words are equally long, the first of them. `None` if the word has fewer than [`LETTERS`]
+/// letters.
 fn longest_word(source: &str) -> Option<String> {
     let is_letter = |one: char| one.is_alphabetic() && !is_ideographic(one);
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());

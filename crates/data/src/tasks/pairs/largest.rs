@@ -1,6 +1,6 @@
 //! Computes the lengths of the rows of the largest possible batch.
 
-/// Number of rows of each length on one side of an epoch.
+/// Number of rows of each length, for one side (source or target) of an epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
     /// Number of rows with `i` ids, including end marks, at each index `i`.
@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// For each length, the larger of the two numbers of rows in `self` and `other`.
+    /// For each length, the larger of the two numbers of rows that `self` and `other` have.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());
@@ -37,8 +37,8 @@ impl Rows {
         self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
     }
 
-    /// Lengths of the longest rows, cut so that their sum is at most `tokens`. There is always at
-    /// least one whole row, as in training.
+    /// Lengths of the longest rows that fit into `tokens` tokens. The last row is shortened if only
+    /// a part of it fits. There is always at least one whole row, as in training.
     pub(crate) fn longest(&self, tokens: usize) -> Vec<usize> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut left = tokens;

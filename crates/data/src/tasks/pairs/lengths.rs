@@ -1,4 +1,4 @@
-//! Learns from a corpus the usual ratio of the lengths of two languages.
+//! Learns from a corpus the usual ratio of the lengths of source and target in two languages.
 //!
 //! One language needs more characters than another for the same text. The ratio is about the same
 //! for most sentences, and varies less the longer they are (Gale and Church 1993, "A Program for
@@ -35,8 +35,8 @@ const FEWEST_PAIRS: u64 = 200;
 /// Φ⁻¹(3/4).
 const DEVIATIONS: f64 = 1.4826;
 
-/// Smallest standard deviation of the logarithm. So sides that nearly always have the same length
-/// may still differ by a few percent.
+/// Smallest standard deviation of the logarithm. Because of it, the sides of a pair may differ by a
+/// few percent in length even if they nearly always have the same length in the corpus.
 const LEAST_DEVIATION: f64 = 0.05;
 
 /// Number of characters of a side, without white space at both ends.
@@ -81,7 +81,7 @@ struct Usual {
     pairs: u64,
     /// Median of the logarithm of the ratio.
     median: f64,
-    /// Standard deviation of the logarithm, from its median absolute deviation.
+    /// Standard deviation of the logarithm, computed from the median absolute deviation.
     deviation: f64,
 }
 
@@ -103,7 +103,7 @@ impl Usual {
     }
 }
 
-/// The lower median of values. `numbers` has how often each value occurs, and `all` is the sum of
+/// The lower median of values. `numbers` says how often each value occurs, and `all` is the sum of
 /// these numbers.
 fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
     let mut before = 0;
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((class_of(15, 1), class_of(16, 1)), (0, 1));
     }
 
-    /// Lengths of pairs whose ratio is 0.4 with a spread of 20 %; every `bad`th pair has the
+    /// Lengths of pairs whose ratio is 0.4 with a spread of 20 %. Every `bad`th pair has the
     /// lengths of two unrelated texts.
     fn lengths(pairs: u64, bad: u64) -> Vec<(u32, u32)> {
         let draws = Draws::new(3, 0, 0);

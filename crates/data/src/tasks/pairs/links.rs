@@ -1,5 +1,5 @@
-//! Word links of a pair (pairs of a source word and a target word), and the links between tokens
-//! that follow from the word links.
+//! Word alignment of a pair: word links (each a source word and a target word), and the links
+//! between tokens that follow from them.
 //!
 //! **Decision.** Links are stored between words, which are separated by white space. A token
 //! belongs to the word in which it begins, and has the links of this word. So links can be used
@@ -14,8 +14,8 @@ pub struct PairLinks {
     pub source_words: Vec<u32>,
     /// Index of the word of each target token, in ascending order.
     pub target_words: Vec<u32>,
-    /// Links of a source word and a target word, by their indices. They are sorted by the target
-    /// word.
+    /// Links, each of which is the index of a source word and the index of a target word. They are
+    /// sorted by the target word.
     pub links: Vec<(u32, u32)>,
 }
 
@@ -37,7 +37,8 @@ impl PairLinks {
         Self::new(self.target_words, self.source_words, links)
     }
 
-    /// Linked tokens as (target, source), in ascending order.
+    /// Links between tokens, each as the index of a target token and the index of a source token.
+    /// They are in ascending order.
     pub fn tokens(&self) -> impl Iterator<Item = (u32, u32)> {
         let of_target = |&word: &u32| {
             let first = self.links.partition_point(|link| link.1 < word);

@@ -107,8 +107,8 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// Sizes of batches. If some epochs are bidirectional, each size is the larger one of both kinds of
-/// epochs. Numbers of tokens include end marks.
+/// Sizes of batches. If some epochs are bidirectional, each size is the larger one of its values in
+/// bidirectional and in other epochs. Numbers of tokens include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Number of batches in a one-directional epoch.
@@ -179,7 +179,7 @@ pub(crate) struct SideCounter {
 }
 
 impl SideCounter {
-    /// Counts a sentence. `is_byte` is true at the index of each id that is a byte.
+    /// Counts a sentence. `is_byte` says for each id of the vocabulary whether it is a byte.
     pub(crate) fn add(&mut self, ids: &[u32], is_byte: &[bool]) {
         let report = &mut self.report;
         self.sentences += 1;
@@ -207,9 +207,9 @@ impl SideCounter {
     }
 }
 
-/// Index of the bin of a length. Up to 100 tokens, each bin has ten lengths. The bins after these
-/// are 101 to 200 tokens, 201 to 400 and so on, so that the histogram of sentences or of documents
-/// fits on a page.
+/// Index of the bin of a length in the histogram. Up to 100 tokens, each bin covers ten lengths.
+/// The following bins cover 101 to 200 tokens, 201 to 400 and so on, so that the histogram of
+/// sentences or of documents fits on a page.
 fn bin_of(length: usize) -> usize {
     match length {
         0..=100 => length.saturating_sub(1) / 10,

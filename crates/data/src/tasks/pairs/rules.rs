@@ -13,11 +13,11 @@ const SHOUTED: usize = 4;
 #[derive(Debug)]
 pub struct TextRules {
     config: CleaningConfig,
-    /// For each language, the letters of its script.
+    /// For the source and the target language, the letters of its script.
     letters: [OwnLetters; 2],
     /// Indices of both languages in the language identifier, if it is used.
     languages: Option<[usize; 2]>,
-    /// Tag before each source, which is not part of the source sentence.
+    /// Tag of the corpus, which each source begins with although it is not part of the sentence.
     tag: String,
 }
 

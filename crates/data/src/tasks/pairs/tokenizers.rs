@@ -10,9 +10,9 @@ use crate::{
     TokenizerConfig, TokenizerPair,
 };
 
-/// Key of the draws that choose the pairs for a vocabulary of several directions.
+/// Purpose of the draws that choose the pairs for a vocabulary of several directions.
 const PURPOSE: u64 = 11;
-/// Key of the draws that choose the pairs that are also added in capitals.
+/// Purpose of the draws that choose the pairs that are also added in capitals.
 const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.
@@ -75,8 +75,8 @@ impl TokenizerPair {
         }
     }
 
-    /// Tokenizers of the run in the folder `directory`: the existing ones, or else new ones, which
-    /// are saved there.
+    /// Tokenizers of the run in the folder `directory`. If there are none, they are trained and
+    /// saved there.
     ///
     /// # Errors
     ///
@@ -85,8 +85,8 @@ impl TokenizerPair {
         Self::load_or_train(directory, || Self::train(config))
     }
 
-    /// Tokenizers of the run in the folder `directory`: the existing ones, or else the result of
-    /// `train`, which is saved there.
+    /// Tokenizers of the run in the folder `directory`. If there are none, `train` makes them, and
+    /// they are saved there.
     ///
     /// # Errors
     ///
@@ -104,10 +104,11 @@ impl TokenizerPair {
     }
 }
 
-/// Texts of the training pairs that cleaning by text keeps: the first pairs or, with several
-/// directions, a sample by the temperature of directions. Some pairs are added in capitals, with
-/// the probability that they have in training. Without them, words in capitals would be spelled
-/// letter by letter.
+/// Texts of those training pairs that cleaning by text keeps. With one direction, these are the
+/// first pairs; with several directions, they are a sample in which each direction has the same
+/// share as in an epoch. Some pairs are added a second time in capitals, with the probability that
+/// this change has in training. Without them, the vocabulary would lack words in capitals, which
+/// would be spelled letter by letter.
 fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     let pairs: Box<dyn Iterator<Item = PairTexts>> = match config.is_multilingual() {

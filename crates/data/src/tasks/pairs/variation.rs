@@ -1,4 +1,5 @@
-//! Varies training pairs between epochs: by changes to their text, and by random segmentation.
+//! Changes training pairs differently in each epoch: their text, and its segmentation into
+//! subwords.
 
 use crate::tasks::pairs::modifiers::PairModifiers;
 use crate::tasks::pairs::modifiers::word_pairs::WordPairs;
@@ -9,12 +10,12 @@ use crate::{DataConfig, Epoch, Pair, PairReader, Result, TokenizerPair};
 /// learned.
 const WORDS_FROM: usize = 50_000;
 
-/// Varies the pairs of a training split.
+/// Changes the pairs of a training split differently in each epoch.
 #[derive(Debug)]
 pub(crate) struct PairVariation {
     modifiers: Option<PairModifiers>,
     sampler: Option<PairSampler>,
-    /// Largest number of tokens of a side of a pair that is varied.
+    /// Largest number of tokens of a side after a change.
     pub(crate) max_tokens: usize,
 }
 
@@ -37,8 +38,9 @@ impl PairVariation {
         Ok(varies.then_some(Self { modifiers, sampler, max_tokens }))
     }
 
-    /// The pair as it is varied for an epoch: its text is changed, and then segmented. `next`
-    /// returns the next pair of the corpus, which may be appended. `tag` stays before the source.
+    /// The pair as it is in an epoch: first its text is changed, and then it is segmented. `next`
+    /// returns the next pair of the corpus, which may be appended. If the source begins with `tag`,
+    /// it still does afterwards.
     ///
     /// # Errors
     ///
@@ -60,8 +62,8 @@ impl PairVariation {
     }
 }
 
-/// Learns words with a certain translation. They depend only on the training text, so they are the
-/// same in every process and after every start.
+/// Learns words whose translations are nearly certain. They depend only on the training text, so
+/// they are the same in every process and after every start.
 fn word_pairs(config: &DataConfig) -> Result<WordPairs> {
     let reader = PairReader::open(config, &config.train)?.without_tags();
     let texts = reader.take(WORDS_FROM).map(|pair| pair.map(|pair| (pair.source, pair.target)));

@@ -1,5 +1,5 @@
-//! Rows that contain a question and a window, which is a part of its context, and the places of
-//! answers in them.
+//! Rows for a model that answers questions. A row contains a question and a window, which is a part
+//! of the context of the question. Also finds the places of answers in rows.
 
 use std::ops::Range;
 
@@ -100,7 +100,7 @@ pub fn windows(
     windows_of(tokenizer, &tokenizer.encode(question)?, context, config)
 }
 
-/// Makes windows as [`windows`] does, for a question that is already tokenised.
+/// Makes windows like [`windows`], for a question that is already tokenised.
 ///
 /// # Errors
 ///
@@ -135,9 +135,9 @@ pub fn windows_of(
     }
 }
 
-/// For each token of a context, the index of the window with the most context around the token;
-/// among equal windows, the first. As in BERT's program, only this window predicts if an answer
-/// starts at the token.
+/// For each token of a context, the index of the window with the most context around the token. If
+/// several windows have equal context, the first of them. As in BERT's program, only this window
+/// decides whether an answer starts at the token.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
     let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
@@ -152,8 +152,9 @@ pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     best.into_iter().map(|one| one.map_or(0, |(number, _)| number)).collect()
 }
 
-/// Rows of a split, and the answer of each row: the places of the first and the last token of the
-/// first answer, or twice the place of `<cls>` if the window does not contain the whole answer.
+/// Rows of a split, and the answer for each row: the places in the row of the first and the last
+/// token of the question's first answer. If the window does not contain the whole answer, both
+/// places are that of `<cls>`.
 ///
 /// # Errors
 ///

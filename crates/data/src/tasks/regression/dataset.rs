@@ -45,7 +45,8 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 #[derive(Debug)]
 pub struct RegressionDataset {
     settings: RegressionConfig,
-    /// Source of the functions; `None` for training, whose functions depend on seed and epoch.
+    /// Source of the functions of a split for measuring. `None` for training, where the functions
+    /// depend on the seed and the epoch.
     fixed: Option<Functions>,
     report: RegressionReport,
 }
@@ -123,8 +124,9 @@ impl RegressionDataset {
     }
 }
 
-/// Functions as input of a model. The ids are the bits of f32: the numbers of x₁, then y₁, x₂ and
-/// so on up to the last x. Each y is predicted at the first number of its x.
+/// Functions as input of a model. The ids are the bit patterns of `f32` numbers: the numbers of x₁,
+/// then y₁, then the numbers of x₂ and so on, up to the last x. Each y is predicted at the first
+/// number of its x.
 #[must_use]
 pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
     let (mut stream, mut asked, mut answers) = (Stream::default(), Vec::new(), Vec::new());

@@ -3,7 +3,8 @@
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Keys of the draws: for training, and for splits for measuring.
+/// Purpose of the draws of training functions. The next constant is the purpose of the draws of
+/// functions for measuring.
 const TRAINING: u64 = 12;
 const MEASURED: u64 = 13;
 
@@ -26,7 +27,7 @@ impl LinearFunction {
     }
 }
 
-/// Functions of an epoch of training, or of a split for measuring.
+/// Source of the functions of an epoch of training, or of a split for measuring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     draws: Draws,

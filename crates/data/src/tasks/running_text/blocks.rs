@@ -11,7 +11,8 @@ pub struct TextBlocks<'a> {
     config: &'a DataConfig,
     tokenizer: &'a Tokenizer,
     passages: TextReader,
-    /// Tokens that are not in a batch yet. `start` is the index of the first of them in the text.
+    /// Tokens that are not in a batch yet. The next field is the index in the text of the first of
+    /// them.
     pending: Vec<u32>,
     start: u64,
     report: TextReport,
@@ -47,7 +48,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
     }
 
-    /// Report on the text that has been read so far; on the whole text after the last batch.
+    /// Report on the text that has been read so far. After the last batch, this is the whole text.
     pub fn report(&self) -> &TextReport {
         &self.report
     }
@@ -55,8 +56,8 @@ impl<'a> TextBlocks<'a> {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         let length = self.config.text.block_length;
         let rows = self.config.batching.rows_of(length);
-        // The token after a block must be known too, because the last token of the block predicts
-        // it.
+        // One token more than the blocks is needed, because the last token of a block predicts the
+        // token after the block.
         while self.pending.len() <= rows * length
             && let Some(passage) = self.passages.next().transpose()?
         {

@@ -10,7 +10,7 @@ use crate::{
     RunningTextConfig, Stream, TextReport,
 };
 
-/// Key of the draws of blocks, distinct from the keys that order pairs.
+/// Purpose of the draws of the places of blocks.
 const PURPOSE: u64 = 5;
 
 /// Storage of ids.
@@ -27,7 +27,7 @@ pub struct TextDataset {
     ids: Ids,
     tokens: u64,
     block_length: usize,
-    /// Token that begins a document, if rows must not contain parts of several documents.
+    /// Token that begins a document, if a row must not contain text of several documents.
     barrier: Option<u32>,
     report: TextReport,
 }
@@ -117,9 +117,10 @@ impl Dataset for TextDataset {
     }
 }
 
-/// Adds a block to `text` as one row or, if `barrier` has the token that begins documents, as one
-/// row for each document. Adds the index of the first token of each row to `indices`; `start` is
-/// the index of the first token of the block.
+/// Adds a block to `text` and the indices of its rows to `indices`. The block becomes one row. If
+/// `barrier` has the token that begins documents, it becomes one row for each document instead. The
+/// index of a row is the index in the text of its first token; `start` is that of the block's first
+/// token.
 pub(crate) fn push_rows(
     block: &[u32],
     start: usize,
@@ -136,12 +137,12 @@ pub(crate) fn push_rows(
     }
 }
 
-/// Blocks of one epoch. Each block predicts the token after each of its own tokens.
+/// Blocks of one epoch. At each of its tokens, a block predicts the next token of the text.
 ///
-/// If batches are shuffled, the place of each block is drawn from (seed, epoch, index of the
-/// block), and an epoch has as many blocks as fit into the text. nanoGPT draws blocks in the same
-/// way, without epochs. Without shuffling, blocks follow each other, and every token except the
-/// first is predicted once.
+/// If batches are shuffled, the place of each block is random and depends only on the seed, the
+/// epoch and the index of the block. An epoch has as many blocks as fit into the text. nanoGPT
+/// draws blocks in the same way, but without epochs. If batches are not shuffled, blocks follow
+/// each other, and every token except the first is predicted once.
 pub(crate) struct Blocks {
     text: Arc<TextDataset>,
     rows: usize,
@@ -167,14 +168,14 @@ impl Blocks {
         batches as usize
     }
 
-    /// Index of the first token of a block, and number of tokens of the block.
+    /// Index in the text of the first token of a block, and the number of tokens of the block.
     pub(crate) fn place(&self, block: u64) -> (u64, usize) {
         let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
         match self.drawn {
             Some(draws) => {
                 // The high half of the product is uniform below the number of places, with a bias
-                // of at most 2^-32 for texts of up to 2^32 tokens. There is always one more token
-                // after the block, to be predicted.
+                // of at most 2^-32 for texts of up to 2^32 tokens. At each place, one more token
+                // follows the block, because it is predicted too.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
                 ((wide >> 64) as u64, self.text.block_length)

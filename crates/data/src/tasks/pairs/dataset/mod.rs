@@ -16,13 +16,13 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which the largest factor is estimated by which changes to the text
-/// enlarge a batch ([`Dataset::growth`]). Other batches may grow more, so the estimate is
-/// multiplied by [`SAMPLING_MARGIN`].
+/// Number of batches that [`Dataset::growth`] samples. It takes the largest factor by which changes
+/// to the text enlarge one of them. Other batches may grow more, so the factor is multiplied by
+/// [`SAMPLING_MARGIN`].
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Key of the draws that decide which pairs of a weighted corpus an epoch contains.
+/// Purpose of the draws that decide which pairs of a weighted corpus an epoch contains.
 const WEIGHTS: u64 = 6;
 
 /// Seed of the example epochs whose batches the report describes.
@@ -40,12 +40,12 @@ pub struct PairDataset {
     /// Indices of the pairs in the cache, if this data set is the part of a split for one
     /// direction; otherwise `None`.
     part: Option<Arc<[u32]>>,
-    /// Variation of pairs between epochs. `None` if pairs are the same in all epochs.
+    /// Changes that differ between epochs. `None` if pairs are the same in all epochs.
     variation: Option<Arc<PairVariation>>,
     /// Number of epochs at the start in which both directions are trained.
     bidirectional_epochs: u64,
-    /// For each corpus, the index after its last pair, and its weight: the number of passes over
-    /// its pairs in an epoch.
+    /// For each corpus, the index after its last pair, and the number of passes over its pairs in
+    /// an epoch (its weight).
     corpora: Vec<(usize, f64)>,
 }
 
@@ -83,7 +83,8 @@ impl PairDataset {
                 bidirectional_epochs,
                 corpora,
             };
-            // Reports on batches are not in the cache either, for the same reason.
+            // Reports on batches are not in the cache either, so that settings of batches can be
+            // changed without tokenising again.
             let of = |number| {
                 let epoch = Epoch::new(EXAMPLE, number);
                 PairPlan::new(&dataset, batching, epoch).report(&dataset)
@@ -97,7 +98,7 @@ impl PairDataset {
         }))
     }
 
-    /// Sets the variation of pairs between epochs.
+    /// Sets the changes to pairs that differ between epochs.
     pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
         Self { variation: variation.map(Arc::new), ..self }
     }
@@ -118,8 +119,8 @@ impl PairDataset {
     }
 
     /// Indices of the pairs of an epoch, before shuffling. A pair occurs as often as the weight of
-    /// its corpus says. In a bidirectional epoch, each pair also occurs with its sides exchanged.
-    /// `None` if each pair of the data set occurs once.
+    /// its corpus demands. In a bidirectional epoch, each pair occurs a second time, with its sides
+    /// exchanged, as in [`PairDataset::pair`]. `None` if each pair of the data set occurs once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
@@ -148,8 +149,8 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. Indices from [`PairDataset::len`] on mean the same pairs with their sides
-    /// exchanged, for translation in the opposite direction.
+    /// Reads a pair. An index of [`PairDataset::len`] or more means the pair with this many fewer,
+    /// with its sides exchanged, for translation in the opposite direction.
     ///
     /// # Errors
     ///
@@ -157,8 +158,8 @@ impl PairDataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`PairDataset::len`]. This is so for all methods with a pair as
-    /// an argument.
+    /// If `pair` is not below twice [`PairDataset::len`]. All methods with a pair as an argument
+    /// panic in this case.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -196,7 +197,7 @@ impl PairDataset {
         (source + around.0, target + around.1)
     }
 
-    /// The tokenizers of a pair, which add special tokens to its texts.
+    /// The tokenizers of a pair's direction, which add special tokens to its texts.
     fn tokenizers_of(&self, pair: usize) -> &TokenizerPair {
         &self.directions[self.corpus_of(self.locate(pair).0).min(self.directions.len() - 1)]
             .tokenizers
@@ -223,8 +224,8 @@ impl PairDataset {
         self.variation.is_some()
     }
 
-    /// The next pair in the same corpus and direction; the first pair after the last. `None` if the
-    /// corpus has only one pair.
+    /// The next pair in the same corpus and direction. After the last pair of a corpus comes its
+    /// first. `None` if the corpus has only one pair.
     fn next_pair(&self, pair: usize) -> Result<Option<Pair>> {
         let (place, turned) = self.locate(pair);
         let corpus = self.corpus_of(place);
@@ -235,7 +236,7 @@ impl PairDataset {
         if next == place { Ok(None) } else { self.pair(next + turn).map(Some) }
     }
 
-    /// Index of the corpus of a pair whose sides are not exchanged.
+    /// Index of the corpus of a pair. `pair` is an index in the cache.
     fn corpus_of(&self, pair: usize) -> usize {
         self.corpora.partition_point(|(end, _)| *end <= pair)
     }
@@ -254,7 +255,7 @@ impl PairDataset {
     }
 
     /// Lengths of the source rows and of the target rows that an epoch can contain. If `longest` is
-    /// given, all rows have this length.
+    /// not `None`, every row has this length instead.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
         // The weight of a corpus, rounded up, is how often an epoch may contain each of its pairs.
         let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
@@ -284,9 +285,9 @@ impl PairDataset {
         [source, target]
     }
 
-    /// Makes a batch of `pairs`, in this order: the sources, each followed by `</s>`, and the
-    /// targets, each after `<s>`. The model predicts the tokens of the target and `</s>`. Pairs are
-    /// varied for `epoch`; with `None` they are not varied.
+    /// Makes a batch of `pairs`. Its first stream is the sources, each followed by `</s>`; its
+    /// second stream is the targets, each after `<s>`. The model predicts the tokens of the target
+    /// and `</s>`. Pairs are changed as in `epoch`; with `None` they are not changed.
     ///
     /// # Errors
     ///
@@ -309,8 +310,7 @@ impl PairDataset {
                 pair = variation.vary(pair, next, (tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
-            // A model predicts a token at the place before it; the first token is predicted at
-            // `<s>`.
+            // A model predicts each token at the place before it, and the first token at `<s>`.
             let before =
                 (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
             let own = of_pair.iter().flat_map(PairLinks::tokens);
@@ -339,8 +339,8 @@ impl Dataset for PairDataset {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
-        // Both kinds of epochs are measured. In a bidirectional epoch, each side contains texts in
-        // both languages.
+        // Epochs in both directions and epochs in one direction are measured, because in the former
+        // each side contains texts in both languages.
         for number in BTreeSet::from([0, self.bidirectional_epochs]) {
             let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
@@ -357,7 +357,7 @@ impl Dataset for PairDataset {
         Ok(most * SAMPLING_MARGIN)
     }
 
-    /// Makes a data set for each direction, without variation.
+    /// Makes a data set for each direction, which reads the same cache.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         let mut parts: Vec<(Direction, Vec<u32>)> = Vec::new();
         let mut first = 0;
@@ -433,8 +433,8 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
-    /// Number of source tokens, target tokens and answers. There is an answer for each target
-    /// token.
+    /// Number of source tokens, target tokens and answers. There are as many answers as target
+    /// tokens.
     fn cost(&self, batch: usize) -> u64 {
         let (source, target) = self.plan.tokens(&self.dataset, batch);
         (source + 2 * target) as u64

@@ -2,11 +2,11 @@
 
 use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 
-/// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
+/// Batches of one epoch. They depend only on the data set, the settings, the seed and the epoch, so
 /// any batch can be requested without the batches before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairPlan {
-    /// Epoch for which pairs are varied; `None` if all epochs have the same pairs.
+    /// Epoch for which pairs are changed; `None` if the data set does not change pairs.
     epoch: Option<Epoch>,
     /// Pairs of the epoch, batch after batch.
     order: Vec<u32>,
@@ -14,7 +14,7 @@ pub struct PairPlan {
     batches: Vec<(u32, u32)>,
 }
 
-/// Purpose of a draw; part of its key.
+/// Purposes of the draws of a plan (see [`Epoch::draws`]).
 mod purpose {
     pub(super) const PAIRS: u64 = 1;
     pub(super) const LENGTHS: u64 = 2;
@@ -24,15 +24,15 @@ mod purpose {
 impl PairPlan {
     /// Plans an epoch.
     ///
-    /// Pairs are shuffled, then sorted by length times a random factor within `1 ± length_noise /
-    /// 2`, then divided into batches that are as full as the budget allows. Finally the batches are
-    /// shuffled. So pairs of equal length are combined differently in each epoch. A pair that
-    /// exceeds the budget is a batch by itself.
+    /// Pairs are shuffled. Then they are sorted by length, after each length was multiplied by a
+    /// random factor within `1 ± length_noise / 2`. Then they are divided into batches that are as
+    /// full as the budget allows, and finally the batches are shuffled. So pairs of equal length
+    /// are combined differently in each epoch. A pair that exceeds the budget is a batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, epoch: Epoch) -> Self {
         let pairs = dataset.pairs_in(epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
-        // `order` first has places in the epoch, not pairs, so a pair that occurs twice has two
-        // draws.
+        // At first, `order` has places in the epoch, not pairs, so a pair that occurs twice gets
+        // two different random factors.
         let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
         let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
@@ -42,9 +42,9 @@ impl PairPlan {
                 order.sort_by_cached_key(|&place| {
                     let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
-                    // Lengths in units of 1/16 token are fine enough for sorting, and are integers
-                    // that can be compared. The target comes first, because the decoder and the
-                    // output layer cost most.
+                    // Lengths in units of 1/16 token are fine enough for sorting, and they are
+                    // integers, which can be compared. The length of the target is compared first,
+                    // because the decoder and the output layer cost most.
                     let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
                     (scale(target), scale(source))
                 });

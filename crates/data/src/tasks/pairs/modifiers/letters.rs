@@ -34,9 +34,9 @@ pub(crate) fn joined(first: &str, second: &str) -> String {
     format!("{first}{between}{second}")
 }
 
-/// The text with one of its words repeated, or in a text without spaces, one Chinese or Japanese
-/// character. `drawn`, a number in [0, 1), chooses the word or character. `None` if nothing can be
-/// repeated.
+/// The text with one word repeated. In a text without spaces, one Chinese or Japanese character is
+/// repeated instead. `drawn`, a number in [0, 1), chooses the word or character. `None` if nothing
+/// can be repeated.
 pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
     let chosen = |count: usize| (drawn * count as f64) as usize;
     let mut words: Vec<&str> = text.split(' ').collect();

@@ -5,10 +5,10 @@
 //! and OpusTrainer", section 4), typing errors follow Belinkov and Bisk 2018, "Synthetic and
 //! Natural Noise Both Break Neural Machine Translation".
 //!
-//! **Decision.** A pair is changed when a batch is made: its ids are decoded, the text is changed
-//! and tokenised again. So the tokenised cache does not depend on draws. A draw is a function of
-//! (seed, epoch, line), so that resuming is exact. Texts with a token for unknown characters are
-//! not changed, because they cannot be decoded.
+//! **Decision.** A pair is changed when a batch is made: its ids are decoded, and the changed text
+//! is tokenised again. So the tokenised cache does not depend on random draws. A draw depends only
+//! on the seed, the epoch and the line of the pair, so a resumed run makes the same changes. Texts
+//! with a token for unknown characters are not changed, because they cannot be decoded.
 
 pub(crate) mod letters;
 mod spans;
@@ -22,12 +22,12 @@ use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
-/// Key of the draws of modifiers, distinct from the keys of draws that order batches or segment
-/// text.
+/// Purpose of the draws of modifiers. It differs from the purposes of the draws that order the
+/// batches of pairs or segment text.
 const PURPOSE: u64 = 10;
 
-/// Kinds of changes. The number of a kind is part of the key of its draws, so that its probability
-/// does not affect the other kinds.
+/// Kinds of changes. The number of a kind is a part of the key of its random draws, so the draws of
+/// one kind are independent of those of the other kinds.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Merged = 0,
@@ -51,7 +51,7 @@ pub(crate) struct PairModifiers {
     /// Words that may replace a pair, with their translations; `None` if single words are not
     /// configured.
     words: Option<WordPairs>,
-    /// Largest number of tokens of a side; a pair that would exceed it is not changed.
+    /// Largest number of tokens of a side. A pair that a change would make longer is not changed.
     max_tokens: usize,
 }
 
@@ -93,8 +93,8 @@ impl PairModifiers {
         config.is_active().then(|| Self { config: config.clone(), words, max_tokens })
     }
 
-    /// The pair as it is changed for an epoch. `next` returns the next pair of the corpus, which
-    /// may be appended. `tag` stays before the source.
+    /// The pair with the changes of an epoch. `next` returns the next pair of the corpus, which may
+    /// be appended. If the source begins with `tag`, it still does after the changes.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl PairModifiers {
         probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
     }
 
-    /// Makes those of the drawn changes that need no other pair.
+    /// Makes all drawn changes except those that replace the pair by a word or append another pair.
     fn changed(&self, (mut source, mut target): Texts, draws: PairDraws) -> Texts {
         let config = &self.config;
         let is_drawn = |change, probability| draws.decides(change) < probability;

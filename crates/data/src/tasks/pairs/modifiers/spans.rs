@@ -1,5 +1,5 @@
-//! Adds the same text to source and target, so that a model learns to copy it, and changes spaces
-//! in Chinese.
+//! Adds the same text to source and target, so that a model learns to copy it. Also changes the
+//! spaces between Chinese or Japanese characters.
 
 use crate::Draws;
 
@@ -66,8 +66,8 @@ fn one_of<T: Copy>(items: &[T], drawn: f64) -> T {
     items[(drawn * items.len() as f64) as usize]
 }
 
-/// String of `count` random letters of an alphabet. `first` is the index of the first random
-/// number.
+/// String of `count` random letters of an alphabet. They are chosen by successive random numbers,
+/// the first of which has the index `first`.
 fn letters(alphabet: &str, count: usize, draws: Draws, first: u64) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     (first..).take(count).map(|index| one_of(&alphabet, draws.unit(index))).collect()
@@ -119,7 +119,8 @@ const SPACED: f64 = 0.3;
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);
-    // True for a space that is removed: the nearest character on one of its sides is an ideograph.
+    // True for a space that is removed: the nearest character that is no space, before it or after
+    // it, is an ideograph.
     let is_lost = |place: usize| {
         let before = (0..place).rev().find(|&before| characters[before] != ' ');
         let after = (place..characters.len()).find(|&after| characters[after] != ' ');

@@ -4,7 +4,7 @@ use crate::Draws;
 
 use super::letters::is_ideographic;
 
-/// Average number of letters of a text for each typing error.
+/// Number of letters of a text for each typing error.
 const LETTERS_PER_ERROR: f64 = 25.0;
 
 /// Number of random numbers that determine an error: its place, its kind, and the choice of a
@@ -48,7 +48,7 @@ const LOOK_ALIKES: [&str; 22] = [
     "EЕΕ", "HНΗ", "KКΚ", "MМΜ", "OОΟ", "PРΡ", "TТΤ", "XХΧ",
 ];
 
-/// A letter of `choices` that is not `other_than`, chosen by a random number in [0, 1).
+/// A letter of `choices` other than `other_than`, chosen by `drawn`, a random number in [0, 1).
 fn one_of(choices: &str, other_than: char, drawn: f64) -> Option<char> {
     let count = choices.chars().filter(|&one| one != other_than).count();
     choices.chars().filter(|&one| one != other_than).nth((drawn * count as f64) as usize)
@@ -97,12 +97,12 @@ fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     };
     match (other, kind) {
         (Some(other), _) => characters[place] = other,
-        // Letters are exchanged also if the letter has no neighbouring or similar letter.
+        // Two letters are also exchanged if no neighbouring or similar letter was found above.
         (None, ..0.7) if next.is_some_and(|next| next.is_alphabetic() && next != letter) => {
             characters.swap(place, place + 1);
         }
         (None, ..0.85) => characters.insert(place, letter),
-        // At least one letter of a word remains.
+        // A letter is removed only before another letter, so at least one letter of a word remains.
         (None, _) if next.is_some_and(char::is_alphabetic) => drop(characters.remove(place)),
         (None, _) => characters.insert(place, letter),
     }

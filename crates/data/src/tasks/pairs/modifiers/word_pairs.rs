@@ -1,4 +1,5 @@
-//! Learns translations of words from a corpus of sentence pairs, only where they are nearly sure.
+//! Learns translations of words from a corpus of sentence pairs, but only translations that are
+//! nearly certain.
 //!
 //! A word and a piece of text (a word, or a few ideographs) count as translations of each other if
 //! the piece is in nearly every target whose source has the word, and seldom in other targets. This
@@ -19,14 +20,14 @@ use super::letters::is_ideographic;
 /// Largest number of ideographs of a word.
 const IDEOGRAPHS: usize = 4;
 
-/// Share of all pairs. A word or an ideograph that is in a larger share is grammar.
+/// A word or an ideograph that is in a larger share of all pairs than this is grammar.
 const GRAMMAR: f64 = 0.04;
 
 /// Smallest number of pairs that contain a word whose translation is learned.
 const FEWEST_PAIRS: usize = 5;
 
-/// Smallest share of the pairs with a word in their sources that must have its translation in the
-/// target.
+/// Smallest share of the pairs whose source contains a word that must have the word's translation
+/// in the target.
 const LEAST_SHARE: f64 = 0.9;
 
 /// Smallest value of Dice's coefficient: twice the number of pairs that contain both word and

@@ -9,14 +9,15 @@
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Key for drawing the hash functions. It differs from the keys of all other draws.
+/// Purpose of the draws of the hash functions. It differs from the purposes of all other draws.
 const PURPOSE: u64 = 14;
 
 /// Smallest probability that two pairs whose Jaccard index is the threshold have a common band.
 /// More similar pairs have a higher probability.
 const RECALL: f64 = 0.95;
 
-/// Largest number of hash functions, unless each band has only `FEWEST_ROWS` of them.
+/// Largest number of hash functions in all bands together. More are used only if they are needed
+/// with the smallest bands, of `FEWEST_ROWS` functions.
 const MOST_FUNCTIONS: usize = 48;
 
 /// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common
@@ -38,7 +39,7 @@ impl Bands {
     pub(crate) fn new(threshold: f64) -> Self {
         let bands = |rows: usize| {
             let apart = 1.0 - threshold.clamp(0.5, 1.0).powi(rows as i32);
-            // With a threshold of 1, one band is enough.
+            // With a threshold of 1, `apart` is 0 and the quotient is 0, but one band is needed.
             ((1.0 - RECALL).ln() / apart.ln()).ceil().max(1.0) as usize
         };
         let is_affordable = |&rows: &usize| rows * bands(rows) <= MOST_FUNCTIONS;
@@ -135,7 +136,7 @@ impl BandTable {
         }
     }
 
-    /// Indices of the slots in which a key may be, from the first to try to the last.
+    /// Indices of the slots in which a key may be, in the order in which they are tried.
     fn places(&self, key: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         let first = ((u64::from(key) * count as u64) >> 32) as usize;

@@ -1,11 +1,11 @@
-//! Finds pairs that nearly repeat an earlier pair: candidates by MinHash, confirmed by their
-//! shingles (overlapping pieces of text).
+//! Finds pairs that nearly repeat an earlier pair. MinHash finds candidates, and their shingles
+//! (overlapping pieces of text) confirm them.
 //!
 //! **Decision.** Candidates share a band of smallest hashes. Each candidate is then checked by the
 //! exact Jaccard index of the two texts, computed from the text on disk. So no pair is dropped that
-//! is less similar than the threshold, and memory holds only the keys of bands, and no text.
-//! Estimating the Jaccard index by the share of equal smallest hashes was rejected: with 40 hashes
-//! the error is 0.06 at an index of 0.8.
+//! is less similar than the threshold, and only the keys of bands are in memory, not the texts. The
+//! share of equal smallest hashes is not used as an estimate of the Jaccard index, because with 40
+//! hashes its standard error is 0.06 at an index of 0.8.
 
 mod bands;
 mod shingles;
@@ -19,8 +19,9 @@ use self::shingles::{are_near, shingle_set, shingles};
 use self::texts::StoredTexts;
 use crate::Result;
 
-/// Largest number of earlier pairs with which a pair is compared: those that share the most keys.
-/// More candidates occur in lists that were made from a template.
+/// Largest number of earlier pairs with which a pair is compared. The candidates that share the
+/// most keys are taken first. There are more candidates than this in lists that were made from a
+/// template.
 const MOST_COMPARED: usize = 24;
 
 /// Computes the keys of a pair. Similar pairs have keys in common.
@@ -96,7 +97,7 @@ impl NearDuplicates {
         });
         for (.., pair) in ranked.into_iter().take(MOST_COMPARED) {
             let text = self.texts.read(pair as usize)?;
-            // No text has a line break.
+            // The first line break is expected to be the one between source and target.
             let (source, target) = text.split_once('\n').unwrap_or((&text, ""));
             if are_near(&own, &shingle_set(source, target), self.threshold) {
                 return Ok(false);

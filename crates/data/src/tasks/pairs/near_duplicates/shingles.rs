@@ -12,7 +12,8 @@ const CHARACTERS: usize = 5;
 /// several letters.
 const IDEOGRAPHS: usize = 2;
 
-/// Key of the hashes, distinct from the keys of all draws.
+/// Purpose of the draws that hash shingles. It differs from the purposes of all other draws for
+/// pairs.
 const PURPOSE: u64 = 13;
 
 /// Hashes of all shingles of a pair. Repeated shingles are included.
@@ -80,7 +81,7 @@ fn normalise(text: &str, characters: &mut Vec<char>) {
     }
 }
 
-/// Hash of a sequence extended by `word`; `hash` is the hash of the sequence before.
+/// Hash of a sequence that `word` extends. `hash` is the hash of the sequence without `word`.
 pub(super) fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(23) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
@@ -105,7 +106,7 @@ fn push_hashes(characters: &[char], draws: Draws, hashes: &mut Vec<u64>) {
 mod tests {
     use super::*;
 
-    /// Jaccard index by the definition.
+    /// Jaccard index, computed directly from its definition.
     fn jaccard(one: &[u64], other: &[u64]) -> f64 {
         let common = one.iter().filter(|hash| other.contains(hash)).count();
         common as f64 / (one.len() + other.len() - common) as f64

@@ -42,7 +42,7 @@ impl StoredTexts {
         self.ends.len()
     }
 
-    /// Adds a text. Its index is the number of earlier texts.
+    /// Adds a text. Its index is the number of texts that were added before.
     ///
     /// # Errors
     ///

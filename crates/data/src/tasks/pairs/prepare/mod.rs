@@ -83,15 +83,15 @@ pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDat
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// Prepares pairs as [`prepare_pairs`] does, and reports progress while text is tokenised.
+/// Prepares pairs like [`prepare_pairs`], and reports progress to `observe` while text is
+/// tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
-    // If the tokenizer cannot sample segmentations as required, this fails before text is
-    // tokenised.
+    // This fails before text is tokenised if the tokenizer cannot sample segmentations as required.
     let variation = PairVariation::new(config, &ready.tokenizers)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
     let train = open(&Part::of_training(config, &ready))?.with_variation(variation);
@@ -141,7 +141,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Tokenizers and identities of the text, which are needed before a split is tokenised.
+/// Tokenizers and fingerprints of the text, which must be known before a split is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Fingerprint,
@@ -155,14 +155,14 @@ impl Ready {
         validate(config)?;
         split_files(config, &config.train)?;
         split_files(config, &config.validation)?;
-        // The training text is recorded first, so that it is the text on which the tokenizer is
-        // trained, and a later change of the text is noticed.
+        // The fingerprint of the training text is recorded before the tokenizer is trained. So a
+        // change of the text after that is noticed.
         let text_of =
             |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
         let train = text_of(&config.train)?;
         let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
-            // A tokenizer cannot be trained without text. The error should then say why there is no
-            // text.
+            // A tokenizer cannot be trained without text. If this is the cause, the error should
+            // say why there is no text.
             Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
             other => other,
         })?;
@@ -192,7 +192,7 @@ fn parts<'a>(config: &'a DataConfig, ready: &'a Ready) -> Vec<Part<'a>> {
     [Part::of_training(config, ready)].into_iter().chain(validation).collect()
 }
 
-/// Refuses a training split that has no pairs, or none after cleaning.
+/// Refuses a training split that has no pairs, or none that cleaning keeps.
 fn require_pairs(config: &DataConfig) -> Result<()> {
     let cleaner = Cleaner::new(&config.cleaning);
     let (mut read, mut dropped) = (0, Dropped::default());

@@ -28,7 +28,7 @@ enum Pairs {
 }
 
 impl Bilingual {
-    /// Opens a file to read pairs in the source and target language, `languages`.
+    /// Opens a file. `languages` are the source and the target language of the pairs to read.
     ///
     /// # Errors
     ///

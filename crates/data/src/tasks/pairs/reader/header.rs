@@ -82,8 +82,8 @@ pub(crate) fn open(
 }
 
 /// Names of the field of a side in a record with named fields, in the order in which they are
-/// tried: the configured name; otherwise the language, at the top level or within `translation`, as
-/// in many published corpora.
+/// tried. If the configuration names the field, this is the only name. Otherwise the name is the
+/// language, first at the top level and then within `translation`, as in many published corpora.
 fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
     let fields = corpus.fields(config);
     let chosen = match side {
@@ -158,7 +158,7 @@ fn columns(
     Ok((Columns { places, count }, has_header))
 }
 
-/// True if the first two cells, which would be source and target, are column names.
+/// True if the first two cells, which would be a source and a target, are usual names of columns.
 fn looks_like_a_header(first: &[&str], config: &DataConfig) -> bool {
     let is_heading = |cell: &&str| {
         let cell = cell.trim().to_lowercase();

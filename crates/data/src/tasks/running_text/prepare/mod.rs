@@ -62,8 +62,8 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 /// Prepares the training and validation text of a run. Writes the tokenizer and the tokenised text
 /// to the folder `run`.
 ///
-/// If `data.text.hold_out` is above 0, the held-out characters are separated from the training text
-/// before the tokenizer is trained.
+/// If `data.text.hold_out` is above 0, that share of the training text is held out before the
+/// tokenizer is trained.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     prepare_with(config, run, train_tokenizer, &mut |_| ())
 }
 
-/// Prepares text as [`prepare_text`] does, and reports progress while text is tokenised.
+/// Prepares text like [`prepare_text`], and reports progress to `observe` while text is tokenised.
 /// `train_tokenizer` makes the tokenizer if the run has none.
 pub(crate) fn prepare_with(
     config: &DataConfig,
@@ -84,7 +84,7 @@ pub(crate) fn prepare_with(
 ) -> Result<Prepared<TextDataset>> {
     let ready = Ready::obtain(config, run, train_tokenizer)?;
     let mut prepared: [Option<TextDataset>; 2] = [None, None];
-    // The smaller split comes first, so that its errors are found sooner.
+    // The validation text, which is smaller, comes first, so that its errors are found sooner.
     for text in ready.texts(config).iter().rev() {
         let place = usize::from(!text.is_trained_on);
         prepared[place] = Some(text.prepare(config, &ready.tokenizers, run, observe)?);
@@ -136,7 +136,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Tokenizers and splits, which are needed before a text is tokenised.
+/// Tokenizers and splits, which must be known before a text is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Split,
@@ -206,7 +206,7 @@ enum Part {
     Whole,
     /// Training text that is not held out.
     Kept,
-    /// Text held out of the training text.
+    /// Training text that is held out for validation.
     HeldOut,
 }
 
@@ -240,7 +240,7 @@ impl<'a> Portions<'a> {
     }
 }
 
-/// Tokenizer: the configured one, or one trained on the training portion.
+/// The configured tokenizer, or one that is trained on the training portion of the text.
 ///
 /// # Errors
 ///
@@ -275,7 +275,7 @@ pub(crate) fn empty(split: String, files: &[PathBuf]) -> Error {
     Error::EmptyText { split, files: names.join(", ") }
 }
 
-/// Current files of a split.
+/// Files of a split, and their fingerprint.
 pub(crate) struct Split {
     pub(crate) name: String,
     pub(crate) files: Vec<PathBuf>,
@@ -350,7 +350,7 @@ impl<'a> Text<'a> {
         TextShards::new(self.split, config, tokenizers.target(), Box::new(portion), shards)
     }
 
-    /// Opens the cache of the text in the folder `run`. Unless the cache fits the text and the
+    /// Opens the cache of the text in the folder `run`. If there is no cache for this text and
     /// tokenizer, the text is tokenised first.
     fn prepare(
         &self,

@@ -10,10 +10,11 @@ use crate::tasks::pairs::rules::TextRules;
 use crate::text::cache::CacheWriter;
 use crate::{Cleaner, Corpus, DroppedPair, Error, PairLinks, RawPair, Result, Tokenizer};
 
-/// Number of pairs that are read before they are tokenised in parallel.
+/// Number of pairs that are collected before they are tokenised in parallel.
 const CHUNK: usize = 16_384;
 
-/// Number of bytes of text after which pairs are tokenised even if they are fewer than [`CHUNK`].
+/// Number of bytes of text after which the collected pairs are tokenised even if they are fewer
+/// than [`CHUNK`].
 const CHUNK_BYTES: usize = 1 << 24;
 
 /// Cleans and tokenises the pairs of a shard.
@@ -22,7 +23,7 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
-    /// Tag before each source, which is not part of the source sentence.
+    /// Tag of the corpus, which each source begins with although it is not part of the sentence.
     tag: &'a str,
     /// Pairs that [`Self::add`] did not drop, to be tokenised together.
     chunk: Vec<RawPair>,
@@ -36,7 +37,8 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     ///
-    /// If the cleaning rules identify languages, but cannot identify the languages of the corpus.
+    /// If the cleaning rules need the language of a text, but the bundled model does not know a
+    /// language of the corpus.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -56,8 +58,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds a pair, unless it is held out or dropped because of its text. Returns true if there are
-    /// enough pairs to tokenise.
+    /// Collects a pair, unless it is held out or dropped because of its text. Returns true if
+    /// enough pairs are collected to tokenise them.
     pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
         self.report.pairs += 1;
         if !self.of.held_out.is_empty() && self.of.held_out.contains(&fingerprint(&pair.source)) {
@@ -105,8 +107,8 @@ impl<'a> Builder<'a> {
         Ok(bytes)
     }
 
-    /// Facts about each pair for rules that compare pairs, computed in parallel. Empty if there are
-    /// no such rules.
+    /// Prefaces of the pairs, for rules that compare pairs. They are computed in parallel. Empty if
+    /// no such rule is configured.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {
             rules if rules.are_any() => {

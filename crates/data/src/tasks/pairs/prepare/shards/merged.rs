@@ -16,11 +16,11 @@ use crate::{
     Error, Result, Tokenizer, UsualLengths,
 };
 
-/// The cache while pairs of shards are added to it.
+/// Cache of a split to which the pairs of its shards are being added.
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
-    /// Number of pairs in the files of the shards that were added.
+    /// Number of pairs in the files of those shards that were added completely.
     pub(super) pairs: u64,
     kept: u64,
     held_out: u64,
@@ -39,8 +39,8 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Makes an empty cache at `path`. `limits` has the limits of lengths for each corpus; pairs
-    /// outside them will be dropped.
+    /// Makes an empty cache, which will be written to `path`. `limits` has the limits of lengths
+    /// for each corpus; pairs outside them are dropped.
     ///
     /// # Errors
     ///
@@ -76,8 +76,9 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// Adds the next pair of a shard of the corpus with the index `corpus`. `lines` is the number
-    /// of lines in all files before those of the shard.
+    /// Adds the next pair of a shard to the cache, unless it is dropped. `corpus` is the index of
+    /// the shard's corpus. `lines` is the number of lines in all files before the files of the
+    /// shard.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,
@@ -102,10 +103,11 @@ impl<'a> Merged<'a> {
         self.writer.push(1, &pair.bytes)
     }
 
-    /// Adds a dropped pair to the examples, unless there are enough for its reason.
+    /// Adds a dropped pair to the examples, unless they already contain enough examples for
+    /// `reason`.
     fn show_dropped(&mut self, reason: DropReason, pair: &Record) {
         if DroppedPair::has_room(&self.dropped_pairs, reason) {
-            // The ids may be any numbers if the shard is damaged, which is noticed only at its end.
+            // A damaged shard may contain any ids, because the damage is noticed only at its end.
             let text = |tokenizer: &Tokenizer, ids| tokenizer.decode(ids).unwrap_or_default();
             let source = text(self.of.tokenizers.source(), &pair.source);
             let target = text(self.of.tokenizers.target(), &pair.target);
@@ -156,7 +158,8 @@ impl<'a> Merged<'a> {
             let reasons = self.dropped.to_string();
             return Err(Error::AllDropped { split, read, reasons });
         }
-        // Each pair may occur in both directions, and as often as the weight of its corpus says.
+        // In an epoch, each pair may occur in both directions, and as often as the weight of its
+        // corpus demands.
         let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
         let most: f64 = self.corpora.iter().map(often).sum();
         if most > f64::from(u32::MAX / 2) {

@@ -1,5 +1,5 @@
-//! Tests that the cache is the same for any number of processes, and with any files of earlier
-//! starts.
+//! Tests that the cache is the same for any number of processes, and whatever files earlier starts
+//! left behind.
 
 use std::fs;
 use std::path::PathBuf;
