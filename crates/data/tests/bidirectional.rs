@@ -78,7 +78,8 @@ fn the_first_epochs_have_each_pair_in_both_directions() {
             };
             // The budget is a limit for the text without dropout.
             assert!(dropout > 0.0 || batches.iter().all(fits));
-            // A batch contains both directions; directions do not alternate between batches.
+            // A batch contains pairs of both directions; the directions do not alternate between
+            // batches.
             let mixed = |batch: &&Batch| {
                 let sources: Vec<String> = rows(&both, &[(*batch).clone()])
                     .into_iter()

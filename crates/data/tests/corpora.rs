@@ -223,8 +223,9 @@ fn the_same_text_compressed_is_the_same_text() {
     assert_eq!(prepare_pairs(&config, &run).unwrap().train.report().text_hash, before);
     let now = std::fs::metadata(run.join("cache/train.bin")).unwrap().modified().unwrap();
     assert_eq!(now, cache, "nothing is tokenised again");
-    // The record of an earlier version has no key `decompressed`, and has the hash of the
-    // compressed file. Such a record is still used: if its hash is another, a change is reported.
+    // The record of an earlier version has no key `decompressed`, and its hash is that of the
+    // compressed file. Such a record is still used, so a change is reported if its hash does not
+    // fit.
     let record = run.join("text/train.json");
     let mut json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();

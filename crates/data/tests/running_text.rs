@@ -36,7 +36,7 @@ fn prepare(config: &DataConfig) -> Result<Prepared<TextDataset>> {
     prepare_text(config, &config.dir.join("run"))
 }
 
-/// Message of the error of the preparation, which must fail.
+/// Prepares the text, which must fail, and returns the message of the error.
 fn refusal(config: &DataConfig) -> String {
     prepare(config).map(|_| ()).expect_err("refused").to_string()
 }

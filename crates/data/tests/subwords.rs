@@ -99,7 +99,7 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
     }
 }
 
-/// Compares the links of tokens in batches with the links of words: all subwords of a word must
+/// Compares the links of tokens in batches with the links of words. All subwords of a word must
 /// have the links of the word, however the word is segmented.
 #[test]
 fn links_of_words_hold_however_words_are_cut() {

@@ -5,9 +5,9 @@
 //! precision = |A ∩ P| / |A|     recall = |A ∩ S| / |S|     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 //! ```
 //!
-//! where A are the predicted links, S the sure links of the reference, and P its sure and possible
-//! links. Counts are summed over the corpus. If all links of the reference are sure, 1 − AER is the
-//! harmonic mean of precision and recall.
+//! where A are the predicted links, S the sure links of the reference, and P the sure and possible
+//! links of the reference. Counts are summed over the corpus. If all links of the reference are
+//! sure, 1 − AER is the harmonic mean of precision and recall.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -27,8 +27,9 @@ pub struct AlignmentCounts {
 }
 
 impl AlignmentCounts {
-    /// Counts the links of a sentence. Each predicted link counts once. A link of the reference
-    /// comes with true if it is sure, and false if it is only possible.
+    /// Counts the links of a sentence. `predicted` should not contain a link twice, because every
+    /// entry is counted. Each link of `reference` is paired with true if it is sure, and with false
+    /// if it is only possible.
     #[must_use]
     pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
         let reference: HashMap<Link, bool> = reference.iter().copied().collect();

@@ -30,7 +30,7 @@ impl Field {
     }
 }
 
-/// Writes `name:value`; with the alternate flag, the short name.
+/// Writes `name:value`. With the alternate flag, `{field:#}`, the short name is written.
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -37,7 +37,7 @@ impl Score {
         })
     }
 
-    /// Computes the score of a corpus with a confidence interval from this many bootstrap
+    /// Computes the score of a corpus, with a confidence interval from `resamples` bootstrap
     /// resamples.
     ///
     /// # Errors
@@ -74,7 +74,8 @@ impl Score {
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }
 
-    /// Confidence interval to print; `None` if its mean is zero, because it then has no meaning.
+    /// Confidence interval to print. `None` if none was requested, or if its mean is zero, because
+    /// such an interval has no meaning.
     pub fn shown_confidence(&self) -> Option<Confidence> {
         self.confidence.filter(|confidence| confidence.mean > 0.0)
     }

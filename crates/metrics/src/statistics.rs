@@ -19,7 +19,8 @@ pub struct Statistics {
     /// Text that identifies the counts; see [`Metric::counted`].
     counted: String,
     columns: usize,
-    /// Values, row by row. Counts are integers, which doubles represent exactly.
+    /// Values, row by row. They are integers, which doubles represent exactly, except TER's mean
+    /// lengths of several references.
     values: Vec<f64>,
     references: ReferenceCount,
     tokenized_endings: u64,

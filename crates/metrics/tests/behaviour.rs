@@ -1,4 +1,4 @@
-//! Appended statistics, printed scores, and refused inputs and options.
+//! Tests statistics that are appended, printed scores, and inputs and options that are refused.
 
 use taper_metrics::{
     Bleu, Chrf, Metric, MetricError, ReferenceCount, SIGNATURE_VERSION, Score, Segment, Smoothing,

@@ -1,6 +1,6 @@
 //! Scores compared with those that sacreBLEU's own test suite computes.
 //!
-//! The file is made by `scripts/golden/scores/sacrebleu_suite.py`, which runs this suite.
+//! `scripts/golden/scores/sacrebleu_suite.py` makes the file: it runs this test suite.
 
 mod common;
 

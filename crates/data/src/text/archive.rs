@@ -2,8 +2,8 @@
 //! archives, with additional files such as `README` and `LICENSE`.
 //!
 //! The crate `zip` reads the directory of an archive. The bytes of members are decompressed here,
-//! as the bytes of other files are. Encrypted members are refused. Members that share bytes are
-//! refused too, because such archives can decompress to far more bytes than they have.
+//! with the same decoders as other files. Encrypted members are refused. Members that share bytes
+//! are refused too, because such archives can decompress to far more bytes than they have.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ struct Member {
     /// Place of the first compressed byte in the archive.
     start: u64,
     compressed: u64,
-    /// Checksum of the decompressed bytes. `size` is the number of these bytes.
+    /// Checksum of the decompressed bytes. The next field is the number of these bytes.
     crc: u32,
     size: u64,
 }
@@ -70,7 +70,7 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// True if a member may be a text of a corpus, by its name.
+/// True if the name of a member does not show that it is something else than a text of a corpus.
 fn is_text(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     let stem = file.split('.').next().unwrap_or(file).to_lowercase();
@@ -97,8 +97,8 @@ pub(super) fn open_only(path: &Path) -> Result<Stream> {
 }
 
 /// Opens the two sides of a corpus in an archive: the members whose names end in the two languages.
-/// Returns for each side the path of the archive joined with the name of the member, and the
-/// stream.
+/// For each side, returns a path that consists of the path of the archive and the name of the
+/// member, and the stream of the member.
 ///
 /// # Errors
 ///
@@ -161,7 +161,7 @@ fn open(path: &Path, member: &Member) -> Result<Stream> {
     Ok((Box::new(io::BufReader::with_capacity(1 << 16, checked)), count))
 }
 
-/// Reader that, at the end of its bytes, compares their checksum with the expected one.
+/// Reader that compares the checksum of its bytes with the expected one when they end.
 struct Checked<R> {
     inner: R,
     crc: flate2::Crc,

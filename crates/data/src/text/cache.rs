@@ -11,9 +11,9 @@
 //! is made again, never repaired.
 //!
 //! **Decision.** Items are read from the file one by one when a batch needs them. Memory holds at
-//! most an index of the items. A memory-mapped file was rejected: its touched pages count as memory
-//! of the process, and if the disk disappears, the process is killed, while a failed read is only
-//! an error.
+//! most an index of the items. The file is not mapped into memory, because the pages that were used
+//! would count as memory of the process, and a disk that disappears would kill the process. A
+//! failed read is only an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -66,7 +66,7 @@ impl Cache {
                 Ok(Some((Self { path: path.to_owned(), file }, index, report)))
             }
             Ok(None) => Ok(None),
-            // The file is shorter than its header says.
+            // The file is shorter than a header, or shorter than its header says.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io(path, error)),
         }
@@ -109,10 +109,10 @@ pub(crate) fn ids(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<ID_BYTES>().0.iter().map(|&id| u32::from_le_bytes(id))
 }
 
-/// Reader of the items of a file while it is verified.
+/// Reader of the items of a file whose checksum is being computed.
 pub(crate) struct Items<'a> {
     reader: BufReader<Digested<'a>>,
-    /// Number of items according to the header, which is not verified yet.
+    /// Number of items according to the header. The checksum has not been verified yet.
     pub(crate) count: u64,
     /// Number of bytes of the file.
     pub(crate) length: u64,
@@ -145,8 +145,8 @@ impl Items<'_> {
     }
 }
 
-/// Reads a file to its end. Returns the result of `index` on the items, and the report. `None` if
-/// the file is damaged or has another key.
+/// Reads a whole file and verifies its checksum. `index` reads the items. Returns the result of
+/// `index` and the report; `None` if the file is damaged or has another key.
 fn check<T, R: DeserializeOwned>(
     file: &File,
     key: &Key,

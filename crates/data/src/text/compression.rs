@@ -15,14 +15,14 @@ const BUFFER: usize = 1 << 18;
 /// Largest memory of an xz decoder, in KiB. A file of `xz -9` needs a quarter of it.
 const XZ_MEMORY: u32 = 1 << 18;
 
-/// Number of decompressed bytes above which [`LARGEST_RATIO`] is a limit.
+/// Number of decompressed bytes up to which any ratio of compression is allowed.
 const ANY_RATIO: u64 = 1 << 28;
 
 /// Largest ratio of decompressed bytes to bytes of the file. The ratio of text is about 10. A file
 /// with a ratio above this limit was probably made to fill a disk.
 const LARGEST_RATIO: u64 = 1000;
 
-/// Stream of decompressed bytes, and the number of bytes of the file that have been read for it.
+/// Stream of decompressed bytes, and a counter of the bytes of the file that were read for it.
 pub(crate) type Stream = (Box<dyn BufRead + Send>, Arc<AtomicU64>);
 
 /// Method with which bytes are compressed.
@@ -57,8 +57,8 @@ impl Method {
         let decoded: Box<dyn Read + Send> = match self {
             Self::Plain => return Ok((Box::new(buffered(bytes)), count)),
             Self::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(buffered(bytes))),
-            // A gzip file may have many members, one after another. The same is true of the
-            // following formats.
+            // A gzip file may have many members, one after another. This is also true of the
+            // formats below.
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
             Self::Zstandard => Box::new(Frames::new(buffered(bytes))),
             Self::Xz => {
@@ -97,7 +97,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Reader of decompressed bytes that fails if they are far more than the compressed bytes.
+/// Reader of decompressed bytes. It fails if there are far more of them than compressed bytes.
 struct Bounded {
     inner: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,

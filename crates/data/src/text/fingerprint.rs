@@ -1,10 +1,11 @@
-//! Fingerprints: records of the files of a split when they were last read, so that unchanged files
-//! need not be read again.
+//! Fingerprints of the files of a split. They are recorded in the folder of a run, so that
+//! unchanged files need not be read again.
 //!
-//! The SHA-256 of the content identifies a text. Size and time of modification only avoid reading:
-//! files with the recorded size and time count as unchanged, and other files are read. A file that
-//! was modified shortly before it was read is always read again, because the file system's clock
-//! may show the same time for another modification after the reading.
+//! The SHA-256 of the content identifies a text. The size of a file and the time of its last
+//! modification only avoid reading: a file with the recorded size and time counts as unchanged, and
+//! any other file is read. A file that was modified shortly before it was read is always read
+//! again. The clock of the file system may be so coarse that a modification after the reading gets
+//! the same time.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +20,7 @@ use crate::files::{read_regular, write_atomically};
 use crate::text::lines::open_stream;
 use crate::{Error, Result};
 
-/// Coarsest resolution of a file system's clock in use, with a margin (FAT counts in two seconds).
+/// Coarsest resolution of the clocks of file systems in use (2 seconds, in FAT), with a margin.
 const GRAIN: Duration = Duration::from_secs(4);
 
 /// Largest number of bytes of a recorded fingerprint.
@@ -28,7 +29,7 @@ const MOST_BYTES: u64 = 1 << 24;
 /// Folder of the recorded fingerprints within a run.
 pub(crate) const TEXT_FOLDER: &str = "text";
 
-/// State of a file when its content was hashed.
+/// State that a file had when its content was hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     path: PathBuf,
@@ -42,7 +43,7 @@ struct Stamp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fingerprint {
     files: Vec<Stamp>,
-    /// SHA-256 of the files one after another.
+    /// SHA-256 of the content of all files together.
     pub(crate) text_hash: String,
     /// True if compressed files were hashed after decompression. Earlier versions hashed the
     /// compressed bytes.
@@ -101,8 +102,8 @@ impl Fingerprint {
         Err(Error::Changed { files: files.join(" and ") })
     }
 
-    /// Checks as [`Fingerprint::still_holds`] does, but reads the files only if the size or time of
-    /// one of them has changed.
+    /// Checks like [`Fingerprint::still_holds`], but reads the files only if the size or the time
+    /// of one of them has changed.
     ///
     /// # Errors
     /// See [`Fingerprint::still_holds`].
@@ -117,7 +118,7 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// Takes a fingerprint as [`Fingerprint::obtain`] does, without recording it, because another
+    /// Takes a fingerprint like [`Fingerprint::obtain`], but does not record it, because another
     /// process does so.
     pub(crate) fn compute(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
@@ -160,8 +161,8 @@ pub(crate) fn change(
     Ok(Some(format!("split {split:?} ({}) is {size}", names.join(", "))))
 }
 
-/// SHA-256 of the text of a split when the run in the folder `run` was last prepared with it;
-/// `None` if this is not recorded.
+/// SHA-256 of the text of a split with which the run in the folder `run` was last prepared; `None`
+/// if it is not recorded.
 pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
     let record = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))?;
     Some(record.text_hash)
@@ -177,8 +178,8 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
     let settled = now.duration_since(modified).is_ok_and(|age| age > GRAIN);
     let (modified, settled) = if modified < SystemTime::UNIX_EPOCH {
-        // Times before 1970 cannot be recorded, so the recorded time cannot show that the text is
-        // unchanged.
+        // Times before 1970 cannot be recorded. So the recorded time could not show that the text
+        // is unchanged.
         (SystemTime::UNIX_EPOCH, false)
     } else {
         (modified, settled)
@@ -186,8 +187,8 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     Ok(Stamp { path: path.to_owned(), bytes: metadata.len(), modified, settled })
 }
 
-/// Hash of files one after another. If `decompressed` is true, compressed files are decompressed
-/// first.
+/// Hash of the content of files, one after another. If `decompressed` is true, compressed files are
+/// decompressed first.
 fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
@@ -209,7 +210,7 @@ fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
                 Err(error) => return Err(Error::io(path, error)),
             }
         }
-        // Makes the hash change if bytes move from one file to the next.
+        // The hash must change if bytes move from the end of one file to the beginning of the next.
         digest.update(length.to_le_bytes());
     }
     Ok(hexadecimal(&digest.finalize()))

@@ -2,18 +2,19 @@
 //! set.
 //!
 //! `candle_datasets::hub::from_hub` fetches the Parquet files of all configurations and splits
-//! without distinguishing them. So this module filters the list of files by folder
-//! (`{config}/{split}/`), with the same client and the same cache.
+//! without distinguishing them. So this module does not use it. It selects the files of one folder
+//! (`{config}/{split}/`), and fetches them with the same client and cache.
 //!
-//! The client needs an HTTP and a TLS stack, nearly half of all dependencies, so it is behind the
-//! cargo feature `hub`. Without the feature, the error says how to build with it.
+//! The client needs an HTTP and a TLS stack, which are nearly half of all dependencies, so it is
+//! behind the cargo feature `hub`. Without the feature, an error says how to build the program with
+//! it.
 
 use std::path::PathBuf;
 
 use crate::{DataConfig, Error, Result};
 
-/// Refuses, because this program was built without the feature `hub`. The error says how to build a
-/// program that can read data sets of the hub.
+/// Returns an error, because this program was built without the feature `hub`. The error says how
+/// to build a program that can read data sets of the hub.
 ///
 /// # Errors
 ///
@@ -105,8 +106,8 @@ fn select_files<'a>(
     Ok(files)
 }
 
-/// Folder of a Parquet file: its configuration at depth 0, its split at depth 1. `None` for other
-/// files.
+/// Name of a folder in the path of a Parquet file: its configuration at depth 0, its split at depth
+/// 1. `None` for other files.
 #[cfg(any(feature = "hub", test))]
 fn folder(name: &str, depth: usize) -> Option<&str> {
     let parts: Vec<&str> = name.split('/').collect();

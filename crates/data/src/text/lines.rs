@@ -5,11 +5,12 @@
 //! | [`LineReader`]: files and streams, plain or compressed | `\n`, `\r\n` | a lone `\r` |
 //! | [`split_lines`]: requests, forms, prompts | `\n`, `\r\n`, a lone `\r` | |
 //!
-//! Lines of files are identified by their numbers. Cutting at a lone `\r`, as some libraries do,
-//! would silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text
-//! that somebody types or sends has no line numbers, and in such a text `\r` is a line break, as in
-//! HTML and Markdown. In both cases, U+2028, U+2029, U+0085, `\x0b` and `\x0c` do not end a line,
-//! and a byte-order mark before the first line is dropped.
+//! Lines of files are identified by their numbers. If a lone `\r` ended a line, as in some
+//! libraries, the two sides of a parallel corpus could be misaligned without an error, and the
+//! numbers would differ from those of `wc`, `paste` and sacreBLEU. A text that somebody types or
+//! sends has no line numbers, and in such a text `\r` is a line break, as in HTML and Markdown. In
+//! files and in complete texts, U+2028, U+2029, U+0085, `\x0b` and `\x0c` do not end a line, and a
+//! byte-order mark before the first line is dropped.
 
 use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// Largest number of bytes of a line. Without a limit, a line without an end could fill the memory,
-/// because a small compressed file can contain a line of any length.
+/// Largest number of bytes of a line. Without this limit, a line without an end could fill the
+/// memory, and even a small compressed file can contain such a line.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
 /// Opens the file at `path` for reading. It is decompressed while it is read if its name ends in
@@ -36,7 +37,7 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     open_counted(path).map(|(stream, _)| stream)
 }
 
-/// Opens a text as [`open_stream`] does, and skips its byte-order mark.
+/// Opens a text like [`open_stream`], and skips its byte-order mark.
 ///
 /// # Errors
 ///
@@ -49,8 +50,8 @@ pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     Ok(Box::new(Cursor::new(begin).chain(stream)))
 }
 
-/// Opens a file as [`open_stream`] does, with a counter of the bytes that have been read from the
-/// file on disk.
+/// Opens a file like [`open_stream`], with a counter of the bytes that have been read from the file
+/// on disk.
 pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     if is_archive(path) {
         return open_only(path);
@@ -84,7 +85,7 @@ pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
 
-/// Reads a stream or a file line by line. A file is decompressed as by [`open_stream`].
+/// Reads a stream or a file line by line. A file is decompressed if [`open_stream`] would do so.
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,

@@ -85,8 +85,8 @@ fn spans(text: &str) -> Vec<Range<usize>> {
 pub const NO_WORD: u32 = u32::MAX;
 
 /// Index of the word of each token of a text. `tokens` has the byte range of each token. A token
-/// belongs to the first word that ends after the token's beginning, so a mark for a blank belongs
-/// to the following word. Spaces at the end of a text belong to [no word](NO_WORD).
+/// belongs to the first word that ends after the token's beginning. So a token that is only a blank
+/// belongs to the following word, and spaces at the end of a text belong to [no word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);
     let word_of = |token: &Range<usize>| {

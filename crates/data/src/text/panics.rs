@@ -47,7 +47,7 @@ fn said_by(panic: &(dyn Any + Send)) -> String {
 ///
 /// # Errors
 ///
-/// If the library refuses the text or panics. The error contains the beginning of the text.
+/// If the library refuses the text or panics. The error contains the beginning of `text`.
 pub(crate) fn of_text<T>(
     action: &'static str,
     text: &str,
@@ -92,7 +92,8 @@ mod tests {
         Tokenizer::load(&path).expect("loaded")
     }
 
-    /// Pattern that tries every division of a sequence of letters before it gives up.
+    /// Pattern with which a regular expression tries every division of a sequence of letters before
+    /// it gives up.
     fn endless() -> Value {
         json!({ "Regex": "(a+)+$" })
     }

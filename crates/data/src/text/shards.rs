@@ -1,15 +1,15 @@
-//! Divides splits into shards while they are tokenised, so that several processes can work on a
-//! split, and a process that is killed need not start again from the beginning.
+//! Divides splits into shards while they are tokenised. So several processes can work on a split,
+//! and after a process was killed, the shards that it completed need not be made again.
 //!
-//! A shard is a part of the text whose place depends only on the text: a fixed amount, counted from
-//! the beginning of a file. It is stored in the folder `cache/SPLIT.shards`, in a file with the
-//! format of [`cache`](super::cache). The key of the file also identifies the shard. The file is
+//! A shard is a part of the text whose place depends only on the text: a fixed amount of text,
+//! counted from the beginning of a file. It is stored in the folder `cache/SPLIT.shards`, in a file
+//! with the format of [`cache`](super::cache), whose key also identifies the shard. The file is
 //! either complete or missing. Once all shards exist, one process joins them in their order, and
 //! removes them. The result does not depend on which process made which shard.
 //!
-//! **Decision.** The process that makes a shard is a function of the shard and of the number of
-//! processes. The alternative, that each process takes the next free shard, was rejected, because
-//! it needs locks, which are unreliable on network file systems.
+//! **Decision.** Which process makes a shard depends only on the shard and the number of processes.
+//! The processes do not take the next free shard instead, because this would need locks, which are
+//! unreliable on network file systems.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use sha2::{Digest, Sha256};
 use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
-/// Smallest number of files per process with which each file of a split is read by only one
-/// process. With fewer files, some processes would have more work than others, so the processes
-/// share each file shard by shard.
+/// Smallest number of files per process at which each file of a split is read by only one process.
+/// If there are fewer files, some processes would have more work than others, so the processes
+/// divide the shards of each file among each other.
 const FILES_OF_A_PROCESS: usize = 8;
 
-/// Place of this process among the processes that tokenise a split together.
+/// Position of this process among the processes that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// Index of this process, counted from 0.
@@ -104,9 +104,9 @@ impl Shards {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
 
-    /// Opens the cache at `path` with `open`, or makes it with `make` first. Then removes the
-    /// shards. `make` returns `false` if a shard was found to be damaged or missing; it is then
-    /// called once more, and makes that shard again.
+    /// Opens the cache at `path` with `open`. If there is none, `make` makes it first. Then removes
+    /// the shards. `make` returns `false` if a shard is damaged or missing; then it is called a
+    /// second time, to make that shard again.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(read(), (Some("report".to_owned()), vec![1, 2, 3, 4]));
         let path = shards.path(2, 3);
         let whole = std::fs::read(&path).expect("readable");
-        // The file is invalid in the place of another shard of the split.
+        // A copy of the file is invalid in the place of another shard of the split.
         std::fs::copy(&path, shards.path(2, 4)).expect("copied");
         assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
         // Damage at any byte is noticed, except in the number of items, which is not used for

@@ -1,4 +1,4 @@
-//! Divides a line into words, in formats in which spaces and tabs separate words.
+//! Divides a line into words, for formats in which spaces and tabs separate words.
 
 /// Words of a line, separated by ASCII spaces and tabs, as in fast_align, eflomal, Moses and the
 /// files of CoNLL's shared tasks.

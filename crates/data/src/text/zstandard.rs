@@ -1,14 +1,16 @@
-//! Zstandard: frames one after another, as `zstd` writes them and `cat` joins them.
+//! Decodes Zstandard files, which may contain several frames one after another, for example after
+//! `cat` joined files.
 
 use std::io::{self, BufRead, ErrorKind, Read};
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Largest window of a frame in bytes, as in the program `zstd`: that of `--long`.
+/// Largest window of a frame in bytes: the limit of the program `zstd`, which is also the window of
+/// its option `--long`.
 const LARGEST_WINDOW: u64 = 1 << 27;
 
-/// Decompressed bytes of all frames.
+/// Reader of the decompressed bytes of all frames of `source`.
 pub(super) struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
@@ -22,8 +24,8 @@ impl<R: BufRead> Frames<R> {
         Self { source, decoder, is_within_frame: false }
     }
 
-    /// Reads the head of the next frame, and passes over frames that are no data; `false` at the
-    /// end of the file.
+    /// Reads the head of the next frame. Frames that contain no data are skipped. Returns `false`
+    /// at the end of the file.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.source) {
@@ -43,7 +45,7 @@ impl<R: BufRead> Frames<R> {
         Ok(false)
     }
 
-    /// Compares the checksum of the frame, if it has one.
+    /// Verifies the checksum of the frame, if it has one.
     fn end(&self) -> io::Result<()> {
         match self.decoder.get_checksum_from_data() {
             Some(sum) if self.decoder.get_calculated_checksum() != Some(sum) => {

@@ -1,4 +1,4 @@
-//! Corpora and settings that the tests share.
+//! Functions that the tests share: they make corpora and settings, and check error messages.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fmt::Display;

@@ -110,8 +110,8 @@ impl Bleu {
         }
     }
 
-    /// Returns the smoothed precisions in percent, and the number of orders to average, which is 0
-    /// without any match.
+    /// Returns the smoothed precisions in percent, and the number of orders to average. If there is
+    /// no match of any order, this number is 0.
     fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
         let zero = R::from_f64(0.0);
         let mut precisions = vec![zero; self.max_order];
@@ -160,8 +160,8 @@ impl Bleu {
     }
 }
 
-/// A row of counts has the lengths of hypothesis and reference, then the matches of each order,
-/// then the n-grams of the hypothesis of each order.
+/// A row of counts has the length of the hypothesis and of the closest reference, then the number
+/// of matches of each order, then the number of n-grams of the hypothesis of each order.
 impl Metric for Bleu {
     fn name(&self) -> String {
         "BLEU".to_owned()
@@ -219,8 +219,8 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// Computes the score of a shuffle in a significance test. For it, sacreBLEU adds the k of
-    /// add-k smoothing to integers of NumPy, which drops the fraction of k.
+    /// Computes the score of a shuffle in a significance test. In such a test, sacreBLEU adds the k
+    /// of add-k smoothing to integers of NumPy, which drop the fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {

@@ -22,11 +22,12 @@ pub struct BleuScore {
     pub brevity_penalty: f64,
     /// Number of words in the hypotheses.
     pub hypothesis_length: u64,
-    /// Number of words in the references; each segment counts its reference closest in length.
+    /// Number of words in the references. For each segment, only the reference whose length is
+    /// closest to that of the hypothesis is counted.
     pub reference_length: u64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,
-    /// True if the hypotheses look tokenized: the score is then not comparable, and needs a
+    /// True if the hypotheses look tokenized. The score is then not comparable, and needs a
     /// warning. Always false with `force`.
     pub looks_tokenized: bool,
 }

@@ -68,7 +68,8 @@ impl<'a> ChrfCounter<'a> {
 }
 
 impl SegmentCounter for ChrfCounter<'_> {
-    /// Counts a segment. If it has several references, the reference with the best score counts.
+    /// Counts a segment. If it has several references, only the reference with the best score is
+    /// used.
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]) {
         read_symbols(segment.hypothesis, self.options, &mut self.vocabulary, &mut self.hypothesis);
         self.characters.start(&self.hypothesis.characters, self.options.char_order);
@@ -86,7 +87,8 @@ impl SegmentCounter for ChrfCounter<'_> {
     }
 }
 
-/// Replaces `symbols` with the characters of a line and the ids of its words, as the options say.
+/// Replaces `symbols` with the characters of a line and, if `options` count words, the ids of its
+/// words.
 pub(super) fn read_symbols(
     line: &str,
     options: &Chrf,

@@ -16,8 +16,8 @@ use crate::real::{Real, ResampledScore};
 use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 
-/// Number of statistics for each n-gram order: n-grams in the hypothesis, in the reference, and in
-/// both.
+/// Number of statistics for each n-gram order: the number of n-grams in the hypothesis, in the
+/// reference, and in both.
 pub(crate) const COUNTS_PER_ORDER: usize = 3;
 
 /// Value of an undefined precision or recall under epsilon smoothing.

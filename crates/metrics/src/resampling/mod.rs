@@ -5,8 +5,9 @@
 //! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
 //! resample are added row after row in single precision, which matters for counts above 2^24. The
 //! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
-//! reference lengths for 3, 5, 6… references. With them, sacreBLEU's own p-values depend on the
-//! order in which its machine's BLAS adds the lengths, but only in trials that tie.
+//! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
+//! reference lengths if there are 3, 5, 6… references. Then sacreBLEU's own p-values depend on the
+//! order in
 
 mod random;
 mod resampled_scores;
@@ -88,8 +89,8 @@ pub fn paired_bootstrap(
     Ok(scores.iter().zip(&samples).enumerate().map(compare).collect())
 }
 
-/// Compares systems with the first of them by approximate randomisation: segments of the two are
-/// swapped at random, and the difference of their scores is computed each time.
+/// Compares systems with the first of them by approximate randomisation. In each trial, segments
+/// are swapped at random between the two systems, and the difference of their scores is computed.
 ///
 /// # Errors
 /// See [`paired_bootstrap`].
@@ -255,7 +256,8 @@ impl BitStream {
     }
 }
 
-/// Largest number of trials, far more than any test needs. Results of trials are held in memory.
+/// Largest number of trials. It is far more than any test needs, and is limited because the result
+/// of each trial is held in memory.
 const MOST_TRIALS: usize = 100_000_000;
 
 /// Checks that the number of trials is at least one, and not too large for memory.

@@ -11,8 +11,8 @@ const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 pub(crate) struct Generator {
     state: u128,
     increment: u128,
-    /// Upper half of the last 64 bits, which the next draw of 32 bits uses; `None` if it is used
-    /// already.
+    /// Upper half of the last 64 bits that were drawn. The next draw of 32 bits uses it. `None` if
+    /// it has been used.
     half: Option<u32>,
 }
 

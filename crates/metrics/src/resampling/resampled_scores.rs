@@ -33,8 +33,8 @@ impl ResampledScores {
         }
     }
 
-    /// Confidence interval of a system without a paired test; its mean is computed as Python
-    /// computes it.
+    /// Confidence interval of a system without a paired test. Its mean is computed like that of
+    /// Python's `statistics.mean`, not like that of NumPy.
     pub(crate) fn confidence_alone(&self) -> Confidence {
         let mean = exact_mean(&self.to_double());
         match self {
@@ -75,8 +75,9 @@ pub(crate) fn bootstrap_p_value(
     }
 }
 
-/// Share of trials whose difference exceeds the actual difference. The actual difference itself
-/// counts as such a trial, so that the test never errs towards significance.
+/// Share of trials whose difference exceeds the actual difference. The actual difference itself is
+/// counted as one such trial, so that chance never makes a difference look more significant than it
+/// is.
 pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
     let exceeding = differences.iter().filter(|&&difference| difference > actual).count();
     (exceeding + 1) as f64 / (differences.len() + 1) as f64
@@ -110,8 +111,8 @@ fn mean<R: Real>(values: &[R]) -> R {
     R::from_f64(pairwise_sum(values).wide() / values.len() as f64)
 }
 
-/// Sums as NumPy does: the values of a block of up to 128 are distributed over eight sums, and a
-/// longer run is first halved.
+/// Sums numbers in the order of NumPy. A run of more than 128 numbers is first divided into two
+/// halves. The numbers of a shorter run are distributed over eight sums, which are then added.
 fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const STRANDS: usize = 8;
     const BLOCK: usize = 128;

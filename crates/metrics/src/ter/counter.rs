@@ -32,8 +32,8 @@ pub(crate) struct TerCounter<'a> {
     distance: EditDistance,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// Three versions of the hypothesis: after the shifts made so far, after the shift that is
-    /// being tried, and after the best shift tried.
+    /// The hypothesis after the shifts that were made so far. The next two fields are the
+    /// hypothesis after the shift that is being tried, and after the best shift that was tried.
     shifted: Vec<u32>,
     tried: Vec<u32>,
     best: Vec<u32>,
@@ -168,9 +168,9 @@ impl SegmentCounter for TerCounter<'_> {
     }
 }
 
-/// Writes `words` to `shifted`, with the block moved before the word at `target`, and returns the
-/// first position that can have changed. If the target is inside the block, the block moves by the
-/// number of its words before the target.
+/// Writes `words` to `shifted`, with the block moved before the word at `target`. Returns the first
+/// position that can have changed. If the target is inside the block, the block moves by as many
+/// words as it has before the target.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);
     // Target as a position among the words outside of the block.

@@ -180,8 +180,8 @@ impl EditDistance {
     }
 }
 
-/// Computes the cells of a row inside the beam; the other cells are already marked as not reached.
-/// Each row comes with a slice of its cells, from its first kept column.
+/// Computes the cells of a row inside the beam. The other cells are already marked as not reached.
+/// Each row is given with a slice of its cells, which begins with its first kept column.
 fn fill_row(
     word: u32,
     reference: &[u32],

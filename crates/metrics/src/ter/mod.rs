@@ -70,8 +70,8 @@ impl Ter {
     }
 }
 
-/// Edits per hundred reference words. With empty references, the rate is 100 with edits, and 0
-/// without.
+/// Edits per hundred reference words. If the references have no words, the rate is 100 if there are
+/// edits, and otherwise 0.
 fn rate<R: Real>(edits: R, reference_length: R) -> R {
     let zero = R::from_f64(0.0);
     if reference_length > zero {
@@ -83,8 +83,8 @@ fn rate<R: Real>(edits: R, reference_length: R) -> R {
     }
 }
 
-/// A row of counts has the edits against the closest reference and the mean length of the
-/// references.
+/// A row of counts has the number of edits against the closest reference, and the mean length of
+/// the references.
 impl Metric for Ter {
     fn name(&self) -> String {
         "TER".to_owned()

@@ -8,7 +8,8 @@ use crate::text::rewriting::{
     Buffers, ENTITIES, isolate, replace_all, western_marks, western_stops,
 };
 
-/// Line joins. In Tercom, the dash follows the line break, while in mteval it comes before it.
+/// Replacements that join lines. In Tercom, the dash of a divided word follows the line break; in
+/// mteval, it comes before the line break.
 const LINE_MARKUP: [(&str, &str); 2] = [("\n-", ""), ("\n", " ")];
 
 impl Ter {

@@ -10,8 +10,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Identifier of the empty n-gram; identifiers of other n-grams start at 1.
 const ROOT: u32 = 0;
 
-/// Hasher of one 64-bit key by multiplication. It needs no protection against collisions, as users
-/// do not choose the keys.
+/// Hasher of one 64-bit key by multiplication. It is not protected against keys that were chosen to
+/// collide, because users do not choose the keys.
 #[derive(Default)]
 struct PairHasher(u64);
 
@@ -58,7 +58,7 @@ pub(crate) struct NgramMatcher {
     orders: Vec<usize>,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// Largest count over the references added so far.
+    /// For each n-gram, the largest count in any of the references that were added so far.
     best: Vec<u32>,
 }
 
@@ -122,13 +122,14 @@ impl NgramMatcher {
         }
     }
 
-    /// Adds the matches, clipped by the counts of the reference that was counted last, to
-    /// `matches`, by order.
+    /// Adds the number of matches of each order to `matches`. Matches are clipped by the counts of
+    /// the reference that was counted last.
     pub(crate) fn add_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.reference, matches);
     }
 
-    /// Adds the matches, clipped by the largest counts over all references, to `matches`, by order.
+    /// Adds the number of matches of each order to `matches`. Matches are clipped by the largest
+    /// counts in any reference.
     pub(crate) fn add_best_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.best, matches);
     }
@@ -157,8 +158,8 @@ impl MeanNgrams {
         }
     }
 
-    /// Adds the matches of a text with the n-grams, clipped by their mean counts, to `matches`, by
-    /// order.
+    /// Adds the matches of each order between a text and the n-grams to `matches`. Matches are
+    /// clipped by the mean counts of the n-grams.
     pub(crate) fn add_matches(&mut self, symbols: &[u32], max_order: usize, matches: &mut [f64]) {
         self.ngrams.count_reference(symbols, max_order);
         let counts = self.ngrams.orders.iter().zip(&self.ngrams.reference);

@@ -1,4 +1,4 @@
-//! Rewrites of lines: the tokenizers of BLEU and TER consist of them.
+//! Rewrites of lines, of which the tokenizers of BLEU and TER consist.
 //!
 //! Rewrites run in passes over characters. A pass that matches a pair of characters consumes both,
 //! like a substitution by regular expression, because the treatment of runs such as `...` depends
@@ -11,7 +11,8 @@ use std::borrow::Cow;
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
-/// Two text buffers to which passes write by turns; they are reused to save allocations.
+/// Two text buffers, to which passes write in turn. They are reused for each line, to save
+/// allocations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffers {
     front: String,
@@ -38,7 +39,7 @@ impl Buffers {
     }
 }
 
-/// Makes all replacements, given as (from, to), one after the other.
+/// Makes all replacements, one after another. Each is a text and the text that replaces it.
 pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> Cow<'a, str> {
     let mut line = Cow::Borrowed(line);
     for (from, to) in replacements {
@@ -91,7 +92,7 @@ pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) ->
     }
 }
 
-/// Position of the mark to separate within a matched pair of characters.
+/// Position, within a matched pair of characters, of the mark to separate.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     First,

@@ -79,7 +79,7 @@ impl Tokenizer {
             }
             Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
-                // Whitespace at the ends is stripped, so that there is no padding: unlike in 13a,
+                // Whitespace at both ends is removed, and no padding is added. So, unlike in 13a,
                 // the rules for full stops see the end of the line.
                 isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
                 western_marks(buffers);

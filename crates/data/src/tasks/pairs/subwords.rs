@@ -9,13 +9,13 @@ pub(crate) struct PairSampler {
     source: SubwordSampler,
     /// `None` if both sides share a tokenizer.
     target: Option<SubwordSampler>,
-    /// Largest number of tokens of a side. A side that would have more keeps the tokenizer's
-    /// segmentation.
+    /// Largest number of tokens of a side. A side to which sampling would give more tokens keeps
+    /// the segmentation of the tokenizer.
     pub(crate) max_tokens: usize,
 }
 
 impl PairSampler {
-    /// Makes the configured sampler; `None` without sampling.
+    /// Makes the configured sampler. `None` if the configuration does not ask for sampling.
     ///
     /// # Errors
     /// If the kind of the tokenizer does not suit the settings, or its file cannot be parsed.

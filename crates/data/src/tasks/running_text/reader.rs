@@ -44,7 +44,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     files_ending(config, split, &ENDINGS)
 }
 
-/// Lists files as [`files`] does. `endings` are the endings that a configured name may omit.
+/// Lists files like [`files`]. `endings` are the endings that a configured name may omit.
 pub(crate) fn files_ending(
     config: &DataConfig,
     split: &Corpora,
@@ -120,8 +120,8 @@ fn files_at(
     })
 }
 
-/// Refuses a file whose name indicates a single JSON value or a bilingual format: its syntax would
-/// be read as text.
+/// Refuses a file whose name indicates a single JSON value or a bilingual format, because its
+/// syntax would be read as text.
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ pub(crate) fn refuse_json(path: &Path) -> Result<()> {
 pub(crate) struct TextReader {
     files: std::vec::IntoIter<PathBuf>,
     documents: Documents,
-    /// Field names, for files that are tables.
+    /// Configured names of fields, for files that are tables.
     fields: FieldsConfig,
     current: Option<Current>,
     portion: Portion,
@@ -283,7 +283,7 @@ impl Iterator for TextReader {
     }
 }
 
-/// Reads a file in pieces of about [`PASSAGE`] bytes, for lines of any length.
+/// Reads a file in pieces of about [`PASSAGE`] bytes, whatever the length of its lines.
 struct Chunks {
     path: PathBuf,
     stream: Box<dyn BufRead + Send>,
@@ -347,8 +347,9 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// Index at which to cut bytes that are followed by more bytes: before the last line end whose next
-/// line starts with a word, because tokenizers cut there as well; otherwise between two characters.
+/// Index at which to cut bytes that are followed by more bytes. If possible, this is before the
+/// last line end after which a line does not start with white space, because tokenizers divide
+/// words there as well. Otherwise it is between two characters.
 fn cut(bytes: &[u8]) -> usize {
     let line_end = (1..bytes.len() - 1)
         .rev()

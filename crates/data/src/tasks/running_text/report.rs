@@ -12,7 +12,7 @@ pub struct TextReport {
     pub split: String,
     /// Number of documents, including documents that are only partly in the split.
     pub documents: u64,
-    /// Number of words, which white space separates.
+    /// Number of words. White space separates words.
     pub words: u64,
     /// Number of characters.
     pub characters: u64,
@@ -24,7 +24,7 @@ pub struct TextReport {
     pub unknown: u64,
     /// Batches of blocks. There is one stream, counted as the target.
     pub batching: BatchingReport,
-    /// SHA-256 of the files on disk.
+    /// SHA-256 of the files, decompressed.
     pub text_hash: String,
     /// The hash of the tokenizer.
     pub tokenizer_hash: String,

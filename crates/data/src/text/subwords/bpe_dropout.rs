@@ -12,10 +12,11 @@ use crate::{Error, Result};
 /// Merges of a BPE tokenizer.
 #[derive(Debug)]
 pub(crate) struct Merges {
-    /// Rank of the merge of two neighbouring tokens (lower ranks first), and the resulting token.
+    /// For two neighbouring tokens that can be merged, the rank of the merge (lower ranks first)
+    /// and the resulting token.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// Ids of the characters of each token; only the token itself if a character has no id, or the
-    /// token spells no text.
+    /// For each token, the ids of its characters. If a character has no id, or the token spells no
+    /// text, this is only the token itself.
     characters: Vec<Vec<u32>>,
 }
 
@@ -69,9 +70,10 @@ impl Merges {
     }
 
     /// Segments the word that `ids` spell, and appends the tokens to `out`. The word is first
-    /// divided into characters. Each step drops every possible merge with probability `dropout`,
-    /// and applies the merge with the lowest rank among the others, until no merge remains. With a
-    /// dropout of 0 this is BPE.
+    /// divided into characters. In each step, each possible merge is dropped with probability
+    /// `dropout`, and the merge with the lowest rank among the remaining ones is applied.
+    /// Segmentation ends with the first step in which no merge remains. With a dropout of 0, this
+    /// is BPE.
     pub(crate) fn segment(
         &self,
         ids: &[u32],
@@ -86,8 +88,8 @@ impl Merges {
                 None => word.push(*id),
             }
         }
-        // Merge of each pair of neighbours. The list is updated in each step, so that a step looks
-        // up at most two pairs.
+        // Merge of each pair of neighbours. A step changes at most two entries of this list, so
+        // merges are not looked up again for the whole word.
         let merge = |left: u32, right: u32| self.by_pair.get(&(left, right)).copied();
         let mut merges: Vec<Option<(u32, u32)>> =
             word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();

@@ -5,10 +5,11 @@
 //! samples from its own distribution over segmentations ([`unigram_sampling`]).
 //!
 //! **Decision.** Sentences are segmented again from the ids of the tokenised cache, which spell the
-//! text, with the merges or scores of the `tokenizer.json`. So the cache is unchanged, and text is
-//! normalised and cleaned only once. The library's own dropout was rejected: it uses a random
-//! generator of the thread, so a resumed run would see other text. Here a draw is a function of
-//! (seed, epoch, line, side) and the number of the draw.
+//! text, by means of the merges or scores in the `tokenizer.json`. So the cache is unchanged, and
+//! text is normalised and cleaned only once. The dropout of the library is not used, because it
+//! takes random numbers from a generator of the thread, so a resumed run would see other
+//! segmentations. Here a random number depends only on the seed, the epoch, the line, the side and
+//! the index of the number.
 
 mod bpe_dropout;
 mod unigram_sampling;
@@ -18,7 +19,8 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// Key of the draws for segmentations, distinct from the keys that order batches.
+/// Purpose of the draws for segmentations. It differs from the purposes of the draws that order
+/// batches.
 const PURPOSE: u64 = 4;
 
 /// Marks before the first character of a word, in SentencePiece and in byte-level tokenizers.
@@ -56,7 +58,7 @@ pub(crate) struct SubwordSampler {
     algorithm: Algorithm,
     /// For each id, true if the token begins a word.
     begins: Vec<bool>,
-    /// Tags: tokens that were added to the vocabulary, and are never divided.
+    /// Ids of tags, which are tokens that were added to the vocabulary and are never divided.
     added: Vec<u32>,
 }
 
@@ -104,10 +106,10 @@ impl SubwordSampler {
         matches!(self.algorithm, Algorithm::Bpe { .. })
     }
 
-    /// Segments the text of `ids` at random. Returns the new ids, and the index of the word of each
-    /// new token. `words` has the index of the word of each token in `ids`; if it is empty, the
-    /// returned list of words is empty too. Tokens of several words that cannot be separated stay
-    /// unchanged.
+    /// Segments the text of `ids` at random. Returns the new ids, and for each of them the index of
+    /// its word. `words` has the index of the word of each token in `ids`; if it is empty, the
+    /// returned list of words is empty too. Tokens stay unchanged if they belong to several words
+    /// that cannot be separated.
     pub(crate) fn segment_words(
         &self,
         ids: &[u32],
@@ -143,7 +145,7 @@ impl SubwordSampler {
     }
 }
 
-/// Error for a part of a `tokenizer.json`, described by `what`, that is missing or cannot be read.
+/// Error for a `tokenizer.json` with a missing or unreadable part, which `what` describes.
 pub(crate) fn unreadable(what: &str) -> Error {
     Error::Tokenizer {
         action: "prepare sampling",

@@ -13,7 +13,7 @@ use crate::text::tokenizer::is_text;
 #[derive(Debug)]
 pub(crate) struct Pieces {
     by_text: HashMap<String, (u32, f64)>,
-    /// Text of each id; `None` for ids that spell no text: special tokens and bytes.
+    /// Text of each id. `None` for special tokens and bytes, which spell no text.
     texts: Vec<Option<String>>,
     /// Number of bytes of the longest piece.
     longest: usize,
@@ -63,7 +63,8 @@ impl Pieces {
     /// Draws a segmentation by forward filtering and backward sampling. Returns false if the pieces
     /// cannot spell the word.
     fn draw(&self, word: &str, alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) -> bool {
-        // For each place, the logarithm of the summed weights of all segmentations up to it.
+        // For each place, the logarithm of the sum of the weights of all segmentations up to this
+        // place.
         let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
         forward[0] = 0.0;
         let mut arriving: Vec<Vec<(usize, u32, f64)>> = vec![Vec::new(); word.len() + 1];
@@ -100,7 +101,7 @@ impl Pieces {
                     break;
                 }
             }
-            // This does not happen: every place that is reached backwards was also reached
+            // This does not happen, because every place that is reached backwards was also reached
             // forwards.
             let Some((start, id)) = chosen else {
                 out.truncate(first);

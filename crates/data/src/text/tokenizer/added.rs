@@ -26,7 +26,8 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Adds the special tokens in [`MARKS`] that are missing. No text can contain them.
+    /// Adds the special tokens in [`MARKS`] that are missing. Text that spells them is not
+    /// converted to them.
     ///
     /// # Errors
     ///
@@ -41,7 +42,8 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Adds the tokens of languages in `marks` that are missing. No text can contain them.
+    /// Adds the tokens of languages in `marks` that are missing. Text that spells them is not
+    /// converted to them.
     ///
     /// # Errors
     ///
@@ -56,15 +58,17 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Replaces the library's tokenizer by `inner`, which has more tokens.
+    /// Returns a tokenizer with the file of `inner`, a copy of the library's tokenizer to which
+    /// tokens were added.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = self.written(inner)?;
         let folder = self.folder.as_ref().map(|folder| folder.json.clone());
         Self::from_json(&json, folder, Path::new(FILE))
     }
 
-    /// Content of the file of `inner`, a changed copy of the library's tokenizer. The normalizer is
-    /// the original one, which includes the map of characters.
+    /// Content of the file of `inner`, a changed copy of the library's tokenizer. Its normalizer is
+    /// taken from the original file, because the map of characters was removed from the library's
+    /// tokenizer.
     pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
         let fault = fault("write its file");
         let json = inner.to_string(true).map_err(&fault)?;

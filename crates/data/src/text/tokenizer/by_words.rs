@@ -1,10 +1,10 @@
-//! Encodes text word by word: text is divided into words in one pass, and the ids of a word are
-//! computed once.
+//! Encodes text word by word. A text is divided into words in one pass, and the ids of each
+//! different word are computed only once.
 //!
 //! The library `tokenizers` divides text in several steps, each of which records the original place
-//! of every byte, and makes a string of every token. If only ids are needed, and the steps are
-//! those of the tokenizers [trained here](super::training), this module finds the same words
-//! directly. The library still computes the tokens of each new word.
+//! of every byte, and it makes a string of every token. This is not needed if only ids are wanted.
+//! If the steps are those of the tokenizers [trained here](super::training), this module finds the
+//! same words directly. The library still computes the tokens of each new word.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,23 +21,23 @@ use unicode_categories::UnicodeCategories;
 
 use crate::text::tokenizer::segmentation::SPACE_MARK;
 
-/// Largest number of words whose ids a thread keeps for a tokenizer: about 5 MB.
+/// Largest number of words whose ids a thread keeps for one tokenizer. They take about 5 MB.
 const MOST_WORDS: usize = 1 << 16;
 /// Largest number of bytes of a word whose ids are kept.
 const LONGEST_WORD: usize = 64;
 /// Largest number of encoders whose words a thread keeps.
 const MOST_ENCODERS: usize = 4;
 
-/// Rules for dividing text into words. Only the kinds of division that this module knows can be
-/// described.
+/// Rules by which text is divided into words. They can describe only the divisions that this module
+/// knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordDivision {
-    /// True if a mark for a space is put before a text that does not begin with a space.
+    /// True if a mark for a space is added before a text that does not begin with a space.
     is_marked: bool,
     isolates_lines: bool,
     isolates_punctuation: bool,
     isolates_digits: bool,
-    /// Effect of the normalizer on ASCII text, if it is known.
+    /// Effect of the normalizer on ASCII text; `None` if it is not known.
     ascii: Option<AsciiForm>,
 }
 
@@ -165,7 +165,7 @@ impl WordDivision {
     }
 }
 
-/// Effect of a normalizer on ASCII text, if it is known.
+/// Effect of a normalizer on ASCII text; `None` if it is not known.
 fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
     match normalizer? {
         NormalizerWrapper::NFKC(_) => Some(AsciiForm::Same),
@@ -183,7 +183,7 @@ fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
 /// Encoder of texts that are divided into words.
 #[derive(Debug)]
 pub(super) struct WordEncoder {
-    /// Identifies the encoder in this process.
+    /// Number of the encoder, which differs from those of all other encoders in this process.
     id: u64,
     division: WordDivision,
 }
@@ -197,7 +197,7 @@ struct KnownWords {
 }
 
 thread_local! {
-    /// Known words of several encoders, each with the `id` of its encoder.
+    /// Known words of several encoders. Each entry begins with the `id` of its encoder.
     static KNOWN: RefCell<Vec<(u64, KnownWords)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -206,7 +206,8 @@ impl WordEncoder {
     /// `inner` divides text.
     pub(super) fn from_tokenizer(inner: &Tokenizer) -> Option<Self> {
         static ENCODERS: AtomicU64 = AtomicU64::new(0);
-        // Added tokens that a text may contain would have to be found before words are divided.
+        // Added tokens that a text may contain must be found before words are divided, which this
+        // module does not do.
         if inner.get_added_tokens_decoder().values().any(|token| !token.special) {
             return None;
         }
@@ -239,8 +240,8 @@ impl WordEncoder {
         Ok(ids)
     }
 
-    /// Known words of this encoder in `encoders`, the known words of a thread. They are added if
-    /// they are missing.
+    /// Entry of this encoder in `encoders`, the known words of a thread. The entry is added if it
+    /// is missing.
     fn known<'a>(&self, encoders: &'a mut Vec<(u64, KnownWords)>) -> &'a mut KnownWords {
         let place = encoders.iter().position(|(id, _)| *id == self.id);
         let place = place.unwrap_or_else(|| {

@@ -1,10 +1,11 @@
 //! Replaces characters by their normal forms, as in SentencePiece (Kudo and Richardson 2018,
-//! section 3.3). From left to right, the longest prefix of the remaining text that the map contains
-//! is replaced by its normal form. A character that begins no such prefix stays.
+//! section 3.3). At each place of the text, from left to right, the longest string that the map
+//! contains is replaced by its normal form. If the map contains no string that begins there, the
+//! character stays.
 //!
-//! The library `tokenizers` uses the same map grapheme by grapheme, and replaces a whole grapheme
-//! by the normal form of its shortest prefix in the map. So it drops the accent of a full-width
-//! letter with an accent.
+//! The library `tokenizers` applies the same map to each grapheme, and replaces a whole grapheme by
+//! the normal form of its shortest prefix in the map. So it drops, for example, the accent of a
+//! full-width letter with an accent.
 
 use std::ops::Range;
 
@@ -21,7 +22,7 @@ pub(super) struct CharacterMap {
     units: Vec<u32>,
     /// Normal forms, each followed by a zero byte.
     forms: String,
-    /// Texts that are not normalised, longest first.
+    /// Texts that are not normalised, such as added tokens. Longer texts come first.
     kept: Vec<String>,
 }
 
@@ -29,14 +30,15 @@ pub(super) struct CharacterMap {
 #[derive(Debug, Default)]
 pub(super) struct Normalized {
     text: String,
-    /// End of each part in the normalised text, and in the original text. Both are in ascending
-    /// order.
+    /// End of each part: its index in the normalised text, and its index in the original text. Both
+    /// are in ascending order.
     ends: Vec<(usize, usize)>,
 }
 
 impl CharacterMap {
-    /// Removes the map from the normalizer of `inner`, which keeps its other steps, and returns it;
-    /// `None` if there is no map. The map does not change added tokens.
+    /// Removes the map of characters from the normalizer of `inner`, and returns it. The normalizer
+    /// keeps its other steps. `None` if there is no map. The returned map does not change added
+    /// tokens.
     ///
     /// # Errors
     ///
@@ -108,7 +110,7 @@ impl CharacterMap {
     }
 
     /// Normalises `text`. After each part, calls `part` with the number of bytes of the normalised
-    /// text and of the original text so far.
+    /// text so far, and the number of bytes of the original text so far.
     fn replace(&self, text: &str, mut part: impl FnMut(usize, usize)) -> String {
         let mut normal = String::with_capacity(text.len());
         let mut at = 0;
@@ -149,7 +151,7 @@ impl Normalized {
     }
 
     /// Byte range of the original text from which the byte range `bytes` of the normalised text was
-    /// made, including omitted bytes that follow it.
+    /// made. It includes bytes after this range that normalisation omitted.
     pub(super) fn original(&self, bytes: Range<usize>) -> Range<usize> {
         // Number of parts that end at or before the byte `place` of the normalised text.
         let parts = |place: usize| self.ends.partition_point(|&(normal, _)| normal <= place);

@@ -64,16 +64,16 @@ impl EncodedText {
     }
 
     /// Indices of the tokens of the byte range `part`; `None` if they might differ from the tokens
-    /// of this part alone. No token may cross the end of `part`. The beginning of `part` must be
-    /// the beginning of the text or, if `stand_alone` is true, after a blank: words after a blank
-    /// then have the same tokens as at the beginning of a text.
+    /// of this part alone. No token may cross the end of `part`. The part must begin at the
+    /// beginning of the text. If `stand_alone` is true, it may also begin after a blank, because a
+    /// word after a blank then has the same tokens as at the beginning of a text.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
         if part.is_empty() {
             return None;
         }
         let first = match part.start {
             0 => 0,
-            // The mark of a word covers the blank before the word.
+            // The token that begins a word covers the blank before the word too.
             start if stand_alone && self.text[..start].ends_with(' ') => {
                 self.bytes.partition_point(|token| token.start < start - 1)
             }
@@ -144,12 +144,13 @@ impl Tokenizer {
         Ok(whole)
     }
 
-    /// Encodes a part of an encoded text. The tokens are those of the part alone. They are copied
-    /// from the whole text if they are known to be the same; otherwise the part is tokenised again.
+    /// Encodes a part of an encoded text. The result has the tokens that the part has when it is
+    /// encoded alone. They are copied from the whole text if they are known to be the same;
+    /// otherwise the part is tokenised again.
     ///
     /// A part at the beginning of a text has the same tokens as in the whole text if no token
-    /// crosses its end, because words are tokenised from left to right. A part after a blank also
-    /// has the same tokens if the tokenizer marks the beginning of every word.
+    /// crosses the end of the part, because words are tokenised from left to right. A part after a
+    /// blank has the same tokens, too, if the tokenizer marks the beginning of every word.
     ///
     /// # Errors
     ///
@@ -180,7 +181,7 @@ impl Tokenizer {
     }
 
     /// True if a word after a blank has the same tokens as at the beginning of a text. This is so
-    /// if the word is marked at both places, and no token crosses the blank.
+    /// if the word gets a mark at both places, and no token crosses the blank.
     fn words_stand_alone(&self) -> bool {
         let first = match self.inner.get_pre_tokenizer() {
             Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().first(),
@@ -195,9 +196,9 @@ impl Tokenizer {
     }
 }
 
-/// Divides a text into pieces of at most [`PIECE`] bytes. A cut is before a space if possible,
-/// because no token crosses a space there. In a long text without spaces, tokens at a cut may
-/// differ from the tokens of the whole text.
+/// Divides a text into pieces of at most [`PIECE`] bytes. Each cut is before a space if possible,
+/// because no token crosses the boundary before a space. In a long text without spaces, the tokens
+/// at a cut may differ from the tokens of the whole text.
 fn pieces_of_text(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -10,8 +10,8 @@ use crate::text::tokenizer::special::{FolderTokens, SpecialTokens, unknown_of};
 use crate::text::tokenizer::{FILE, Folder, SPECIAL_TOKENS, Tokenizer, fault};
 use crate::{Error, Result};
 
-/// Largest number of bytes of a tokenizer's file. Files with millions of tokens have some hundred
-/// MB.
+/// Largest number of bytes of a tokenizer's file. The files of vocabularies with millions of tokens
+/// have some hundred MB.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Tokenizer {
@@ -30,9 +30,9 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// Loads a `tokenizer.json` as [`Self::load`] does. If its content equals the file of `other`,
-    /// as for two languages with one vocabulary, both share one tokenizer of the `tokenizers`
-    /// library, because a tokenizer with 256,000 pieces takes about 200 MB.
+    /// Loads a `tokenizer.json` like [`Self::load`]. If its content equals the file of `other`,
+    /// both tokenizers share one tokenizer of the `tokenizers` library, because a tokenizer with
+    /// 256,000 pieces takes about 200 MB. This is the case for two languages with one vocabulary.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ impl Tokenizer {
         }
     }
 
-    /// Makes a tokenizer for an import from the content `json` of the file `path`. The file may
-    /// lack the special tokens of this project. The roles of its own special tokens are
+    /// Makes a tokenizer for an import from `json`, the content of the file `path`. The file may
+    /// lack the special tokens of this project. The roles of the file's own special tokens are
     /// [added](Tokenizer::with_folder) later.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// Adds the facts about an imported folder.
+    /// Returns a tokenizer with the same tokens, and with facts about an imported folder.
     ///
     /// # Errors
     ///
@@ -70,8 +70,9 @@ impl Tokenizer {
         self.with_facts(tokens.to_json()?, Path::new(FILE))
     }
 
-    /// Makes a tokenizer with the same tokens, and with the facts in `folder`, the content of the
-    /// file next to `path`. Both tokenizers share one tokenizer of the library.
+    /// Makes a tokenizer with the same tokens, and with the facts in `folder`. `folder` is the
+    /// content of the file of facts next to `path`. Both tokenizers share one tokenizer of the
+    /// library.
     fn with_facts(&self, folder: String, path: &Path) -> Result<Self> {
         let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
         if tokens.sentence_piece_forms != self.forms.is_some() {
@@ -83,8 +84,8 @@ impl Tokenizer {
         Ok(Self::of_parts(inner, forms, self.json.clone(), self.ids, special, folder))
     }
 
-    /// Makes a tokenizer from the content `json` of the file `path`, and from `folder`, the content
-    /// of the file of facts next to it.
+    /// Makes a tokenizer from `json`, the content of the file `path`, and from `folder`, the
+    /// content of the file of facts next to it. `folder` is `None` if there is no such file.
     pub(super) fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
         let inner = parsed(json, path)?;
         if let Some(folder) = folder {
@@ -173,8 +174,8 @@ fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
         path: path.to_owned(),
         message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
     };
-    // The library panics instead of refusing a file whose part for the decoder is not JSON, and
-    // perhaps for other files.
+    // For a file whose part for the decoder is not JSON, and perhaps for other files, the library
+    // panics instead of returning an error.
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())

@@ -60,7 +60,8 @@ pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
     /// Map of characters to their normal forms, which is applied before the library's tokenizer.
     forms: Option<Arc<CharacterMap>>,
-    /// Encoder that works word by word, if it knows how the library divides text into words.
+    /// Encoder that works word by word. `None` if it does not know how the library's tokenizer
+    /// divides text into words.
     words: Option<Arc<WordEncoder>>,
     json: Arc<str>,
     hash: Arc<str>,
@@ -76,9 +77,9 @@ pub struct Tokenizer {
     source_prefix: Arc<[u32]>,
     /// Tokens before the text of every target of a translation.
     target_prefix: Arc<[u32]>,
-    /// True if one of these prefixes begins with the token of a target language.
+    /// True if `source_prefix` or `target_prefix` begins with the token of a target language.
     names_language: bool,
-    /// Number of encoded texts, shared by clones.
+    /// Number of texts that were encoded. Clones share this counter.
     encodings: Arc<AtomicU64>,
 }
 
@@ -158,7 +159,7 @@ impl Tokenizer {
         Self::from_json(&json.to_string(), None, Path::new(FILE))
     }
 
-    /// Trains a tokenizer as [`Tokenizer::train`] does, for text with the layout `layout`.
+    /// Trains a tokenizer like [`Tokenizer::train`], for text with the layout `layout`.
     ///
     /// # Errors
     ///
@@ -227,7 +228,8 @@ impl Tokenizer {
         // setting in the file.
         inner.set_encode_special_tokens(true);
         // An imported file may configure dropout, which would segment the same text differently
-        // each time, even in translation. The recipe has a separate dropout, for training alone.
+        // each time, even in translation. In this project, dropout is a setting of the recipe and
+        // is used only in training.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -299,8 +301,8 @@ impl Tokenizer {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// Ids of a text, without special tokens. If [the rule](crate::SpelledSpecial) for text that
-    /// spells special tokens converts it to these tokens, they are included.
+    /// Ids of a text. They contain special tokens only if the text spells them and [the
+    /// rule](crate::SpelledSpecial) for such text converts it to special tokens.
     ///
     /// # Errors
     ///
@@ -324,8 +326,8 @@ impl Tokenizer {
         }
     }
 
-    /// Replaces ids that must not come from text by the id of unknown text. `ids` are the library's
-    /// ids of a text.
+    /// Replaces ids that must not come from text by the id of unknown text. `ids` are the ids that
+    /// the library gives for a text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In an imported model, the special tokens may be ordinary pieces of the vocabulary, so the
         // library may produce them from text.
@@ -370,8 +372,8 @@ impl Tokenizer {
         rows.par_iter().map(|ids| self.decode(ids)).collect()
     }
 
-    /// Normalised text, from which tokens are made: after NFKC and lowercasing, if the tokenizer
-    /// has these steps.
+    /// Normalised text, from which tokens are made. The steps of normalisation, such as NFKC and
+    /// lowercasing, are those of the tokenizer.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ impl TokenizerPair {
         Self { source: Some(source), target: Some(target) }
     }
 
-    /// Adds the tokens of `text` before every source; an empty text adds none.
+    /// Puts the tokens of `text` before every source. An empty text changes nothing.
     ///
     /// # Errors
     ///
@@ -106,8 +106,8 @@ impl TokenizerPair {
         Ok(Self::separate(source, target))
     }
 
-    /// Files that [`TokenizerPair::load`] reads in `directory`: the tokenizer of both sides and
-    /// `None`, or those of the source and of the target.
+    /// Files that [`TokenizerPair::load`] reads in `directory`. These are the file of the tokenizer
+    /// of both sides and `None`, or the file for the source and the file for the target.
     #[must_use]
     pub fn files(directory: &Path) -> (PathBuf, Option<PathBuf>) {
         let source = directory.join(SOURCE_FILE);
@@ -140,7 +140,7 @@ impl TokenizerPair {
     ///
     /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
-        // Only the code of tasks that read text calls this, whatever files contain.
+        // Only tasks that read text call this, so no content of files can cause this panic.
         self.source.as_ref().expect("a task that reads text")
     }
 
@@ -153,7 +153,7 @@ impl TokenizerPair {
         self.target.as_ref().unwrap_or_else(|| self.source())
     }
 
-    /// Sizes of the vocabularies of source and target; 0 without text.
+    /// Sizes of the vocabularies of source and target; both are 0 for a task without text.
     pub fn vocabulary_sizes(&self) -> (usize, usize) {
         match &self.source {
             None => (0, 0),
@@ -166,7 +166,8 @@ impl TokenizerPair {
         self.target.is_none()
     }
 
-    /// Identity of the tokenizers: the hash of the only tokenizer, or a hash of the hashes of both.
+    /// Identity of the tokenizers: the hash of a single tokenizer, or a hash of the hashes of both
+    /// tokenizers.
     pub fn hash(&self) -> String {
         match (&self.source, &self.target) {
             (None, _) => NONE.to_owned(),

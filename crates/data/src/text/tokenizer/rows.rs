@@ -14,7 +14,8 @@ impl Tokenizer {
     ///
     /// See [`Tokenizer::encode`].
     pub(in crate::text) fn with_source_prefix(&self, text: &str) -> Result<Self> {
-        // A blank at the end belongs to the first token of the text that follows.
+        // A blank at the end of `text` is left out, because it belongs to the first token of the
+        // source that follows.
         let source_prefix = match text.trim_end() {
             "" => [].into(),
             text => self.encode(text)?.into(),
@@ -23,8 +24,8 @@ impl Tokenizer {
     }
 
     /// Puts the token of a target language, such as `<2de>` for `de`, before every source or before
-    /// every target, as `tag` says. It replaces the token of another language. The token is not
-    /// part of the tokenizer's identity.
+    /// every target, depending on `tag`. A token of another language that an earlier call put there
+    /// is replaced. The token is not part of the tokenizer's identity.
     ///
     /// # Errors
     ///
@@ -44,7 +45,7 @@ impl Tokenizer {
         let mut marked = Self { names_language: true, ..self.clone() };
         let named = usize::from(self.names_language && tag == LanguageTag::Source);
         match tag {
-            // The language's token is put before the prefix that the recipe configures.
+            // The token of the language is put before the prefix that the recipe configures.
             LanguageTag::Source => {
                 marked.source_prefix = [&[id], &self.source_prefix[named..]].concat().into();
             }

@@ -21,11 +21,11 @@ pub(crate) const SPACE_MARK: char = '▁';
 /// Layout of a tokenizer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Single sentences. The first word of a sentence has a mark as other words have, as if a space
-    /// were before it.
+    /// Single sentences. The first word of a sentence gets the mark of a space, although no space
+    /// is before it, so that it has the same mark as other words.
     Sentences,
-    /// Text of many lines. Nothing is added, and each line end is a separate piece, so the decoded
-    /// pieces of a text are the text itself.
+    /// Text of many lines. Nothing is added, and each line end is a separate piece. So decoding the
+    /// pieces of a text gives exactly the text.
     RunningText,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn decoder(kind: TokenizerKind, layout: Layout) -> DecoderWrapper {
     match kind {
         TokenizerKind::Char => Fuse::new().into(),
         TokenizerKind::Bytes => byte_level().into(),
-        // Marks become spaces before bytes become text, so that a mark in the text, which is
+        // Marks become spaces before bytes become text. So a mark that is part of the text, and is
         // spelled in bytes, stays a mark. Tokens are joined only at the end, because the first two
         // steps need separate tokens.
         TokenizerKind::Bpe | TokenizerKind::Unigram => DecoderSequence::new(vec![

@@ -1,5 +1,5 @@
-//! Special tokens of a vocabulary: the special tokens of this project, or those of an imported
-//! model, which are implied by the file of its tokenizer or named in its folder.
+//! Special tokens of a vocabulary. They are those of this project or those of an imported model,
+//! which follow from the names of tokens in its tokenizer or are stated in its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -120,8 +120,9 @@ pub struct SpecialTokens {
 }
 
 impl SpecialTokens {
-    /// Special tokens that the names of tokens in a tokenizer imply. Also returns true if they are
-    /// the special tokens of this project, all of which are then [required](Error::SpecialToken).
+    /// Special tokens that follow from the names of tokens in a tokenizer. Also returns true if
+    /// they are the special tokens of this project; then the tokenizer is
+    /// [required](Error::SpecialToken) to have all of them.
     pub(crate) fn implied(inner: &tokenizers::Tokenizer) -> (Self, bool) {
         let ours = || Self {
             pad: Some(PAD),
@@ -167,7 +168,7 @@ impl SpecialTokens {
         Some(Marks { class: self.class?, separator: self.separator?, mask: self.mask? })
     }
 
-    /// Largest id of a special token.
+    /// Largest id of all special tokens.
     fn largest(&self) -> Option<u32> {
         let Self { pad, unknown, start, class, separator, mask, .. } = self;
         let roles = [pad, unknown, start, class, separator, mask].into_iter().flatten();
@@ -204,11 +205,11 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
 pub struct FolderTokens {
     /// Number of rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// Number of the tokenizer's pieces beyond these rows. The model has no embedding for them.
+    /// Number of tokens whose ids are beyond these rows. The model has no embedding for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
-    /// True if characters are normalised as in SentencePiece. The library `tokenizers` makes other
-    /// normal forms from the same map in some cases.
+    /// True if characters are normalised as in SentencePiece. In some cases, the library
+    /// `tokenizers` makes other normal forms from the same map of characters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sentence_piece_forms: bool,
     /// Special tokens of the model.

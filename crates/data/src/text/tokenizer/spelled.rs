@@ -14,17 +14,17 @@ use crate::{Error, Result, Tokenizer, TokenizerPair};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpelledSpecial {
-    /// Ordinary text, as in all training text.
+    /// It stays ordinary text, as in all training text.
     #[default]
     Text,
-    /// The token itself.
+    /// It is converted to the token.
     Read,
-    /// An error.
+    /// It is an error.
     Refuse,
 }
 
-/// Rule of a tokenizer for text that spells a special token. The helpers in `known` are made on
-/// first use, and shared by clones.
+/// Rule of a tokenizer for text that spells a special token. The values in `known` are computed
+/// when they are first needed, and are shared by clones.
 #[derive(Clone, Default)]
 pub(super) struct Spelling {
     rule: SpelledSpecial,
@@ -83,7 +83,7 @@ impl Tokenizer {
         self.spelling.rule == SpelledSpecial::Read
     }
 
-    /// Tokenizer of the library that encodes a text by the rule.
+    /// Tokenizer of the library that encodes a text as the rule demands.
     ///
     /// # Errors
     ///

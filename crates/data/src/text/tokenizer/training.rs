@@ -5,10 +5,10 @@
 //! contains both `<` and a letter. So no text can spell a special token or the name of a byte such
 //! as `<0x41>`, and decoding gives the encoded text.
 //!
-//! The library's Unigram trainer makes another vocabulary in each run, because it sums in the order
-//! of a hash map and of its threads, and ranks characters without a score in the order of a hash
-//! set. Here the words are sorted, the trainer runs on one thread, and characters without a score
-//! are then ranked by code point.
+//! The library's Unigram trainer makes another vocabulary in each run, because it adds numbers in
+//! the order of a hash map and of its threads, and ranks characters without a score in the order of
+//! a hash set. Here the words are sorted, the trainer runs on one thread, and characters without a
+//! score are ranked by code point afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -117,8 +117,8 @@ fn train_characters(
         .map_err(fault("make a vocabulary of characters"))
 }
 
-/// Trains byte-pair encoding that begins with the 256 bytes (Radford et al. 2019, section 2.2), so
-/// that any text can be spelled.
+/// Trains byte-pair encoding whose first tokens are the 256 bytes (Radford et al. 2019, section
+/// 2.2), so any text can be spelled.
 fn train_byte_level(config: &TokenizerConfig, words: BTreeMap<String, u64>) -> Result<BPE> {
     let bytes = ByteLevel::alphabet();
     let fixed: Vec<String> = SPECIAL_TOKENS.into_iter().map(str::to_owned).collect();
@@ -231,8 +231,8 @@ fn sum(one: Counts, other: Counts) -> Counts {
     all
 }
 
-/// Most frequent characters that together are the share `coverage` of the text, and the space mark;
-/// sorted.
+/// The most frequent characters that together make up the share `coverage` of the text, and the
+/// space mark. Sorted by code point.
 fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
     let mut counts: BTreeMap<char, u64> = BTreeMap::new();
     for (word, count) in words {
@@ -277,8 +277,8 @@ fn split_at_rare_characters(
             *split.entry(part.to_owned()).or_default() += count;
         }
     }
-    // The space mark must be known even if no word is left; otherwise a single rare character would
-    // be the first token.
+    // The space mark must be known even if no word is left. Otherwise the first token would be a
+    // single rare character.
     split.entry(SPACE_MARK.to_string()).or_insert(1);
     split
 }
@@ -337,13 +337,13 @@ fn train_unigram(
     Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
 }
 
-/// Returns a word with its count. For a word that occurs more than once, one occurrence is replaced
-/// by the word with the sentinel after it.
+/// Returns a word with its count. If the word occurs more than once, one of its occurrences gets
+/// the sentinel after it, and is returned separately.
 ///
-/// The trainer's candidates for pieces are substrings of the distinct words that are followed by at
-/// least two different characters. A whole word that is not the beginning of another word is
-/// followed only by the separator. So without the sentinel such words would never be candidates,
-/// however frequent they are.
+/// The trainer takes as candidates for pieces the substrings of the distinct words that are
+/// followed by at least two different characters. A whole word that is not the beginning of another
+/// word is followed only by the separator. So without the sentinel it would never be a candidate,
+/// however frequent it is.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
     let rest = count - u64::from(marked.is_some());

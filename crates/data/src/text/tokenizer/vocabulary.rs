@@ -57,8 +57,8 @@ impl Tokenizer {
         self.special.contains(id) || self.marks().is_ok_and(is_mark)
     }
 
-    /// Prefix of the pieces that continue a word; `None` if the vocabulary has no such prefix, and
-    /// marks the beginnings of words.
+    /// Prefix of the tokens that continue a word. `None` if the vocabulary has no such prefix,
+    /// because it marks the beginnings of words instead.
     pub(crate) fn continuing_prefix(&self) -> Option<&str> {
         match self.inner.get_model() {
             ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),

@@ -277,8 +277,8 @@ impl PairDataset {
             }
         }
         if self.bidirectional_epochs > 0 {
-            // A side may be in either language, but within a batch all rows of a side are in the
-            // same language.
+            // A side may be in either language. For each length, the larger number of rows of the
+            // two languages is taken.
             let either = source.or(&target);
             return [either.clone(), either];
         }

@@ -22,8 +22,8 @@ use crate::{Corpora, Corpus, DataConfig, Direction, Error, Format, LineReader, R
 /// A pair as it is in the corpus, neither cleaned nor normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPair {
-    /// Number of the pair in its split, counted from 1: the line, or the row of a table without its
-    /// header.
+    /// Number of the pair in its split, counted from 1 through all files. In a file, pairs are the
+    /// lines, or the rows of a table without its header.
     pub line: u64,
     /// The sentence to translate.
     pub source: String,
@@ -51,7 +51,8 @@ impl PairFiles {
     }
 }
 
-/// Streams the pairs of files that are read together. Pairs are changed only by the tag.
+/// Streams the pairs of files that are read together. The only change to a pair is the tag of the
+/// corpus before its source.
 pub(crate) struct FileReader {
     sides: Sides,
     /// Word links, if there are any.
@@ -130,7 +131,8 @@ impl FileReader {
         })
     }
 
-    /// Next pair, with the tag before its source. Lines are counted from 1 in these files.
+    /// Next pair, with the tag before its source. `line` is counted from 1 at the beginning of
+    /// these files.
     pub(crate) fn next_pair(&mut self) -> Result<Option<RawPair>> {
         let Some((source, target)) = self.sides.next_sides()? else {
             if let Some(links) = &mut self.links {
@@ -319,7 +321,8 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 }
 
 /// Existing files of a split. For each corpus, these are the files of source and target in text
-/// format, or one or more files in another format, and the file of the word links if there is one.
+/// format, or the files with both sides in other formats, and the files of word links if there are
+/// any.
 /// A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
@@ -389,7 +392,8 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
 
 /// Finds the file at `path`, or a compressed file with the same name and one more ending.
 fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Result<PathBuf> {
-    // Parquet and ZIP compress inside the file.
+    // Parquet and ZIP files are already compressed, so compressed variants of them are not looked
+    // for.
     let is_compressed = matches!(format, Format::Parquet | Format::Zip);
     let names = if is_compressed { vec![path.to_owned()] } else { names_of(path, &[""]) };
     let mut other = None;

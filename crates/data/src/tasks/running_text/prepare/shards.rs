@@ -1,10 +1,10 @@
 //! Running text in [shards](crate::text::shards). A shard is a sequence of passages (pieces of text
-//! that are tokenised separately) with a fixed number of bytes in all. It may contain passages of
-//! several files.
+//! that are tokenised separately) that together have about a fixed number of bytes. The passages
+//! may come from several files.
 //!
-//! For each passage, a shard has 1 if the passage begins a document, otherwise 0 (one byte), the
-//! number of its ids (u32) and the ids (u32 each). `</s>` is inserted between documents when shards
-//! are joined, because only then is it known which document is the first.
+//! A passage is encoded as one byte, which is 1 if the passage begins a document and otherwise 0,
+//! then the number of its ids (u32), and then the ids (u32 each). `</s>` is inserted between
+//! documents when shards are joined, because only then is it known which document is the first.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::text::cache::{CacheWriter, ID_BYTES, Items, Key};
 use crate::text::shards::Shards;
 use crate::{DataConfig, Error, Result, Share, TextReport, TokenisingProgress, Tokenizer};
 
-/// Number of bytes of text at which a shard ends: a few seconds of work. If another version of the
-/// program has another number, it cannot use the shards of a run that was killed.
+/// Number of bytes of text at which a shard ends: a few seconds of work. A version of the program
+/// with another number cannot use the shards that a run of this version left behind.
 const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 
-/// Number of passages after which they are tokenised together, in parallel. The next constant is
-/// the number of bytes of text after which this happens even if there are fewer passages.
+/// Number of collected passages at which they are tokenised together, in parallel. The next
+/// constant is the number of bytes of text at which this happens even if there are fewer passages.
 const CHUNK: usize = 16_384;
 const CHUNK_BYTES: usize = 1 << 22;
 
@@ -39,7 +39,7 @@ struct ShardReport {
     is_last: bool,
 }
 
-/// Function that determines the portion of the files to tokenise, for which it may read them.
+/// Function that finds out which portion of the files is tokenised. It may read the files to do so.
 type FindPortion<'a> = Box<dyn Fn() -> Result<Portion> + 'a>;
 
 /// Shards of a text.
@@ -192,8 +192,8 @@ impl<'a> TextShards<'a> {
     }
 }
 
-/// Reads the next passage of a shard: true if a document begins with it, and the bytes of its ids.
-/// A damaged passage does not use more memory than the file has bytes.
+/// Reads the next passage of a shard. Returns true if a document begins with it, and the bytes of
+/// its ids. A damaged passage does not use more memory than the file has bytes.
 fn next(items: &mut Items<'_>) -> std::io::Result<(bool, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
     items.read(&mut head)?;

@@ -1,9 +1,10 @@
-//! Pairs in [shards](crate::text::shards): a shard is a fixed number of pairs from files that are
-//! read together, cleaned by their text and tokenised.
+//! Pairs in [shards](crate::text::shards). A shard contains a fixed number of successive pairs,
+//! which were cleaned by their text and tokenised.
 //!
-//! A shard encodes pairs as the cache does, but lines are counted from the beginning of the files.
-//! Rules that need other pairs of the split are applied when shards are joined, in the order of the
-//! text. For these rules, a [`preface`] is before each pair.
+//! Pairs are encoded in the same way as in the cache, but their lines are counted from the
+//! beginning of the files that are read together. Rules that need other pairs of the split are
+//! applied when the shards are joined, in the order of the text. For these rules, a [`preface`] is
+//! before each pair.
 
 mod builder;
 mod merged;
@@ -30,8 +31,8 @@ use crate::{
     TokenizerPair,
 };
 
-/// Number of pairs of a shard: about 15 MB of text, and a few seconds of work. If another version
-/// of the program has another number, it cannot use the shards of a run that was killed.
+/// Number of pairs of a shard: about 15 MB of text, and a few seconds of work. A version of the
+/// program with another number cannot use the shards that a run of this version left behind.
 const PAIRS: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 
 /// Counts of a shard.
@@ -41,7 +42,7 @@ struct ShardReport {
     pairs: u64,
     /// Number of pairs whose source is held out.
     held_out: u64,
-    /// Numbers of dropped pairs, which the shard does not contain, by reason.
+    /// Number of dropped pairs for each reason. The shard does not contain these pairs.
     dropped: Dropped,
     /// Examples of pairs that are dropped because of their text.
     #[serde(default)]
@@ -157,8 +158,8 @@ impl<'a> PairShards<'a> {
         FileReader::open(self.config, &self.part.split[files.corpus], files)
     }
 
-    /// Makes a shard of the next pairs of `reader`. Returns true if the files end with them.
-    /// `place` is the index of the files and the index of the shard within them.
+    /// Makes a shard of the next pairs of `reader`. Returns true if the files have no pairs after
+    /// them. `place` is the index of the files and the index of the shard within them.
     fn make_shard(
         &self,
         place: (usize, usize),
@@ -245,8 +246,8 @@ impl<'a> PairShards<'a> {
         match merged.finish(key) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // An error in the text would occur again with the same shards. A full disk may have
-                // room later.
+                // An error in the text would occur again with the same shards, so they are removed.
+                // A full disk may have room later, so then they are kept.
                 if !matches!(error, Error::Io { .. }) {
                     self.shards.remove()?;
                 }
@@ -256,7 +257,8 @@ impl<'a> PairShards<'a> {
     }
 }
 
-/// Skips `pairs` pairs, and counts `pairs` down. Returns `false` if there are fewer pairs.
+/// Skips `pairs` pairs, and counts `pairs` down to 0. Returns `false` if the reader has fewer
+/// pairs.
 fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
     while *pairs > 0 {
         if !reader.skip_pair()? {

@@ -7,8 +7,8 @@
 //! keys (u32 each), bytes of the text (u32), source, line break and target          near duplicates
 //! ```
 //!
-//! Each part is present if its rule is on. If the first part contains a reason to drop the pair,
-//! the other parts are absent.
+//! Each of these parts is present only if its rule is on. If the first part contains a reason to
+//! drop the pair, the other parts are absent.
 
 use std::io::{Error, ErrorKind};
 
@@ -19,8 +19,8 @@ use crate::tasks::pairs::rules::without_tag;
 use crate::text::cache::Items;
 use crate::{CleaningConfig, DropReason, RawPair};
 
-/// Reasons that depend on tokens. A shard encodes a reason as a byte: its place in this list, from
-/// 1.
+/// Reasons that depend on tokens. A shard encodes a reason as a byte, which is the place of the
+/// reason in this list, counted from 1.
 const REASONS: [DropReason; 5] = [
     DropReason::EmptySource,
     DropReason::EmptyTarget,
@@ -42,7 +42,7 @@ pub(super) struct SplitRules {
     near: Option<(f64, NearKeys)>,
 }
 
-/// Facts about a pair, which are before it in a shard.
+/// Facts about a pair that a shard contains before the pair.
 #[derive(Debug, Default)]
 pub(super) struct Preface {
     pub(super) fingerprint: Option<u128>,
@@ -56,12 +56,12 @@ pub(super) struct Preface {
 #[derive(Debug, Default)]
 pub(super) struct NearText {
     pub(super) keys: Vec<u32>,
-    /// Source and target with a line break between them. Neither contains a line break.
+    /// Source and target with a line break between them.
     text: String,
 }
 
 impl NearText {
-    /// Returns source and target.
+    /// Returns source and target. The text is divided at its first line break.
     pub(super) fn sides(&self) -> (&str, &str) {
         self.text.split_once('\n').unwrap_or((&self.text, ""))
     }
@@ -88,7 +88,7 @@ impl SplitRules {
         self.near.as_ref().map(|(threshold, _)| *threshold)
     }
 
-    /// Facts about a pair. `tag` is the tag of its corpus, which is before the source.
+    /// Facts about a pair. `tag` is the tag of its corpus, with which the source begins.
     pub(super) fn preface(&self, pair: &RawPair, tag: &str) -> Preface {
         let target = pair.target.as_str();
         let source = without_tag(&pair.source, tag);
