@@ -78,7 +78,7 @@ impl CleaningConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], with the key of the first limit that is not.
+    /// [`Error::Config`], with the key of the first limit that is outside its range.
     pub(crate) fn validate(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.max_tokens == 0 || self.max_tokens < self.min_tokens {

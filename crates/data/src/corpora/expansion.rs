@@ -25,7 +25,7 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
 }
 
 /// Replaces patterns like [`expand_pairs`], but for corpora that consist of a single list of files.
-/// In the file names, each of `endings` may follow the text that the pattern matches.
+/// In the names of files, one of `endings` may follow the text that the pattern matches.
 pub(crate) fn expand_texts(
     config: &DataConfig,
     split: &mut Corpora,

@@ -4,7 +4,7 @@
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Key of the draws for augmentation.
+/// Purpose of the draws for augmentation.
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);

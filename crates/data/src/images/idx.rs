@@ -113,8 +113,8 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
         Ok(number + LABELS_HEADER as u64)
     })?;
     let mut bytes = Vec::new();
-    // The number of labels equals the number of images, which was compared with the length of the
-    // file of images, so it is not too large.
+    // `count` is not too large to read at once: it equals the number of images, which was compared
+    // with the length of the file of images.
     labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
     let class = |(index, &label): (usize, &u8)| match usize::from(label) {
         listed if listed < settings.labels.len() => Ok(u32::from(label)),

@@ -26,8 +26,8 @@ pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// Orientation of a picture as a number of EXIF, from 1 to 8; 1 is upright. It is read from the
-/// EXIF data or, if they have none, from the XMP packet, as in Pillow's `exif_transpose`.
+/// Orientation of a picture as the number that EXIF uses, from 1 to 8; 1 is upright. It is read
+/// from the EXIF data or, if they have none, from the XMP packet, as in Pillow's `exif_transpose`.
 pub(super) fn orientation(bytes: &[u8]) -> u32 {
     let mut exif = None;
     let mut xmp = None;

@@ -55,8 +55,8 @@ pub(crate) trait Images: Debug + Send + Sync {
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if there is no such file, with the names that were tried; and any error that
-/// the format of the images makes possible when files are listed.
+/// [`Error::Missing`] if there is no such file, with the names that were tried. Other errors if the
+/// files of a corpus cannot be listed.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for corpus in split.iter() {

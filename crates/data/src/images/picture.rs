@@ -9,7 +9,8 @@ use super::{jpeg, png};
 use crate::files::{not_a_file, read_regular};
 use crate::{Error, ImagesConfig, Result};
 
-/// Largest width and height of a picture.
+/// Largest width and height of a picture, in pixels. The next constant is the largest number of
+/// bytes of its file and of its pixels.
 const MOST_PIXELS: usize = 16_384;
 const MOST_BYTES: usize = 256 << 20;
 

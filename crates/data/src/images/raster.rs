@@ -11,8 +11,8 @@ pub(super) struct Raster {
 }
 
 impl Raster {
-    /// Turns the picture upright. `orientation` is the number of EXIF that says where the first row
-    /// and the first column of the stored picture belong in the upright picture.
+    /// Turns the picture upright. `orientation` is EXIF's number. It says where the first row and
+    /// the first column of the stored picture belong in the upright picture.
     pub(super) fn turned(self, orientation: u32) -> Self {
         let swaps = orientation > 4;
         let mirrors_rows = matches!(orientation, 3 | 4 | 6 | 7);

@@ -1,7 +1,8 @@
 //! The tasks that models are trained for. Each task makes batches from its own kind of corpus.
 //!
-//! Each task has a folder here, whose code finds the files of a split, tokenises them into a cache,
-//! and reads batches by their position as a [`Dataset`]. [`Task`] is the only list of tasks.
+//! Each task has a folder here. Its code finds the files of a split, prepares them (text is
+//! tokenised into a cache), and reads batches by their position as a [`Dataset`]. [`Task`] is the
+//! only list of tasks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

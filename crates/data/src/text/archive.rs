@@ -70,7 +70,8 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// True if the name of a member does not show that it is something else than a text of a corpus.
+/// True if a member can be a text of a corpus: its name is not hidden, and is not that of a file
+/// about the corpus or of macOS.
 fn is_text(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     let stem = file.split('.').next().unwrap_or(file).to_lowercase();

@@ -5,9 +5,8 @@
 //! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
 //! resample are added row after row in single precision, which matters for counts above 2^24. The
 //! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
-//! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
 //! reference lengths if there are 3, 5, 6… references. Then sacreBLEU's own p-values depend on the
-//! order in
+//! order in which the BLAS of its machine adds the lengths, but only in trials that tie.
 
 mod random;
 mod resampled_scores;

@@ -14,7 +14,7 @@ use crate::{
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
-/// Number that distinguishes the draws that order texts from other random draws of the same task.
+/// Purpose of the draws that order texts.
 const PURPOSE: u64 = 8;
 
 /// Refuses settings that are impossible for texts with labels.

@@ -18,8 +18,8 @@ const PAIRING: u64 = 7;
 
 /// Running text from which rows with hidden tokens are made.
 ///
-/// A row is made from a part of a block, which is a sequence of successive tokens of the text. It
-/// never crosses the end of a document. A row has the form `<cls> text <sep>`, or `<cls> first
+/// A row is made from a part of a block, which is a sequence of successive tokens of the text. A
+/// row never crosses the end of a document. It has the form `<cls> text <sep>`, or `<cls> first
 /// <sep> second <sep>` if it has two texts. The choice of hidden tokens depends only on the seed,
 /// the epoch, the index of the block, and the index of the part in the block.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 //! every 64th pair, or of every pair if pairs have word links (links between source words and
 //! target words).
 //!
-//! In a split with word links, the number of links of a pair (u32) is before its ids. After its ids
-//! are the index of the word of each source token, the index of the word of each target token, and
-//! the two words of each link (u32 each).
+//! In a split with word links, the number of links of a pair (u32) is before its ids. The ids are
+//! followed by the index of the word of each source token, the index of the word of each target
+//! token, and the two words of each link (u32 each).
 
 use std::path::Path;
 

@@ -18,8 +18,8 @@ use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Sid
 /// Purpose of the draws that rank sentences. It differs from the purposes of batches and subwords.
 const PURPOSE: u64 = 5;
 
-/// Copy of the configuration whose validation set is drawn from the training text. The set is two
-/// files in the folder `run` of the run. If they do not exist, the set is drawn by `seed` and
+/// Copy of the configuration with a validation set that is drawn from the training text. The set is
+/// two files in the folder `run` of the run. If they do not exist, the set is drawn by `seed` and
 /// written to them. If `config.hold_out` is 0, the copy is unchanged.
 ///
 /// # Errors

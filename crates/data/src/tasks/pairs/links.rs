@@ -1,7 +1,7 @@
 //! Word alignment of a pair: word links (each a source word and a target word), and the links
 //! between tokens that follow from them.
 //!
-//! **Decision.** Links are stored between words, which are separated by white space. A token
+//! **Decision.** Links are stored between words, which are separated by spaces and tabs. A token
 //! belongs to the word in which it begins, and has the links of this word. So links can be used
 //! with any tokenizer, even if words are segmented differently in each epoch.
 

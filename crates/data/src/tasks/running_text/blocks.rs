@@ -48,7 +48,8 @@ impl<'a> TextBlocks<'a> {
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
     }
 
-    /// Report on the text that has been read so far. After the last batch, this is the whole text.
+    /// Report on the text that has been read so far. After the last batch, it covers the whole
+    /// text.
     pub fn report(&self) -> &TextReport {
         &self.report
     }

@@ -149,8 +149,8 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. An index of [`PairDataset::len`] or more means the pair with this many fewer,
-    /// with its sides exchanged, for translation in the opposite direction.
+    /// Reads a pair. An index of at least [`PairDataset::len`] means the pair whose index is
+    /// smaller by this number, with its sides exchanged for translation in the opposite direction.
     ///
     /// # Errors
     ///
@@ -339,8 +339,8 @@ impl Dataset for PairDataset {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
-        // Epochs in both directions and epochs in one direction are measured, because in the former
-        // each side contains texts in both languages.
+        // Both kinds of epochs are measured, because in bidirectional epochs each side contains
+        // texts in both languages.
         for number in BTreeSet::from([0, self.bidirectional_epochs]) {
             let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {

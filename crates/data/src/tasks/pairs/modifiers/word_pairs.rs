@@ -26,7 +26,7 @@ const GRAMMAR: f64 = 0.04;
 /// Smallest number of pairs that contain a word whose translation is learned.
 const FEWEST_PAIRS: usize = 5;
 
-/// Smallest share of the pairs whose source contains a word that must have the word's translation
+/// Of the pairs whose source contains a word, at least this share must have the word's translation
 /// in the target.
 const LEAST_SHARE: f64 = 0.9;
 

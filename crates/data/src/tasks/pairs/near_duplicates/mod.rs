@@ -88,7 +88,7 @@ impl NearDuplicates {
         let own = if candidates.is_empty() { Vec::new() } else { shingle_set(source, target) };
         let equal: Vec<u32> =
             keys.last().map_or_else(Vec::new, |&all| self.table.pairs(all).collect());
-        // Pairs with all hashes in common come first, then pairs with the most common bands.
+        // Pairs with all hashes in common come first, then pairs with the most bands in common.
         let ranked = candidates.chunk_by(|one, other| one == other);
         let mut ranked: Vec<(bool, usize, u32)> =
             ranked.map(|all| (equal.contains(&all[0]), all.len(), all[0])).collect();

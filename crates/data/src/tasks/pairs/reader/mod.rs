@@ -322,8 +322,7 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
 
 /// Existing files of a split. For each corpus, these are the files of source and target in text
 /// format, or the files with both sides in other formats, and the files of word links if there are
-/// any.
-/// A hub data set is fetched into the local hub cache.
+/// any. A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///
