@@ -1,4 +1,4 @@
-//! Compiles the CUDA kernels, if the feature is enabled.
+//! Compiles the CUDA kernels, if the feature `cuda` is enabled.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -12,8 +12,8 @@ fn compile() {
     println!("cargo::rerun-if-changed=src/cuda/kernels");
     let compiled = cudaforge::KernelBuilder::new()
         .source_files(vec!["src/cuda/kernels/kernels.cu"])
-        // Also depends on the headers that it includes: the cached result must be recompiled if one
-        // changes.
+        // The builder caches its result. If a header that the source file includes changes, the
+        // kernels must be compiled again.
         .watch(included())
         .arg("-std=c++17")
         .arg("-O3")

@@ -17,13 +17,15 @@ pub struct Adapted<'a> {
     pub magnitude: Option<&'a [f32]>,
 }
 
-/// Replaces `weight` by `W + s · B A`, and scales each row to its magnitude, if there are
-/// magnitudes. Sums are computed in f64, and each element is rounded once. Returns `true` on
-/// success; returns `false`, and changes nothing, if the factors do not fit the matrix.
+/// Replaces the matrix `W` in `weight` by `W + s · B A`, where each block of rows has its own A and
+/// B. Then scales each row to its magnitude, if there are magnitudes. Sums are computed in f64, and
+/// each element is rounded once. Returns `true` on success; returns `false`, and changes nothing,
+/// if the factors or the magnitudes do not fit the matrix.
 #[must_use]
 pub fn merge(weight: &mut [f32], adapted: &Adapted<'_>) -> bool {
     let &Adapted { width, ref factors, scale, magnitude } = adapted;
-    // For each row of the matrix: factor A of its block, and its row of factor B.
+    // For each row of the matrix: factor A of the block that the row is in, and the row of factor B
+    // with which A is multiplied.
     let mut rows = Vec::new();
     for &(down, up) in factors {
         let rank = down.len() / width.max(1);

@@ -24,9 +24,10 @@ pub fn keep_freed_pages() {
 /// From now on, returns the pages of freed memory to the system, a tenth of a second after they are
 /// freed or when [`collect`] is called, and uses no huge pages; meant for decoding.
 ///
-/// With huge pages, which Linux uses as soon as half of one is requested, a small model's process
-/// uses a quarter more memory, and neither a small nor a base model is faster. Loading the weights
-/// of GPT-2 into huge pages took two seconds longer where free memory was in small parts.
+/// Linux uses a huge page as soon as a program requests half of its size. With huge pages, a small
+/// model's process uses a quarter more memory, and neither a small nor a base model is faster.
+/// Loading the weights of GPT-2 into huge pages took two seconds longer if free memory was
+/// fragmented.
 pub fn return_freed_pages() {
     set_purge_delay(100);
     // If the kernel lacks this call, the process only uses more memory.
@@ -34,8 +35,8 @@ pub fn return_freed_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Makes memory that the calling thread and the pool's threads have freed available for other uses;
-/// called between batches of different shapes.
+/// Makes memory that the calling thread and the threads of Rayon's pool have freed available for
+/// other uses; called between batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
@@ -170,7 +171,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Explaining<A> {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as i64 - layout.size() as i64);
-        // SAFETY: as the caller promises: the size with this alignment is a layout.
+        // SAFETY: the caller promises that `size` and this alignment form a valid layout.
         let new = unsafe { rounded(Layout::from_size_align_unchecked(size, layout.align())) };
         // SAFETY: as the caller promises.
         had(unsafe { self.0.realloc(memory, rounded(layout), new.size()) }, size)
@@ -223,7 +224,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Mutex;
 
-    /// The system's allocator, which also checks that each block is freed with the layout with
+    /// The system's allocator, with a check that each block is freed with the same layout with
     /// which it was allocated.
     #[derive(Default)]
     struct Strict(Mutex<HashMap<usize, Layout>>);

@@ -1,14 +1,15 @@
-//! Checks that no two tasks of a parallel loop write the same element; no compiler checks this.
-//! With the feature `claims` each task claims the elements that it is about to write, and panics if
-//! another has claimed them:
+//! Checks that no two tasks of a parallel loop write the same element. The compiler cannot check
+//! this, because the tasks write through raw pointers. With the feature `claims`, each task claims
+//! the elements that it is about to write, and panics if another task has claimed one of them:
 //!
 //! ```sh
 //! RAYON_NUM_THREADS=8 cargo test --release -p taper-ops --features claims -- --test-threads 1
 //! ```
 //!
-//! A task is identified only by its thread, so two tasks on the same thread that write the same
-//! element are not noticed. So there should be more threads than cores: then hardly any thread has
-//! two tasks. Tests run one after another, because all loops share the record of claims.
+//! A task is identified only by its thread, so if two tasks on the same thread write the same
+//! element, this is not noticed. The more threads there are, the more rarely one thread runs two
+//! tasks of a loop, so use more threads than the machine has cores. The tests must run one after
+//! another, because all loops share one record of claims.
 
 #[cfg(feature = "claims")]
 pub(crate) use noted::{begin, claim, disclaim};
@@ -69,7 +70,7 @@ mod noted {
         drop(claims);
         assert!(!is_contested, "two tasks write the same element");
         if is_first {
-            // Gives other threads time to begin a task before this one takes its next.
+            // Gives other threads time to begin a task before this thread begins its next task.
             std::thread::sleep(Duration::from_micros(100));
         }
     }

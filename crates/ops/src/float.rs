@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 
 /// True if no value is NaN or infinite.
 ///
-/// Without the sign bit, the bits of infinity and NaN, read as an integer, are at least those of
-/// infinity, and the bits of all other values are smaller. So it suffices to find the largest bits,
-/// in a loop that vectorises.
+/// If the sign bit of a value is cleared and its bits are read as an integer, infinity and NaN give
+/// at least the integer of infinity, and all other values give a smaller one. So it suffices to
+/// find the largest integer, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));

@@ -9,14 +9,14 @@ use std::ops::Deref;
 
 /// Read access to the elements of a tensor on the host, in row-major order.
 pub(crate) struct Host<'a> {
-    /// Read guard of Candle, whose type is private.
+    /// Candle's read guard of the tensor's storage. It is boxed because its type is private.
     storage: Box<dyn Deref<Target = Storage> + 'a>,
     start: usize,
     end: usize,
 }
 
 impl<'a> Host<'a> {
-    /// Locks a tensor for reading, as long as the result lives.
+    /// Locks a tensor for reading for as long as the result lives.
     ///
     /// # Errors
     /// If the elements are not contiguous.
@@ -58,8 +58,8 @@ impl Typed for CpuStorage {
     }
 }
 
-/// Runs code that is generic over [`Float`], with `$T` as the element type of a tensor; an error if
-/// the type is neither f32 nor f64.
+/// Runs code that is generic over [`Float`], with `$T` as the element type of a tensor. If the type
+/// is neither f32 nor f64, the function that contains the macro returns an error.
 macro_rules! for_float {
     ($tensor:expr, $T:ident => $body:expr) => {
         match $crate::host::Typed::data_type($tensor) {

@@ -48,8 +48,6 @@ impl PackedWeight {
 
 impl PackedWeights {
     /// Makes an empty cache for int8 products: weights are rounded to int8 and multiplied by
-    /// activations that are also rounded to int8, whatever type of products is requested. Applies
-    /// only if tensors are f32 on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }
@@ -67,7 +65,8 @@ impl PackedWeights {
     }
 
     /// Returns the weight of a linear layer, `(O, I)`, packed as a right operand `(I, O)`; `None`
-    /// if the kernel for these products does not pack. Packs the weight on the first call.
+    /// if the weight is not f32, or if the kernel for these products does not pack. Packs the
+    /// weight on the first call.
     pub(crate) fn get(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {
         if weight.dtype() != DType::F32 {
             return Ok(None);

@@ -1,10 +1,10 @@
 //! Parallel work in pieces (ranges of elements or rows) of fixed size, so that no result depends on
 //! the number of threads.
 //!
-//! By default, Rayon hands out several pieces at a time (with two threads, up to a fourth of all),
-//! so that the thread that finishes first has to wait for the others. `with_max_len(1)` hands
-//! pieces out one by one, at a cost of a tenth of a microsecond each, which is small if pieces are
-//! large enough.
+//! By default, Rayon hands out several pieces at a time (with two threads, up to a fourth of all).
+//! As a result, the thread that finishes first may wait long for the others. `with_max_len(1)`
+//! hands pieces out one by one. This costs a tenth of a microsecond for each piece, which is little
+//! if pieces are large enough.
 
 use crate::float::{Float, vectorised};
 use crate::profile::{even, region};

@@ -1,7 +1,10 @@
-//! Signals: whether the process was started with one ignored, and protection from SIGXFSZ.
+//! Signals of the system: tells if a signal was ignored when the process started, and keeps SIGXFSZ
+//! from ending the process.
 
-/// Whether the process was started with `signal` ignored. `nohup`, for example, ignores SIGHUP so
-/// that a program outlives its terminal, and installing a handler for SIGHUP would undo that.
+/// Whether `signal` is ignored. Before the process itself changes how it treats the signal, this
+/// tells if the process was started with the signal ignored. For example, `nohup` starts a program
+/// with SIGHUP ignored, so that the program outlives its terminal; a handler for SIGHUP would undo
+/// that.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: the structure consists of integers and addresses, for which zeros are valid; the call

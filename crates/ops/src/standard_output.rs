@@ -1,9 +1,9 @@
 //! Finds out if this process was started with its standard output closed (`>&-`).
 //!
 //! If standard output is closed, Rust's runtime opens `/dev/null` in its place before `main`, so
-//! that no file opened later gets its number; printed text then vanishes without an error. Only
-//! code that runs before Rust's runtime can notice this; the dynamic linker runs the code here that
-//! early.
+//! that no file opened later gets its file descriptor. Printed text then vanishes without an error.
+//! Only code that runs before Rust's runtime can notice that standard output was closed. The
+//! function `look` below does: the dynamic linker calls it before the runtime starts.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {

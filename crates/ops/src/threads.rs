@@ -21,8 +21,8 @@ pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
 /// Normally, a thread without work goes to sleep after some microseconds, and waking it takes as
 /// long as a small operation. Here, such a thread keeps looking for work until `work` is done, or
 /// until it has found none for [`PATIENCE`]. If the caller is a thread of the pool, it runs `work`
-/// itself, otherwise the first thread does; so the same thread, whose allocator has the memory that
-/// the last step freed, runs every step.
+/// itself; otherwise the pool's first thread does. So every training step runs on the same thread,
+/// whose allocator can reuse the memory that the previous step freed.
 pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if !device.is_cpu() {
         return work();

@@ -5,7 +5,8 @@ use candle_core::{Device, Result, Tensor, bail};
 use super::{KernelSizes, KernelTime};
 use crate::kernels::Kernels;
 
-/// Stands for the kernels of a device that has none, where operations are composed of Candle's.
+/// Kernels of a device that has none: every method returns `None`, so that operations are composed
+/// of Candle's.
 struct Composed;
 
 impl Kernels for Composed {}
@@ -35,8 +36,9 @@ pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn
     })
 }
 
-/// Measures each kernel on a CUDA device. The first one is a copy of 256 MiB, with whose bandwidth
-/// the others can be compared. Each kernel runs in `repeats` series; the fastest series counts.
+/// Measures each kernel on a CUDA device. The first result is that of a copy of 256 MiB; it shows
+/// the bandwidth with which the kernels' bandwidths can be compared. Each kernel runs in `repeats`
+/// series; the fastest series counts.
 ///
 /// # Errors
 /// If `device` is not a CUDA device, the sizes do not fit together, or the device has no memory

@@ -27,7 +27,8 @@ pub struct Communicator {
 // `Sync`.
 unsafe impl Send for Communicator {}
 
-/// Makes an id, which the first process sends to the others.
+/// Makes the id of a new group; the first process of the group makes it, and sends it to the
+/// others.
 ///
 /// # Errors
 /// If the NCCL library is missing.

@@ -23,9 +23,13 @@ use std::ops::Range;
 ///
 /// ```text
 /// M ← μ M + (1 - μ) G
-/// O ← the polynomial, five times, of D / ‖D‖, where D = μ M + (1 - μ) G
+/// D ← μ M + (1 - μ) G
+/// O ← D / ‖D‖, to which the polynomial is applied five times
 /// W ← W - η (0.2 √max(m, n) O + λ W)
 /// ```
+///
+/// The polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X` moves the singular values of `X` close to 1. `μ`
+/// is the momentum's decay, `η` the learning rate, and `λ` the weight decay.
 ///
 /// The factor `0.2 √max(m, n)` makes updates about as large as those of Adam, so that both
 /// optimizers can use the same learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training",
@@ -146,8 +150,9 @@ impl Projection<'_> {
     }
 }
 
-/// Moves the singular values of a matrix close to 1, by repeatedly applying a polynomial of the
-/// product of the matrix and its transpose (in the order that makes this product smaller).
+/// Moves the singular values of a matrix close to 1, by repeatedly applying [`POLYNOMIAL`]. The
+/// polynomial needs the product of the matrix and its transpose; of the two possible orders, the
+/// one with the smaller product is used.
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;

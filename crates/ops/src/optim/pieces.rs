@@ -105,7 +105,9 @@ pub fn update_pieces(
     })
 }
 
-/// Calls `work` with the elements of all tensors, after those that `lent` already contains.
+/// Calls `work` with the elements of all `tensors`, in order, following those that `lent` already
+/// contains. Each tensor is borrowed in a recursive call, so that all of them are still borrowed
+/// when `work` runs.
 fn lend(
     tensors: &[Tensor],
     lent: &mut Vec<Shared<f32>>,

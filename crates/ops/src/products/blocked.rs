@@ -1,5 +1,5 @@
-//! Blocks of matrix products by the kernels that pack (copy operands to the order in which the
-//! kernel reads them): in which order operands are packed, and how caches are used.
+//! Divides matrix products into blocks that fit in caches, for the kernels that pack (copy operands
+//! to the order in which the kernel reads them).
 //!
 //! The right operand is packed in panels of 32 columns: the whole operand or, if it is as large as
 //! the matrix of a large vocabulary, a piece at a time. The left operand is packed in blocks of
@@ -20,8 +20,8 @@ use std::ops::Range;
 /// Number of multiply-adds in a product below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// A result is wide if it has at least this many times as many panels of columns as panels of rows
-/// (a panel has 32).
+/// A result is wide if it has at least this many times as many columns as rows, counted in panels
+/// of 32 columns or rows.
 const WIDE: usize = 4;
 
 /// Destination of the result: row-major, with the distance `stride` from row to row. If values are
@@ -48,8 +48,8 @@ const DEEP_RESULTS: usize = 512 * 1024;
 /// between products.
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
-/// Number of results (rounded to whole rows) that `finish` gets at a time: with their inputs, they
-/// fit in the first-level cache.
+/// Number of results (rounded to whole rows) that `finish` gets at a time: the results and the
+/// values that `finish` combines with them fit in the first-level cache.
 const FINISHED: usize = 4 * 1024;
 
 /// Computes a product. Returns `true` if `finish` has been called for every row while the results
@@ -80,9 +80,9 @@ pub(super) unsafe fn product(
 }
 
 /// Computes a product for which the right operand is packed in pieces of about `values` values, one
-/// after the other. A piece consists of some of the columns or, if the depth is larger than the
-/// number of columns, of a stretch of the depth. The depth is divided only where [`Job::run`]
-/// divides it anyway, so no sum changes.
+/// after the other. A piece consists of some of the columns or, if the depth (the length of the
+/// summed dimension) is larger than the number of columns, of a stretch of the depth. The depth is
+/// divided only where [`Job::run`] divides it anyway, so the result has the same bits.
 ///
 /// # Safety
 /// As for [`product`].
@@ -113,7 +113,8 @@ unsafe fn product_in_pieces(
     }
 }
 
-/// Computes a product for which the right operand is packed as a whole, and no sum is divided.
+/// Computes a product for which the right operand is packed as a whole, and no sum is divided into
+/// stretches.
 ///
 /// # Safety
 /// As for [`product`].

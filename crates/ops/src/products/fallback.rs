@@ -6,8 +6,8 @@ use crate::float::Float;
 use crate::shared::{Shared, Write};
 use gemm::Parallelism;
 
-/// Computes `a (m, k) · b (k, n)`. The product replaces `out (m, n)` or is added to it, as `write`
-/// says.
+/// Computes `a (m, k) · b (k, n)`. Depending on `write`, the product replaces `out (m, n)` or is
+/// added to it.
 ///
 /// # Safety
 /// No other thread reads or writes `out` at the same time. If the product is added, `out` is

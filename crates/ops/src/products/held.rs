@@ -1,10 +1,11 @@
 //! Products with a matrix that is held in bf16, such as a frozen weight.
 //!
-//! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So for
-//! every kernel, the product is the same as with an f32 matrix of these values, and takes memory
-//! for only [`PIECE`] converted values. The conversion costs about a thirtieth of a product with a
-//! thousand rows. The alternative, kernels that read bf16, would need one kernel for each kind of
-//! processor, and would either round the other operand or be no faster.
+//! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So with
+//! every kernel, the product is that of an f32 matrix with the same values, except for the rounding
+//! of sums that are divided between pieces, and it takes memory for only [`PIECE`] converted
+//! values. The conversion costs about a thirtieth of a product with a thousand rows. The
+//! alternative, kernels that read bf16, would need one kernel for each kind of processor, and would
+//! either round the other operand or be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;
@@ -28,8 +29,8 @@ pub(crate) struct Held<'a> {
     is_transposed: bool,
 }
 
-/// Whether an operation in f32 or f64 can read this matrix as it is, in bf16: whether it is a bf16
-/// constant on the host.
+/// Whether `matrix` is a bf16 constant on the host. Operations in f32 or f64 can use such a matrix
+/// without a converted copy of the whole.
 pub(crate) fn is_held(matrix: &Tensor) -> bool {
     matrix.dtype() == DType::BF16 && matrix.device().is_cpu() && !matrix.track_op()
 }
@@ -55,8 +56,8 @@ impl<'a, T: Float> Right<'a, T> {
     }
 }
 
-/// Computes `a (m, k) · b (k, n)` on all threads. The product replaces `out (m, n)` or is added to
-/// it, as `write` says. `b` must not be packed.
+/// Computes `a (m, k) · b (k, n)` on all threads. Depending on `write`, the product replaces
+/// `out (m, n)` or is added to it. `b` must not be packed.
 pub(crate) fn product_onto<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -96,8 +97,8 @@ pub(super) unsafe fn held_product<T: Float>(
     assert!(width == columns && values.len() == rows * width);
     let how = (products, Threads::All);
     let some = (PIECE / width.max(1)).max(1);
-    // At least one round: if the matrix has no rows, the sums are empty, but zeros must still be
-    // written.
+    // `max(1)` gives at least one round: if the matrix has no rows, the sums are empty, but their
+    // value 0 must still be written.
     for first in (0..rows.max(1)).step_by(some) {
         let count = some.min(rows - first);
         let wide = widened::<T>(&values[first * width..(first + count) * width]);

@@ -32,8 +32,8 @@ pub struct Profile {
     /// Measurements of each operation, sorted by name.
     pub operations: Vec<(&'static str, Operation)>,
     /// Number of multiplications and additions in all matrix products and scans (recurrences over
-    /// time). What the tiled loss and scans compute a second time is not counted, nor is Candle's
-    /// backward pass.
+    /// time). The tiled loss and the scans compute some values twice; the second computation is not
+    /// counted. Candle's backward pass is not counted either.
     pub flops: u64,
 }
 

@@ -27,7 +27,7 @@ thread_local! {
 }
 
 struct State {
-    /// Each number of threads for which time is predicted.
+    /// Numbers of threads for which time is predicted, as given to [`predict`].
     threads: Vec<usize>,
     regions: BTreeMap<&'static str, Regions>,
 }
@@ -35,7 +35,7 @@ struct State {
 /// Measurements of the parallel regions of one operation, forward and backward pass together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Regions {
-    /// Number of regions; threads wait for each other once for each.
+    /// Number of regions; threads wait for each other once at the end of each region.
     pub count: u64,
     /// Total time in regions on one thread.
     pub time: Duration,

@@ -3,7 +3,7 @@
 /// Hyperparameters of one step of Adam (Kingma and Ba 2015).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
-    /// Learning rate of this step, before the factor of each parameter.
+    /// Learning rate of this step; for each parameter, it is multiplied by the parameter's factor.
     pub learning_rate: f64,
     /// Decay of the first moment, β₁.
     pub beta1: f64,

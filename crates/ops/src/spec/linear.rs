@@ -15,12 +15,12 @@ pub enum Activation {
     /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu,
     /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of [`Gelu`](Self::Gelu)
-    /// used by GPT-2, from section 2 of the same paper.
+    /// used by GPT-2 (Hendrycks and Gimpel 2016, section 2).
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
-    /// `x · σ(1.702 x)`: the approximation of [`Gelu`](Self::Gelu) used by CLIP, from section 2 of
-    /// the same paper.
+    /// `x · σ(1.702 x)`: the approximation of [`Gelu`](Self::Gelu) used by CLIP (Hendrycks and
+    /// Gimpel 2016, section 2).
     QuickGelu,
     /// `tanh(x)`.
     Tanh,
@@ -101,7 +101,7 @@ impl Activation {
 }
 
 /// Runs `$body` with the activation as the constant `$constant`, so that loops over elements
-/// vectorise. If each element looked up the activation, they would not always.
+/// vectorise. A loop that looks up the activation for each element does not always vectorise.
 macro_rules! for_activation {
     ($activation:expr, $constant:ident => $body:expr) => {
         $crate::spec::for_activation!(
@@ -147,7 +147,8 @@ fn twice_inner<T: Float>(x: T) -> T {
 pub struct LinearSpec {
     /// Nonlinearity that is applied to the product.
     pub activation: Activation,
-    /// Dropout after the nonlinearity. Element `(n, o)` has index `n·O + o` in the mask.
+    /// Dropout after the nonlinearity. Element `(n, o)` of the result, `(N, O)`, has index
+    /// `n·O + o` in the mask.
     pub dropout: Dropout,
     /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,
@@ -158,6 +159,6 @@ pub struct LinearSpec {
 pub struct GatedSpec {
     /// Nonlinearity of the gate.
     pub activation: Activation,
-    /// Dropout on the result. Element `(n, d)` has index `n·D + d` in the mask.
+    /// Dropout on the result, `(N, D)`. Its element `(n, d)` has index `n·D + d` in the mask.
     pub dropout: Dropout,
 }

@@ -9,8 +9,8 @@ pub struct LossSums {
     pub smoothed: f64,
     /// Negative log-likelihood of the true tokens, in nats.
     pub nll: f64,
-    /// Number of tokens for which the true class has the highest logit (of several highest logits,
-    /// the first counts).
+    /// Number of tokens for which the true class has the highest logit. If several logits are
+    /// equally high, the first of them counts as the highest.
     pub correct: usize,
     /// Kullback–Leibler divergence of the distribution in this forward pass from that in the
     /// token's other pass (R-Drop), in nats; 0 if there is no other pass.

@@ -18,10 +18,11 @@ pub struct Factors {
 pub struct LowRankSpec {
     /// Number `s` by which `B A` is multiplied.
     pub scale: f64,
-    /// Dropout on the input of the adapter. Element `(n, i)` has index `n·I + i` in the mask.
+    /// Dropout on the input of the adapter, `(N, I)`. Its element `(n, i)` has index `n·I + i` in
+    /// the mask.
     pub input_dropout: Dropout,
-    /// Dropout on the output of the adapter, before `W x` is added. Element `(n, o)` has index
-    /// `n·O + o` in the mask.
+    /// Dropout on the output of the adapter, `(N, O)`, before `W x` is added. Its element `(n, o)`
+    /// has index `n·O + o` in the mask.
     pub dropout: Dropout,
     /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,

@@ -1,5 +1,6 @@
-//! Settings of each operation, apart from its tensors. They are all that the fused operations share
-//! with their references (the same operations composed of Candle's).
+//! Settings of each operation, apart from its tensors. An operation's two implementations, the
+//! fused one and the reference composed of Candle's operations, share these settings and nothing
+//! else.
 
 mod adam;
 pub(crate) mod attention;

@@ -6,8 +6,8 @@ use super::AdamStep;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MuonStep {
     /// Hyperparameters of Adam, which updates parameters that are not projections (weight matrices
-    /// of layers). The learning rate, the decoupled weight decay and the factor of the gradient
-    /// also apply to projections.
+    /// of layers). The update of projections uses three of them: the learning rate, the weight
+    /// decay, which is then always decoupled, and the factor of the gradient.
     pub adam: AdamStep,
     /// Decay of the momentum of projections.
     pub momentum: f64,
@@ -19,11 +19,11 @@ pub struct MuonStep {
 pub(crate) const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 /// Number of times that the polynomial is applied.
 pub(crate) const ROUNDS: usize = 5;
-/// Smallest norm by which a matrix is divided; smaller norms are replaced by it.
+/// Lower bound of the norm by which a matrix is divided; a smaller norm is replaced by this number.
 pub(crate) const SMALLEST_NORM: f64 = 1e-7;
 
-/// Returns the factor for the update of a matrix of this size that makes its root mean square about
-/// 0.2, as in Adam.
+/// Returns the factor by which the update of a matrix of this size is multiplied, so that the root
+/// mean square of the update is about 0.2, like that of an update by Adam.
 pub(crate) fn update_scale(rows: usize, columns: usize) -> f64 {
     0.2 * (rows.max(columns) as f64).sqrt()
 }

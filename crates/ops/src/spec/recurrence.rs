@@ -6,8 +6,12 @@ use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Kind of recurrence: how a layer's state at one row follows from that at the row before. Gates
-/// and their order are those of PyTorch.
+/// Kind of recurrence: how a layer's state at one row follows from the state at the row before. The
+/// gates and their order are those of PyTorch.
+///
+/// In the equations, `h` and `c` form the state before a row, and `h'` and `c'` the state at the
+/// row. `x` is the contribution of the row's input to the gates, and `U` and `b` are the recurrent
+/// weights and bias; an index names the gate to which a part of them belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// Gates reset, update and new (Cho et al. 2014, "Learning Phrase Representations"; the reset
@@ -18,8 +22,8 @@ pub enum Cell {
     Gru,
     /// Gates input, forget, cell and output (Hochreiter and Schmidhuber 1997; Gers et al. 2000):
     ///
-    /// `i, f, o = σ(x + U h + b)`, `g = tanh(x_g + U_g h + b_g)`, `c' = f c + i g`,
-    /// `h' = o tanh(c')`.
+    /// `i = σ(x_i + U_i h + b_i)`, and likewise `f` and `o`, `g = tanh(x_g + U_g h + b_g)`,
+    /// `c' = f c + i g`, `h' = o tanh(c')`.
     Lstm,
 }
 
@@ -83,16 +87,17 @@ pub struct Recurrence<'a> {
 
 /// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2):
 /// `e_j = vᵀ tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is the state before
-/// the row, `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`.
+/// the row, `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`. There are
+/// `M` keys of width `A`, and `M` values of width `V`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
-    /// `W`, of width `A`: `(A, H)`.
+    /// `W`: `(A, H)`.
     pub query: &'a Tensor,
     /// `v`: `(A,)`.
     pub energy: &'a Tensor,
     /// Keys `k`: `(M, A)`.
     pub keys: &'a Tensor,
-    /// Values, of width `V`: `(M, V)`.
+    /// Values: `(M, V)`.
     pub values: &'a Tensor,
     /// `C`: `(G·H, V)`.
     pub context: &'a Tensor,
@@ -134,9 +139,10 @@ impl StateGradients {
 /// Order in which the rows of packed sequences are processed: step by step. Step `t` has the row
 /// that each sequence reads at time `t`.
 ///
-/// Each sequence has a place: the longest sequence has place 0, and so on. So the sequences that
-/// have a row at a step are those at the first places. In the order of steps, rows are sorted by
-/// step, and within a step by place.
+/// Each sequence has a place, its rank by length: the longest sequence has place 0, the next
+/// longest place 1, and so on. So the sequences that have a row at a step are those at the first
+/// places. "The order of steps" below means that rows are sorted by step, and within a step by
+/// place.
 #[derive(Debug)]
 pub(crate) struct TimeSteps {
     /// Index of the sequence at each place.
@@ -215,7 +221,8 @@ impl TimeSteps {
         }
     }
 
-    /// Returns the index of the last state of the sequence at `place` in the same list.
+    /// Returns the index of the last state of the sequence at `place`, in the list that
+    /// [`before`](Self::before) describes.
     pub(crate) fn last(&self, place: usize) -> usize {
         self.before(self.places[place].1) + place
     }

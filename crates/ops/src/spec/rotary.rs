@@ -174,7 +174,7 @@ impl Turns {
         ((0..width / 2).map(speed).collect(), self.magnitude)
     }
 
-    /// Returns the number by which an even scaling divides all angles; 1 for other scalings.
+    /// Returns the number by which [`Scaling::Even`] divides all angles; 1 for other scalings.
     fn stretch(self) -> f64 {
         match self.scaling {
             Scaling::Even(factor) => factor,
@@ -182,8 +182,8 @@ impl Turns {
         }
     }
 
-    /// Returns the angle of a pair at position 1 if `width` elements are rotated; an even scaling
-    /// is not included.
+    /// Returns the angle of a pair at position 1 if `width` elements are rotated, before the
+    /// division by the factor of [`Scaling::Even`].
     fn speed(self, pair: usize, width: usize) -> f64 {
         let plain = self.base.powf(-2.0 * pair as f64 / width as f64);
         let Scaling::ByRotations(rotations, ramp) = self.scaling else { return plain };

@@ -59,8 +59,8 @@ fn moved<T: Float>(storage: CpuStorage, shape: &Shape, device: &Device) -> Resul
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
     pub(super) values: FlatValues<'a>,
-    /// For each parameter, whether its part of the buffer holds a gradient that later ones are
-    /// added to; otherwise the values there are replaced.
+    /// For each parameter, whether its part of the buffer holds a gradient. If so, the next
+    /// gradient is added to it; otherwise the next gradient replaces the values there.
     pub(super) written: &'a mut [bool],
     /// For each parameter, whether this backward pass has written its gradient.
     pub(super) touched: Vec<bool>,
@@ -118,9 +118,9 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and still empty. The first adjoint that is
-    /// [given](Self::give) is moved there, and later ones are added to it. Always `false` for
-    /// parameters, whose gradients are in the flat buffer.
+    /// Whether the adjoint of `tensor` is needed and still empty. In that case, [`give`](Self::give)
+    /// moves its argument there without adding anything. Always `false` for parameters, whose
+    /// gradients are in the flat buffer.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
@@ -153,8 +153,8 @@ impl Adjoints<'_> {
         })
     }
 
-    /// Lets `add` write to the adjoint of `tensor` in place: its second argument says whether it
-    /// must replace the values there, or add to them.
+    /// Lets `add` write to the adjoint of `tensor` in place. The second argument of `add` says
+    /// whether it must replace the values there, or add to them.
     pub(crate) fn add_with<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -274,7 +274,7 @@ impl Adjoints<'_> {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }
 
-    /// Describes a tensor in messages: by the parameter's name if it is a parameter.
+    /// Describes a tensor for error messages; a parameter is described by its name.
     pub(crate) fn describe(&self, id: TensorId) -> String {
         match self.parameter(id) {
             Some(parameter) => format!("parameter {}", parameter.name()),

@@ -36,7 +36,8 @@ impl Gradients {
         })
     }
 
-    /// Returns the buffer, f32, `(total,)`.
+    /// Returns the buffer, f32, `(total,)`, after filling the parts that hold no gradient with
+    /// zeros.
     ///
     /// # Errors
     /// If the buffer is in use elsewhere.
@@ -66,8 +67,9 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs `backward`, a backward pass, with the values of the buffer. `backward` adds to them
-    /// in place, or returns the gradients of all parameters in order, which are then added.
+    /// Runs the backward pass `backward` with the values of the buffer. `backward` either adds to
+    /// the values in place and returns an empty list, or returns the gradients of all parameters in
+    /// order, which are then added.
     pub(super) fn receive(
         &mut self,
         store: &ParameterStore,

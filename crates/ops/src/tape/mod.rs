@@ -13,8 +13,8 @@
 //! A fused operation on the host records a backward function that takes the adjoint as a list of
 //! numbers ([`Tape::record`]); the backward functions of all other operations take it as a tensor
 //! ([`Tape::record_tensors`]). Values stay Candle tensors, and operations that Candle
-//! differentiates are unaffected: without a tape, operations on a tensor that Candle tracks are
-//! composed of Candle's own.
+//! differentiates are unaffected: without a tape, our operations on a tensor that Candle tracks are
+//! composed of Candle's operations.
 
 mod adjoints;
 mod gradients;
@@ -50,8 +50,8 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
     Ok(inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op())))
 }
 
-/// Backward function of an operation: computes the adjoints of the operation's inputs from that of
-/// its result. (The adjoint of a tensor is the gradient of the loss with respect to it.)
+/// Backward function of an operation: computes the adjoints of the operation's inputs from the
+/// adjoint of its result. (The adjoint of a tensor is the gradient of the loss with respect to it.)
 type Backward = Box<dyn FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()>>;
 
 /// Function that recomputes a tensor.
@@ -109,8 +109,8 @@ impl From<&SavedTensor> for Slot {
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
-    /// Results of recorded operations on the outer tape, if this tape is for a segment of
-    /// operations.
+    /// If this tape was made by [`Tape::for_segment`]: the results of the operations recorded on
+    /// the outer tape, to which the segment will be added.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
     /// For each variable, the index of the first operation that uses it. Once the backward pass has
@@ -146,7 +146,8 @@ impl Tape {
         self.outputs.borrow().is_empty()
     }
 
-    /// Whether `tensor` is the result of an operation recorded here or on the outer tape.
+    /// Whether `tensor` is the result of an operation recorded on this tape or, if this tape is
+    /// [for a segment](Tape::for_segment), on the outer tape.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {
         self.outputs.borrow().contains(&tensor.id()) || self.outer.contains(&tensor.id())
@@ -158,8 +159,8 @@ impl Tape {
     }
 
     /// Records the operation `name`, which computed `output` from `inputs`. `backward` is its
-    /// backward function of elements on the host. If `output` depends on no variable, nothing is
-    /// recorded.
+    /// backward function, which receives the adjoint of `output` as a list of elements on the host.
+    /// If `output` depends on no variable, nothing is recorded.
     ///
     /// # Errors
     /// Errors of [`Tape::record_adjoint`].
@@ -194,7 +195,8 @@ impl Tape {
         })
     }
 
-    /// Like [`Tape::record`], but `backward` receives the adjoint in any of its forms.
+    /// Like [`Tape::record`], but `backward` receives the adjoint in any of the forms of
+    /// [`Adjoint`].
     ///
     /// # Errors
     /// If Candle tracks an input that is not the result of a recorded operation: the backward pass
@@ -257,7 +259,7 @@ impl Tape {
     /// layers is divided into segments of √n layers, memory grows with √n).
     ///
     /// # Errors
-    /// Errors of [`Tape::backward`]; in the backward pass, errors of `again`.
+    /// This call has none of its own. If `again` fails, the backward pass returns its error.
     pub fn record_segment(
         &self,
         name: &'static str,
@@ -266,8 +268,8 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        // The segment can depend on variables even if no input does; so the test is whether its
-        // tape is empty.
+        // A segment without any recorded operation depends on no variable. Looking at `inputs`
+        // would not be enough: operations of the segment can use variables that are not inputs.
         if first.is_empty() {
             return Ok(());
         }

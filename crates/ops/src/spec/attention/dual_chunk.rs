@@ -1,5 +1,5 @@
 //! Positions of dual chunk attention (An et al. 2024, "Training-Free Long-Context Scaling of Large
-//! Language Models", section 3), by which no distance between a query and a key exceeds those in
+//! Language Models", section 3), with which no distance between a query and a key exceeds those in
 //! training.
 
 use std::ops::Range;
@@ -7,22 +7,23 @@ use std::ops::Range;
 /// Chunks of dual chunk attention: rotary positions of keys and queries in texts longer than in
 /// training.
 ///
-/// Keys count from the beginning of their chunk of `s` tokens, `j mod s`. A query is rotated three
-/// times, once for each kind of chunk that it sees ([`queries`](Self::queries)), so that its
-/// distance from a key is below `c`, the length of the longest sequence in training:
+/// The text is divided into chunks of `s` tokens. The position of the key of token `j` is counted
+/// from the beginning of its chunk: it is `j mod s`. The query of token `i` is rotated three times,
+/// once for each kind of chunk that it sees ([`queries`](Self::queries)), so that its distance from
+/// a key is below `c`, the length of the longest sequence in training:
 ///
 /// | chunk of the key | distance |
 /// |---|---|
-/// | the same | `i − j` |
-/// | the one before, for the first `w` queries of a chunk | `s + i mod s − j mod s = i − j` |
-/// | the one before, for later queries | `c − 1 − j mod s` |
-/// | an earlier one | `c − 1 − j mod s` |
+/// | the query's chunk | `i − j` |
+/// | the chunk before it, for the first `w` queries of a chunk | `s + i mod s − j mod s = i − j` |
+/// | the chunk before it, for later queries | `c − 1 − j mod s` |
+/// | an earlier chunk | `c − 1 − j mod s` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DualChunk {
     /// Number of tokens in a chunk, `s`: at least 1 and at most `trained`.
     pub chunk: usize,
-    /// Number of queries at the start of each chunk that see the chunk before it at true distances,
-    /// `w`: at most `trained − chunk`.
+    /// Number of queries at the start of each chunk whose distances from the keys of the previous
+    /// chunk are the true distances, `w`: at most `trained − chunk`.
     pub window: usize,
     /// Length of the longest sequence in training, `c`.
     pub trained: usize,

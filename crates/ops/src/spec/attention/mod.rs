@@ -28,12 +28,12 @@ pub struct AttentionSpec {
     /// Whether a query sees only keys at or before its own position.
     pub causal: bool,
     /// Sparse pattern that further restricts the keys that a query sees; `None` for no restriction.
-    /// For self-attention.
+    /// Only for self-attention.
     pub sparse: Option<Sparse>,
     /// Chunks that determine the positions by which queries are rotated; `None` for one rotation by
-    /// the true position. For causal self-attention, whose queries then have
+    /// the true position. Only for causal self-attention. With chunks, queries have
     /// [`DualChunk::ROTATIONS`] times as many columns: all heads in the first rotation, then all
-    /// heads in the next.
+    /// heads in the second, and so on.
     pub dual_chunk: Option<DualChunk>,
     /// Position of the first query of each sequence among the sequence's keys: 0 except for
     /// decoding with a cache.
@@ -82,8 +82,8 @@ impl AttentionSpec {
     }
 
     /// Returns the number of pairs of a query and a key that it sees, over all sequences and heads.
-    /// Each pair takes a multiplication of two vectors of head width for its score, and one more to
-    /// add the weighted value.
+    /// Each pair takes as many multiplications and additions as a head is wide for its score, and
+    /// as many again to add the weighted value.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {
@@ -133,7 +133,7 @@ pub(crate) fn mask_index(
 /// Marks, in place of a row index, a token that a query does not see.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Keys and values that each query sees in decoding.
+/// Keys and values that each query sees in decoding. `K` is the width of all heads of a key.
 #[derive(Debug, Clone, Copy)]
 pub enum VisibleKeys<'a> {
     /// Tokens of a source: each query sees a range of the rows of a tensor.
@@ -169,7 +169,8 @@ pub enum VisibleKeys<'a> {
     },
 }
 
-/// Rows of past tokens in a [`Cache`](crate::Cache), each with key and value.
+/// Rows of past tokens in a [`Cache`](crate::Cache), each with key and value. `W` is the width of a
+/// row.
 #[derive(Debug, Clone, Copy)]
 pub enum CachedRows<'a> {
     /// Rows in separate tensors, one for each addition to the cache.

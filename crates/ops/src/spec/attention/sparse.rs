@@ -15,7 +15,7 @@ use std::ops::Range;
 ///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >
 ///   1`;
 /// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end:
-///   global tokens (the same section, but with the same projections as other tokens);
+///   these are the global tokens of Longformer, but their projections are those of other tokens;
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
 ///   "Big Bird", section 2 and appendix D), among the blocks for which neither of the first two
 ///   conditions holds.
@@ -46,8 +46,8 @@ impl Sparse {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
     }
 
-    /// Returns the reason why the pattern is impossible with or without a causal mask, as `causal`
-    /// says; `None` if it is possible.
+    /// Returns the reason why the pattern is impossible; `None` if it is possible. `causal` says
+    /// whether there is a causal mask.
     pub(crate) fn fault(&self, causal: bool) -> Option<&'static str> {
         if self.block == 0 || self.window == 0 || self.dilation == 0 {
             return Some("block, window and dilation must be at least 1");
@@ -55,8 +55,8 @@ impl Sparse {
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }
 
-    /// Whether block `i` sees block `j`, of `blocks` blocks, in the window or because one of them
-    /// is global.
+    /// Whether block `i` sees block `j` because it is in the window or because one of the two is
+    /// global, in a sequence of `blocks` blocks.
     fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
         let is_global =
             |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;
@@ -131,8 +131,8 @@ impl Sight {
         Some(sight)
     }
 
-    /// Whether the query at position `query` sees the key at position `key`, computed by the
-    /// definition.
+    /// Whether the query at position `query` sees the key at position `key`, computed directly from
+    /// the definition of [`Sparse`].
     pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
         let (i, j) = (query / self.rule.block, key / self.rule.block);
         if self.causal && key > query {
@@ -200,8 +200,9 @@ impl Sight {
             let reach = (window - 1).saturating_mul(dilation);
             add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
         } else {
-            // The blocks of `from`, shifted by multiples of the dilation, do not touch: adds those
-            // that can lie in `within`.
+            // Here the blocks of `from`, shifted by different multiples of the dilation, neither
+            // overlap nor touch. So each shifted range is added by itself, if it can lie in
+            // `within`.
             let (low, high) = (within.start / block, (within.end - 1) / block);
             let before = (window - 1).min(most.saturating_sub(low) / dilation);
             let least_before = least.saturating_sub(high).div_ceil(dilation);
@@ -232,8 +233,8 @@ impl Sight {
         merge(ranges);
     }
 
-    /// Whether each of `queries` sees each of `keys`. May return `false` even if this is so; never
-    /// returns `true` wrongly.
+    /// Whether each of `queries` sees each of `keys`. If the result is `true`, this is certain; if
+    /// it is `false`, each query can still see each key.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;
         let farthest =

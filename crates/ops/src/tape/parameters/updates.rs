@@ -1,5 +1,6 @@
-//! What updates need for ranges of the flat layout (all parameters one after the other): gradients
-//! without those of frozen parameters, the mask for weight decay, and factors of the learning rate.
+//! Buffers that optimizers need for ranges of the flat layout (all parameters one after the other):
+//! gradients without those of frozen parameters, the mask for weight decay, and factors of the
+//! learning rate.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -10,7 +11,7 @@ use super::{Parameter, ParameterStore};
 
 impl ParameterStore {
     /// Returns `gradient`, which is for `range` of the flat layout, with zeros for frozen
-    /// parameters, so that they do not contribute to the norm.
+    /// parameters, so that they do not contribute to the norm of the gradient.
     ///
     /// # Shapes
     /// `gradient (range.len(),)` → `(range.len(),)`, f32.
