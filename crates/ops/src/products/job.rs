@@ -1,6 +1,6 @@
-//! What a task computes of a matrix product whose operands are packed (copied to the order in which
-//! a kernel reads them): some panels of 32 rows of the left operand, times some panels of 32
-//! columns of the right operand.
+//! The part of a matrix product that one task computes: some panels of 32 rows of the left operand,
+//! times some panels of 32 columns of the right operand. Both operands are packed (copied to the
+//! order in which a kernel reads them).
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};
@@ -28,7 +28,8 @@ impl Job<'_> {
         let block_steps = self.packing.block().1.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
-            // At least one round: if the depth is zero, the product still has to write zeros.
+            // `max(1)` gives at least one round: if the depth is zero, the product still has to
+            // write zeros.
             for start in (0..steps.max(1)).step_by(block_steps) {
                 let depth = start..(start + block_steps).min(steps);
                 let lines = depth.len() * step_lines;
@@ -58,10 +59,10 @@ impl Job<'_> {
         });
     }
 
-    /// Prefetches a block of results while the block before it is computed. The hardware does not
-    /// prefetch them, because the rows of a block are too far apart, and without them nothing can
-    /// proceed. For bf16 products, which are very fast, prefetching would cost as much time as it
-    /// saves.
+    /// Prefetches the memory of a block of results while the block before it is computed. Otherwise
+    /// the next block would have to wait for this memory, because its rows are too far apart for
+    /// the hardware to prefetch them. For bf16 products, which are very fast, prefetching would
+    /// cost as much time as it saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;
@@ -99,8 +100,9 @@ impl Job<'_> {
         );
         let start = self.offset + row * PANEL * self.stride + column * PANEL;
         if rows == PANEL && columns == PANEL {
-            // SAFETY: the block lies within the destination, as `product` asserted, and no other
-            // piece writes its rows and columns.
+            // SAFETY: the block lies within the destination, because the callers of
+            // `blocked::product` assert that the whole result does, and no other piece writes its
+            // rows and columns.
             let first = unsafe { out.pointer(start..start + (PANEL - 1) * self.stride + PANEL) };
             // SAFETY: the destination has 32 rows of 32 values from there on, and the operands have
             // their lines by the assertion above.
@@ -109,8 +111,9 @@ impl Job<'_> {
             };
             return;
         }
-        // The sums continue from the values of the destination, as they do away from the edge; so
-        // the result of a row does not depend on whether the row is at the edge.
+        // If the product is added, the sums start from the values of the destination, exactly as
+        // they do in whole blocks. So the result of a row does not depend on whether it is at the
+        // edge.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {

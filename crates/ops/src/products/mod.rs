@@ -134,8 +134,8 @@ fn has_avx512_bf16() -> bool {
         && std::arch::is_x86_feature_detected!("avx512bf16")
 }
 
-/// Computes `a (m, k) · b (k, n)`. The product replaces `out (m, n)` or is added to it, as `write`
-/// says.
+/// Computes `a (m, k) · b (k, n)`. Depending on `write`, the product replaces `out (m, n)` or is
+/// added to it.
 pub(crate) fn product<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -165,8 +165,8 @@ pub(crate) fn product_then<T: Float>(
     unsafe { filled(m * n, |room| product_into((m, k, n), a, b, room, products, finish)).0 }
 }
 
-/// Computes [`product_then`] and writes the result to `room`, which has room for `m · n` values.
-/// This memory need not be initialised; afterwards it is.
+/// Like [`product_then`], but writes the result to `room`, which has room for `m · n` values. This
+/// memory need not be initialised before the call, and is initialised after it.
 ///
 /// # Safety
 /// No other thread reads or writes `room` at the same time.
@@ -221,7 +221,7 @@ pub(crate) enum Right<'a, T> {
     Held(Held<'a>),
 }
 
-/// Computes [`raw_product`] with int8 weights; the product replaces all of `out`.
+/// Like [`raw_product`], but with int8 weights; the product replaces all of `out`.
 ///
 /// # Safety
 /// As for [`raw_product`].
@@ -242,7 +242,7 @@ unsafe fn int8_product<T: Float>(
     unsafe { int8::product(&a[a_at.offset..a_at.offset + m * k], m, b, out, finish) }
 }
 
-/// Computes [`raw_product`] with a packed operand; the product replaces all of `out`.
+/// Like [`raw_product`], but with a packed operand; the product replaces all of `out`.
 ///
 /// # Safety
 /// As for [`raw_product`].
@@ -289,7 +289,7 @@ fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + S
 ///
 /// # Safety
 /// No other thread reads or writes `out` at the same time. If the product is added, `out` must be
-/// initialised. Afterwards it is initialised in both cases.
+/// initialised before the call. After the call, `out` is initialised in any case.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -319,8 +319,8 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // The product is too large for `small`, but too small for packing to pay with
-                    // another kernel.
+                    // Products on a single thread are small. If one is too large for
+                    // `small::product`, packing would still not pay, so `gemm` computes it.
                     kernel = Kernel::Gemm;
                 }
                 let finish = finish.map(finish_f32);

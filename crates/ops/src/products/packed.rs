@@ -7,7 +7,8 @@ use super::{Matrix, Threads};
 use crate::shared::Write;
 use std::ops::Range;
 
-/// An operand that has been packed, for many products with the whole of it or with parts.
+/// An operand that has been packed, for many products with the whole operand or with some of its
+/// panels.
 #[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,
@@ -111,8 +112,9 @@ impl PackedProducts {
         );
     }
 
-    /// Computes `a (m, k) · right[from · DEPTH ..][.. k]`. The product replaces the values of `out`
-    /// or is added to them, as `write` says. The left operand is packed for this product only.
+    /// Computes the product of `a (m, k)` and the `k` rows of `right` from row `from · DEPTH` on.
+    /// Depending on `write`, the product replaces the values of `out` or is added to them. The left
+    /// operand is packed for this product only, unless it already lies in memory as if packed.
     /// `out` is as for [`Self::multiply_panels`].
     pub(crate) fn multiply_matrix(
         &mut self,

@@ -43,7 +43,8 @@ impl Packing {
     }
 
     /// Whether recomputing a product takes less time than storing its result and reading it. It
-    /// does on AMX. On AVX-512 BF16 it does not, for vocabularies of 10,000 to 200,000.
+    /// does on AMX. On AVX-512 BF16 it does not, for products that compute the logits of
+    /// vocabularies of 10,000 to 200,000 tokens.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
@@ -180,8 +181,8 @@ impl Multiply {
         }
     }
 
-    /// Computes `left · right` for one panel of each operand, packed for this kernel. The product
-    /// replaces the results or is added to them, as `to` says.
+    /// Computes `left · right` for one panel of each operand, packed for this kernel. Depending on
+    /// `to.add`, the product replaces the results or is added to them.
     ///
     /// # Safety
     /// The operands have the lines of `steps` steps, and the destination has 32 rows of 32 values.

@@ -55,7 +55,8 @@ pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     Some(2.0 * done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Returns how many products by the instructions of `kernel` are needed for one product.
+/// Returns how many products of rounded operands `kernel` computes for one product of the requested
+/// type: more than one only if it splits operands into parts.
 #[must_use]
 pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
     match (kernel, products) {

@@ -4,13 +4,13 @@ use super::operand::Line;
 use std::cell::Cell;
 
 thread_local! {
-    /// Memory for packed left and right operands, kept between products.
+    /// Memory for the packed left operand, kept between products; `RIGHT` is that of the right one.
     pub(super) static LEFT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `work` with at least `lines` lines of scratch memory. The memory is taken out of its cell
-/// meanwhile, so that a task that runs on this thread while `work` waits gets other memory.
+/// Calls `work` with `lines` lines of scratch memory. While `work` runs, the memory is not in its
+/// cell, so that a task that runs on this thread while `work` waits gets other memory.
 pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,

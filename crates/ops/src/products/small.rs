@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-/// Row-major results; a product replaces them or is added to them, as `add` says.
+/// Row-major results. If `add` is true, a product is added to them; otherwise it replaces them.
 #[derive(Clone, Copy)]
 struct Target {
     first: *mut f32,
@@ -154,8 +154,9 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
     Source { first: scratch, row, column: 1 }
 }
 
-/// Computes a block of results with `ROWS` rows, and as many columns as `VECTORS` registers hold;
-/// of the last of these registers, only `last` columns.
+/// Computes a block of results with `ROWS` rows, and as many columns as `VECTORS` registers hold.
+/// Only the first `last` columns in the last of these registers are results; the others are not
+/// written.
 ///
 /// # Safety
 /// As for [`Multiply`], for the rows and columns that begin at the pointers; `b` has contiguous
@@ -237,8 +238,8 @@ macro_rules! kernel {
                 }
             }
 
-            /// Computes all rows of the columns that `VECTORS` registers hold; of the last
-            /// register, only `last` columns.
+            /// Computes all rows of the columns that `VECTORS` registers hold; see
+            /// [`multiply_block`] for `last`.
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn columns<const VECTORS: usize>(

@@ -21,8 +21,8 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (64, 1300, 96),
 ];
 
-/// For each operand, whether it is transposed in memory; and whether the product replaces values or
-/// is added to them.
+/// Ways to compute a product: whether `a` is transposed in memory, whether `b` is, and whether the
+/// product replaces values or is added to them.
 const WAYS: [(bool, bool, Write); 4] = [
     (false, false, Write::Replace),
     (true, false, Write::Add),

@@ -118,9 +118,9 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and still empty. In that case, [`give`](Self::give)
-    /// moves its argument there without adding anything. Always `false` for parameters, whose
-    /// gradients are in the flat buffer.
+    /// Whether the adjoint of `tensor` is needed and still empty. If so, [`give`](Self::give) moves
+    /// its argument there without adding anything. Always `false` for parameters, whose gradients
+    /// are in the flat buffer.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)

@@ -9,12 +9,12 @@ use crate::products::Kernel;
 pub enum Int8Kernel {
     /// `vpdpbusd` of AVX-512 VNNI: adds four products to each lane at a time.
     Vnni512,
-    /// `vpdpbusd` of AVX-VNNI: the same, with registers of half the width.
+    /// `vpdpbusd` of AVX-VNNI: like [`Vnni512`](Self::Vnni512), with registers of half the width.
     Vnni256,
     /// `vpmaddwd` of AVX-512BW: values are widened to 16 bits, and two products are added in each
     /// lane.
     Words512,
-    /// `vpmaddwd` of AVX2: the same, with registers of half the width.
+    /// `vpmaddwd` of AVX2: like [`Words512`](Self::Words512), with registers of half the width.
     Words256,
     /// `sdot` of ARM's dot-product extension: adds four products to each lane at a time.
     NeonDot,

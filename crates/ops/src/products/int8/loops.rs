@@ -58,8 +58,8 @@ pub(super) const SCALED: bool = true;
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 
-/// Multiplies `ROWS` rows, from the row `first` on, and returns `ROWS`. It has no closures, because
-/// they would be compiled without the instructions.
+/// Multiplies `ROWS` rows, from the row `first` on, and returns `ROWS`. The body has no closures,
+/// because closures would be compiled without the kernel's instructions.
 ///
 /// # Safety
 /// As for [`all_rows`]; these rows exist.

@@ -14,7 +14,7 @@ pub(crate) struct PackedInt8 {
     lines: Vec<Line>,
     /// Scale of each column; zero for columns that fill up the last panel.
     scales: Vec<f32>,
-    /// Initial value of the sum of each column.
+    /// Initial value of the sum of each column, which cancels the shift of the activations.
     starts: Vec<i32>,
     outputs: usize,
     inputs: usize,

@@ -8,9 +8,9 @@ const LARGEST: f32 = 127.0;
 /// Rows whose largest magnitude is below this bound count as zero, because their scale would have
 /// no inverse.
 const SMALLEST: f32 = 1e-30;
-/// Low bits that are zero in scales, so that these have 17 of 24 significant bits. Then a 7-bit
-/// integer times a scale is exact, and rounding such products again gives the same integers and the
-/// same scale.
+/// The bits of an f32 that are zero in every scale: the low 7 of its 24 significant bits. So the
+/// product of a 7-bit integer and a scale is exact, and rounding such products again gives the same
+/// integers and the same scale.
 const SCALE_BITS: u32 = 0x7f;
 
 /// Returns the scale of a row: the number by which the row's largest magnitude is divided to give
@@ -38,8 +38,8 @@ pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
-/// Rounds `value · inverse` to the nearest integer, ties to even, and returns the bits of a number
-/// whose low bits are this integer. If the value or the inverse is not finite, they are arbitrary.
+/// Rounds `value · inverse` to the nearest integer, ties to even, and returns bits whose low bits
+/// are this integer. If the value or the inverse is not finite, the low bits are arbitrary.
 #[inline(always)]
 pub(super) fn rounded(value: f32, inverse: f32) -> u32 {
     (value * inverse + ROUND).to_bits()

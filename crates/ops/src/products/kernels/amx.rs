@@ -82,8 +82,8 @@ impl Tiles {
     }
 
     /// Computes `a · b` for two panels (32 rows and 32 columns) over `steps` depth steps, whose
-    /// values are split into `parts` bf16 parts (1 or 3). The product replaces the 32 × 32 results
-    /// or is added to them, as `results` says.
+    /// values are split into `parts` bf16 parts (1 or 3). Depending on `results.add`, the product
+    /// replaces the 32 × 32 results or is added to them.
     ///
     /// # Safety
     /// `a` and `b` have `steps · parts · STEP_LINES` lines, and `results` has 32 rows of 32 values.

@@ -11,8 +11,8 @@
 use super::vector::Vector;
 use crate::products::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
 
-/// Function that computes `a · b` for two panels of depth `depth`. The product replaces the results
-/// or is added to them, as `to` says.
+/// Function that computes `a · b` for two panels of depth `depth`. Depending on `to.add`, the
+/// product replaces the results or is added to them.
 ///
 /// The processor must have the kernel's instructions, `a` and `b` must have `depth · PANEL` values,
 /// and the destination must have 32 rows of 32 values.
@@ -47,8 +47,9 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            // The rows' values or the columns, whichever are fewer, are held in registers while the
-            // others are loaded one by one.
+            // If there are fewer rows than registers of columns, the rows' values are held in
+            // registers, and the columns are loaded one register at a time; otherwise the columns
+            // are held, and the rows' values are loaded one at a time.
             if ROWS < VECTORS {
                 let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
                 for i in 0..VECTORS {
@@ -116,7 +117,8 @@ unsafe fn pack_step<V: Vector>(
             }
         }
     } else {
-        // Copies lines of a constant length, which takes no function call.
+        // Lines of a whole panel are copied separately, because a copy of constant length is
+        // compiled without a function call.
         for (k, line) in packed.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
             if k < depth && count == PANEL {
                 line.copy_from_slice(&operand.values[offset + k * operand.inner..][..PANEL]);
@@ -176,8 +178,8 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
 
 /// Defines the kernel for registers of one width. Its blocks of results have at most `$rows` rows,
 /// and as many columns as `$vectors` registers hold, so that the sums and the operands fit in
-/// registers. Blocks as wide as a panel leave the fewest rows for smaller blocks, which have too
-/// few sums to keep both multipliers busy.
+/// registers. The wider a block is, up to a panel, the fewer rows are left over for smaller blocks;
+/// smaller blocks have too few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {

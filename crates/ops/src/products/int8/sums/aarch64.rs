@@ -26,7 +26,7 @@ sum! {
 }
 
 sum! {
-    /// Two columns with two sums each, for products of i8 by i8.
+    /// Sums of two columns, with two partial sums for each, for products of i8 by i8.
     Neon(int32x4_t): 2 columns of i8 + 0, int8x8_t, int8x8_t;
     start(_from) vdupq_n_s32(0);
     quad(from) vreinterpret_s8_s32(vdup_n_s32(from.cast::<i32>().read_unaligned()));

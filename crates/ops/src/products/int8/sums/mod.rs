@@ -1,8 +1,9 @@
 //! Registers of i32 sums of int8 products, for each instruction set.
 
-/// Implements [`Sum`] for a type of registers. The first line has the name of the new type, its
-/// register, the number of columns, and the type and the shift of stored activations, followed by
-/// the types of four activations and of four weights. The instructions of each method follow.
+/// Implements [`Sum`] for a type of registers. The first line of the macro's input has the name of
+/// the new type, the type of its register, the number of columns, the type and the shift of stored
+/// activations, and the types of four activations and of four weights of each column. Then each
+/// method follows, with its instructions.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! sum {
     (

@@ -3,7 +3,7 @@
 use std::arch::wasm32::*;
 
 sum! {
-    /// Two columns with two sums each, for products of i8 by i8.
+    /// Sums of two columns, with two partial sums for each, for products of i8 by i8.
     Simd128(v128): 2 columns of i8 + 0, v128, v128;
     start(_from) i32x4_splat(0);
     quad(from) i16x8_extend_low_i8x16(v128_load32_splat(from.cast()));

@@ -71,8 +71,8 @@ unsafe fn whole_256(sums: [__m256i; 2]) -> __m256i {
     unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(sums[0], sums[1])) }
 }
 
-/// Multiplies each of eight sums by the scale of its column and by that of the row, and writes
-/// them.
+/// Multiplies each of eight sums by the scale of its column and by the scale of the row, and writes
+/// the products.
 #[inline(always)]
 unsafe fn scale_eight(sums: __m256i, scales: *const f32, row_scale: f32, to: *mut f32) {
     // SAFETY: as above.
