@@ -73,8 +73,8 @@ pub(super) fn cross_entropy<T: Float>(
 
 /// Returns the number of rows of logits in a chunk. If operands are packed (copied to the order in
 /// which a kernel reads them), each chunk packs all weights again and adds to the gradient with
-/// respect to all of them: with more rows there are fewer chunks, but they take more memory. The
-/// faster a kernel multiplies, the more time it loses with a chunk that does not fit in the cache.
+/// respect to all of them. Larger chunks do this less often, but take more memory. The faster a
+/// kernel multiplies, the more time it loses with a chunk that does not fit in the cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -178,8 +178,9 @@ pub(super) fn compute<T: Float>(
     (sums, gradients)
 }
 
-/// Adds biases to the logits of some rows, and computes their sums; if `differentiate` is set, also
-/// replaces the logits with the gradient of the loss with respect to the logits.
+/// Adds biases to the logits of some rows, and returns the loss sums of each row or pair of rows.
+/// If `differentiate` is set, also replaces the logits with the gradient of the loss with respect
+/// to the logits.
 fn sums_of_rows<T: Float>(
     logits: &mut [T],
     bias: Option<&[T]>,
@@ -207,8 +208,8 @@ fn sums_of_rows<T: Float>(
     .collect()
 }
 
-/// Computes the sums of the pairs of rows in a block; if `differentiate` is set, replaces the
-/// logits with the gradient of the loss with respect to the logits.
+/// Returns the loss sums of each pair of rows in a block. If `differentiate` is set, also replaces
+/// the logits with the gradient of the loss with respect to the logits.
 fn pairs<T: Float>(
     logits: &mut [T],
     targets: &[u32],
@@ -236,8 +237,8 @@ fn add_rows_in_order<T: Float>(rows: &[T], sums: &mut [T]) {
 }
 
 vectorised! {
-    /// Computes the sums of one token. If there is a `scale`, also replaces the logits with the
-    /// gradient of the loss with respect to the logits.
+    /// Computes the loss sums of one token from its logits, `row`. If there is a `scale`, also
+    /// replaces the logits with `scale` times the gradient of the token's loss with respect to them.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);

@@ -27,12 +27,13 @@ use pairs::{arranged, restored};
 use std::borrow::Cow;
 use tiled::Tiled;
 
-/// Computes `scale · Σ` of the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, and the
-/// unscaled sums.
+/// Computes the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, summed over all tokens
+/// and multiplied by `spec.scale`, and the unscaled sums.
 ///
-/// If `spec.r_drop` is above 0 (R-Drop), the sum is over `cross entropy + r_drop · KL(p‖q)`, where
-/// `p` is the distribution of a row, and `q` that of its partner: the same token in another forward
-/// pass. A constant weight is allowed to be in bf16 if `hidden` is f32, as in [`crate::linear()`].
+/// If `spec.r_drop` is above 0 (R-Drop), the loss of a row is `cross entropy + r_drop · KL(p‖q)`,
+/// where `p` is the distribution of the row, and `q` that of its partner: the same token in another
+/// forward pass. A constant weight is allowed to be in bf16 if `hidden` is f32, as in
+/// [`crate::linear()`].
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, N class indices `targets` → a scalar.

@@ -40,8 +40,8 @@ pub(super) fn partner(row: usize, rows: usize) -> usize {
     (row + rows / 2) % rows
 }
 
-/// Computes the sums of a pair of rows; if `differentiate` is set, replaces their logits with the
-/// gradient of the loss with respect to the logits.
+/// Computes the loss sums of a pair of rows of logits. If `differentiate` is set, also replaces the
+/// logits with the gradient of the loss with respect to the logits.
 pub(super) fn pair<T: Float>(
     first: &mut [T],
     second: &mut [T],

@@ -83,9 +83,9 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Adds to the gradient with respect to each of the concatenated parts the columns of `adjoint`
-/// (the gradient with respect to the result) that belong to it. `slots`: the parts, each with its
-/// number of columns.
+/// Divides `adjoint` (the gradient with respect to the result) into the columns of each part, and
+/// adds them to the gradient with respect to the part. `slots`: the parts, each with its number of
+/// columns.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

@@ -346,8 +346,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Applies activation and dropout to `out`. Unless `slopes` is empty, writes the derivatives of
-    /// the activation to it.
+    /// Applies activation and dropout to `out`; `first` is the index of its first element in the
+    /// dropout mask. Unless `slopes` is empty, writes the derivatives of the activation to it.
     fn activate<T>(
         out: &mut [T],
         slopes: &mut [T],
@@ -376,7 +376,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces `grad`, the adjoint of the result, by that of the activation's input.
+    /// Replaces `grad`, the adjoint of the result of [`activate`], by the adjoint of the
+    /// activation's input. `first` is the index of the first element in the dropout mask.
     fn deactivate<T>(slopes: Slopes<'_, T>, grad: &mut [T], first: usize, dropout: Dropout) {
         match slopes {
             Slopes::Kept(slopes) => {

@@ -156,8 +156,9 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-/// Writes or adds the gradient with respect to the rows `x` to `out`, as `write` says, and returns
-/// the gradients with respect to the weights and biases of all parts.
+/// Computes the gradient with respect to the rows `x`, which replaces the values of `out` or is
+/// added to them, depending on `write`. Returns the gradients with respect to the weights and
+/// biases of all parts, one after the other.
 fn back_rows<T: Float>(
     parts: &[Values<'_, T>],
     width: usize,

@@ -33,8 +33,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
         return None;
     }
     // Only logits close to the largest one matter, so f32 exponentials of the differences suffice.
-    // The total is in f64, because it has as many terms as the vocabulary. If a logit is NaN, so is
-    // the sum.
+    // The total is in f64, because it has as many terms as the vocabulary has tokens. If a logit is
+    // NaN, so is the sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
         sum += f64::from(sum_of_exponentials(block, largest));

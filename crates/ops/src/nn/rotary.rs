@@ -16,15 +16,16 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`. If `x` has
-/// query, key and value side by side, its first columns are queries and keys.
+/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`, by angles that
+/// depend on the position of each row. If `x` has query, key and value side by side, its first
+/// columns are queries and keys.
 ///
 /// # Shapes
-/// `x (N, W)` → `(N, W)`.
+/// `x (N, W)`, N positions → `(N, W)`.
 ///
 /// # Errors
-/// If the rotated width of a head is odd or larger than `head`, or if the heads do not fit into the
-/// columns.
+/// If the rotated width of a head is odd or larger than `head`, if the heads do not fit into the
+/// columns, or if the number of positions is not that of rows.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,

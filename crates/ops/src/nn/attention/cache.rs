@@ -97,8 +97,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps, of the rows of texts, only those with the indices `text`, in this order; and of the
-    /// steps, only those for which `steps` is true.
+    /// Drops cached rows. Of the rows of texts, only those with the indices `text` are kept, in
+    /// this order. Of the steps, only those for which `steps` is true are kept; steps beyond the
+    /// end of `steps` are dropped.
     ///
     /// # Errors
     /// If there is no row with one of these indices.
@@ -138,8 +139,8 @@ impl Cache {
         }
     }
 
-    /// Returns where rows are stored. The first call decides between separate tensors, if there are
-    /// kernels for tensors like `rows`, and a single tensor.
+    /// Returns the stored rows. If the cache is empty, decides how to store rows: in separate
+    /// tensors if there are kernels of our own for tensors like `rows`, otherwise in one tensor.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {

@@ -209,7 +209,7 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// Which keys a query sees, of those that its past has.
+/// The keys that a query sees among the keys of its past.
 #[derive(Default)]
 pub(super) struct Chosen {
     /// Number of keys in the past of the query; the last key is that of the query's own token.
@@ -218,7 +218,7 @@ pub(super) struct Chosen {
     ranges: Vec<Range<usize>>,
     /// Position in the past of each gathered key; empty if all keys are gathered.
     positions: Vec<usize>,
-    /// For each head and each of `positions`, whether the head does not see the key there:
+    /// For each head and each of `positions`, whether the key there is hidden from the head:
     /// `(H, positions)`. Empty if all heads see the same keys.
     hidden: Vec<bool>,
     /// Chunks that determine the rotation of the query for each key; `None` if the query has only

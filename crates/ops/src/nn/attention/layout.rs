@@ -7,10 +7,10 @@ use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
 
 /// Number of pairs of a query and a key from which on a sequence is computed in tiles (small blocks
-/// of scores), if some pairs are masked. Attention that keeps its weights needs six matrix products
-/// instead of seven, and no rounding up to whole panels (the 32 rows that a kernel processes
-/// together), so that for sequences as short as sentences it is five times as fast. But tiles skip
-/// masked pairs, and are faster from this number on.
+/// of scores), if some pairs are masked. The alternative, attention that keeps its weights, needs
+/// six matrix products instead of seven, and does not round numbers of rows up to whole panels (the
+/// 32 rows that a kernel processes together). For sequences as short as sentences, it is five times
+/// as fast as tiles. But tiles skip masked pairs, and are faster from this number on.
 const LONG_MASKED: usize = 256 * 256;
 /// Number of pairs from which on a sequence is computed in tiles, if each query sees every key.
 /// Tiles then take a fifth more work, but without them a training step would take several times the
@@ -37,8 +37,8 @@ pub(super) struct Span {
 }
 
 /// Whether attention of `queries` queries to `keys` keys keeps the weight of each pair for the
-/// backward pass; otherwise it computes in tiles. `is_masked`: whether some pairs are masked, for
-/// which the limit on the number of pairs is lower.
+/// backward pass; otherwise it computes in tiles. `is_masked`: whether some pairs are masked. If
+/// so, tiles are used from a smaller number of pairs on.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
     let pairs = if is_masked { LONG_MASKED } else { LONG };

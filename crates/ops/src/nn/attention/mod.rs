@@ -38,8 +38,8 @@ pub use layout::keeps_scores;
 use layout::{Columns, Layout, Span};
 use operands::{Gradients, Operands};
 
-/// Computes self-attention, `softmax(scale · Q Kᵀ + biases) V` for each head, in one tensor of
-/// queries, keys and values.
+/// Computes self-attention, `softmax(scale · Q Kᵀ + biases) V` for each head, of queries, keys and
+/// values that are in one tensor.
 ///
 /// # Shapes
 /// `qkv (N, Q + 2·K)`: query (with all its rotations), key and value side by side, with the widths
@@ -97,8 +97,8 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
 
 /// Returns the number of pairs of a query and a key that attention computes on the host, over all
 /// sequences and heads: all visible pairs, and also hidden pairs in short sequences and in partly
-/// visible tiles. Each pair takes a multiplication of two vectors of head width for its score, and
-/// one more to add the weighted value.
+/// visible tiles. Each pair takes as many multiplications and additions as a head is wide for its
+/// score, and as many again to add the weighted value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);
@@ -173,7 +173,8 @@ impl Inputs {
         self.query.id() == self.key_value.id()
     }
 
-    /// Calls `work` with the elements of the tensors.
+    /// Calls `work` with the elements of the tensors; `at` describes the columns of queries, keys
+    /// and values.
     fn with_operands<T: Float, R>(
         &self,
         at: [Columns; 3],

@@ -47,8 +47,8 @@ pub(in crate::products) unsafe fn pack_step(
     }
 }
 
-/// Packs one tile for each part, from the row or column `first` on. `WHOLE`: the tile lies inside
-/// the operand, as most do, and needs no mask.
+/// Packs one tile for each part, from the row or column `first` on. If `WHOLE` is true, the tile
+/// lies inside the operand, as most tiles do, and is read without masks.
 ///
 /// # Safety
 /// As for [`pack_step`].
@@ -144,8 +144,8 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Rounds 32 values to bf16: part 0. Each further part is the rounded difference of the values and
-/// the parts before it.
+/// Returns the bf16 parts of 32 values. Part 0 has the rounded values; each further part has the
+/// rounded differences between the values and the sums of the parts before it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {

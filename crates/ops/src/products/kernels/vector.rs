@@ -190,8 +190,8 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Transposes four rows of each half of the registers. The other half of the transposition is
-    /// done by loading rows r and r + 4 into the two halves of a register.
+    /// Loads rows r and r + 4 into the two halves of a register, so that it only remains to
+    /// transpose 4 × 4 values in each half.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.
