@@ -238,7 +238,8 @@ fn add_rows_in_order<T: Float>(rows: &[T], sums: &mut [T]) {
 
 vectorised! {
     /// Computes the loss sums of one token from its logits, `row`. If there is a `scale`, also
-    /// replaces the logits with `scale` times the gradient of the token's loss with respect to them.
+    /// replaces the logits with `scale` times the gradient of the token's loss with respect to the
+    /// logits.
     fn loss_row<T>(row: &mut [T], target: usize, smoothing: f64, scale: Option<T>) -> LossSums {
         let classes = row.len();
         let largest = blocked_max(row);

@@ -266,8 +266,9 @@ impl<T: Float> Backward<'_, T> {
     }
 
     /// Replaces the adjoint of a head's weights, in `scores`, by the adjoint of the products
-    /// `Q Kᵀ`, and adds the adjoint of the biased scores, without the factor `scale`, to the
-    /// adjoint of the bias.
+    /// `Q Kᵀ`. The bias is added to the scores after the products are multiplied by `scale`. So the
+    /// adjoint of the scores, before it is multiplied by `scale`, is added to the adjoint of the
+    /// bias.
     fn adjoint_of_products(
         &self,
         head: usize,

@@ -1,8 +1,8 @@
 //! Backward pass of hierarchical attention, which recomputes the weights. The adjoints of summaries
 //! (gradients of the loss with respect to them) are passed on to their tokens once all chunks that
-//! see the summaries have been processed. Under a causal mask, chunks are processed from the last
-//! to the first, so the adjoints of a chunk's summaries are passed on together with those of its
-//! tokens; otherwise, at the end.
+//! see the summaries have been processed. Chunks are processed from the last to the first. Under a
+//! causal mask, only later chunks see a chunk's summaries, so their adjoints are passed on when the
+//! chunk itself is processed. Without a mask, they are passed on at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};

@@ -23,8 +23,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Copies the keys (`part` 1) or values (2) of all summaries and tokens that a chunk sees to
-    /// `to`, one after the other: `(S, Dh)`.
+    /// Copies the keys (`part` 1) or values (2) of all S summaries and tokens that a chunk sees to
+    /// `to`, one after the other: `(S, Dh)`, where Dh is the width of a head.
     pub(super) fn gather(
         &self,
         layout: &Layout,
@@ -49,7 +49,7 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 }
 
-/// Describes gathered rows as a matrix, `(S, Dh)`.
+/// Describes the rows that [`Inputs::gather`] copied as a matrix, `(S, Dh)`.
 pub(super) fn gathered<T>(values: &[T], count: usize, width: usize) -> Rows<'_, T> {
     Rows { values, at: Matrix::rows(width), count, width }
 }

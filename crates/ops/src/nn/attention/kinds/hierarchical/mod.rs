@@ -28,7 +28,7 @@ use forward::Inputs;
 use layout::Layout;
 use std::marker::PhantomData;
 
-/// Computes hierarchical attention, in one tensor of queries, keys and values:
+/// Computes hierarchical attention of queries, keys and values that are in one tensor:
 ///
 /// ```text
 /// O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i

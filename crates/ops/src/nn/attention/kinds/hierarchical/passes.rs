@@ -4,8 +4,8 @@ use crate::float::vectorised;
 use crate::spec::Dropout;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// What is needed to turn products of some queries with all keys that their chunk sees into scores
-/// and weights.
+/// Settings for computing scores and weights from the products of some queries with all keys that
+/// the queries' chunk sees.
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// For each key, the number that is added to the scores with it.
@@ -23,7 +23,8 @@ pub(super) struct Terms<'a, T> {
 }
 
 vectorised! {
-    /// Computes the softmax of each row of scores, and the logarithm of its denominator.
+    /// Replaces the products of each query with the keys, a row of `scores`, by the weights: the
+    /// softmax of the query's scores. Also computes the logarithm of the softmax denominator.
     fn softmax<T>(scores: &mut [T], stride: usize, terms: &Terms<'_, T>, log_sums: &mut [T]) {
         let mut visible = terms.visible;
         for (row, log_sum) in scores.chunks_exact_mut(stride).zip(log_sums) {
@@ -62,9 +63,10 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces scores by weights after dropout, and the adjoints of these weights (gradients of
-    /// the loss with respect to them) by those of the scores. `products[i]` is the inner product
-    /// `dO_i·O_i`.
+    /// Replaces `scores`, the products of queries and keys, by the weights after dropout. Replaces
+    /// `adjoints`, the gradients of the loss with respect to these weights, by the gradients with
+    /// respect to the products of queries and keys. `products[i]` is the inner product `dO_i·O_i`
+    /// of the result for query i and its adjoint.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

@@ -66,7 +66,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
     }
 
     /// Computes φ of some keys. Random features are divided by `exp(c)`, where c is the largest
-    /// exponent of these keys, or `at_least` if that is larger. Returns c.
+    /// exponent of these keys' features, or `at_least` if this is larger. Returns c.
     pub(super) fn keys(
         &self,
         products: &P,
@@ -87,8 +87,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Computes the adjoint of rows (the gradient of the loss with respect to them), `out`, from
-    /// that of their features, `adjoint`, which is overwritten.
+    /// Writes to `out` the adjoint of some rows (the gradient of the loss with respect to them),
+    /// given `features` and their adjoint, `adjoint`, which is overwritten.
     ///
     /// # Shapes
     /// `features` and `adjoint (N, M)`, `out (N, Dh)`; each row is padded to whole panels (of the

@@ -270,7 +270,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Writes the state after the last token to where it is wanted.
+    /// Writes the state after the last token to the destinations that need it: to `kept` if the
+    /// backward pass reads it (without a causal mask), and to `last` if it was requested.
     ///
     /// # Safety
     /// As for [`Self::sequence`].

@@ -35,16 +35,16 @@ use std::marker::PhantomData;
 use crate::nn::attention::layout::{KEY, QUERY, VALUE};
 use crate::nn::attention::tiled::products::{PackedTiles, Plain};
 
-/// Computes linear attention, in one tensor of queries, keys and values:
+/// Computes linear attention of queries, keys and values that are in one tensor:
 ///
 /// ```text
 /// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)
 /// ```
 ///
 /// for each head, over all tokens j of the sequence or, under a causal mask, over j ≤ i
-/// (Katharopoulos et al. 2020, equations 5 and 9). Here `φ(x) = elu(x) + 1`. With random features
-/// from `vectors` ω, it is `φ(x) = exp(ωx − ‖x‖² / 2)`, applied to `x / d^¼` (Choromanski et al.
-/// 2021, lemma 1). The vectors are constants.
+/// (Katharopoulos et al. 2020, equations 5 and 9). Without `vectors`, `φ(x) = elu(x) + 1`. With
+/// `vectors` ω, the features are random: `φ(x) = exp(ωx − ‖x‖² / 2)`, applied to `x / Dh^¼`
+/// (Choromanski et al. 2021, lemma 1). The vectors are constants.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `vectors (M, Dh)` → `(N, D)`.
@@ -75,7 +75,7 @@ pub fn linear_attention(
 ///
 /// # Shapes
 /// The inputs of [`linear_attention`] → the result, `(N, D)`, and, for B sequences, the sums,
-/// `(B, H·M·(Dh + 1))`; with random features, the latter are `(B, H·M·(Dh + 1) + H)`.
+/// `(B, H·M·(Dh + 1))`, or `(B, H·M·(Dh + 1) + H)` with random features.
 ///
 /// # Errors
 /// If the shapes disagree.

@@ -7,9 +7,9 @@ use crate::shared::Write;
 use crate::sums::blocked_sum;
 
 /// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, where each token has features φ, a vector b and a number
-/// w. In the forward pass, b are values, and w is 1; in the backward pass, b are the adjoints of
-/// weighted sums of values (gradients of the loss with respect to them), and w those of
-/// denominators.
+/// w. In the forward pass, b is the token's value, and w is 1. In the backward pass, b is the
+/// adjoint of the token's weighted sum of values (the gradient of the loss with respect to it), and
+/// w is the adjoint of the token's denominator.
 #[derive(Clone)]
 pub(super) struct State<T> {
     /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`; each row is padded to whole panels (of the number of
@@ -175,8 +175,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Adds `added[i]` to the elements of row i up to the diagonal, and sets those after it to
-    /// zero.
+    /// Adds `added[i]` to the elements of row i up to the diagonal, and sets the elements after the
+    /// diagonal to zero.
     fn add_to_past<T>(scores: &mut [T], stride: usize, added: &[T]) {
         let count = added.len();
         for (i, (&added, row)) in added.iter().zip(scores.chunks_exact_mut(stride)).enumerate() {

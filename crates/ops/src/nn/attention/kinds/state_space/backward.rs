@@ -17,8 +17,8 @@ use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Smallest number of tokens in a task. There should be few tasks, because each has its own sums of
-/// the parameters' gradients.
+/// Smallest number of tokens in a task (the last task can have fewer). There should be few tasks,
+/// because each needs memory for its own sums of the parameters' gradients.
 const TOKENS: usize = 256;
 
 /// Number of blocks of channels in a task, which share the sums over channels.

@@ -93,8 +93,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // The features of this chunk's keys have been divided by `exp(c)`; c is at most that of
-        // later chunks.
+        // The features of this chunk's keys have been divided by `exp(c)`. From chunk to chunk, c
+        // never decreases, so this c is at most that of the later chunks, for which `behind` is
+        // scaled; the factor below is at most 1.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -142,8 +143,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Computes the products of the features of queries and keys in a chunk, and the adjoints of
-    /// these products, for pairs of a query and a key up to its position; all others are zero. The
-    /// chunk's features begin at index `at` of the worker's.
+    /// these products, for pairs of a query and a key up to the query's position; all others are
+    /// zero. The chunk's features begin at index `at` of the features in `worker`.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

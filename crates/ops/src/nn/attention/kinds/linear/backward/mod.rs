@@ -8,11 +8,12 @@
 //! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
 //! ```
 //!
-//! where j runs over the tokens that i sees, and i over the tokens that see j. Pairs within a chunk
-//! are computed directly. All other pairs are computed from two states: the sums over the tokens
-//! before the chunk, `Σ φ(k) (v, 1)ᵀ`, and those over the tokens after it, `Σ φ(q) (P, p)ᵀ`. Chunks
-//! are processed from the last to the first, in groups of consecutive chunks. The states before the
-//! chunks of a group are recomputed from the state that was kept before the group.
+//! where j runs over the tokens that i sees, and i over the tokens that see j. Under a causal mask,
+//! pairs within a chunk are computed directly. All other pairs are computed from two states: the
+//! sums over the tokens before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the sums over the tokens after it,
+//! `Σ φ(q) (P, p)ᵀ`. Chunks are processed from the last to the first, in groups of consecutive
+//! chunks. The states before the chunks of a group are recomputed from the state that was kept
+//! before the group. Without a mask, both states are sums over all tokens of the sequence.
 
 mod both_ways;
 mod causal;
@@ -209,8 +210,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient with respect to queries or keys, which it computes from that with
-    /// respect to their features. The features begin at index `at` of the worker's.
+    /// Computes the gradient with respect to queries or keys from the gradient with respect to
+    /// their features, and writes it. These features begin at index `at` of those in `worker`.
     ///
     /// # Safety
     /// As for [`Self::causal`].
@@ -234,8 +235,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Writes or adds the gradient with respect to the values that comes through `behind`, the
-    /// state of sums over later queries. The features of the keys begin at index `at` of the
-    /// worker's.
+    /// state of sums over later queries. The features of the keys begin at index `at` of those in
+    /// `worker`.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -250,7 +251,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
-    /// Adds some queries to the state `behind`; their features begin at index `at` of the worker's.
+    /// Adds some queries to the state `behind`; their features begin at index `at` of those in
+    /// `worker`.
     fn add_queries(
         &self,
         worker: &mut Worker<P>,
