@@ -45,6 +45,8 @@ pub fn decoding_attention(
     })?;
     let gathered =
         all.index_select(&index, 0)?.reshape((queries, longest, 2, key_value_heads, head))?;
+    // Shapes: R queries with up to T keys, H query heads of width Dh, and K key and value heads,
+    // each shared by G query heads.
     let part = |part: usize| gathered.narrow(2, part, 1)?.squeeze(2); // (R, T, K, Dh)
     let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, K, Dh, T)
     let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, K, T, Dh)
@@ -104,8 +106,8 @@ fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> 
 }
 
 /// Returns a tensor with all keys and values and, for each column of each query, the index of a row
-/// of this tensor. Hidden columns have the row of the query's last key, which is finite if all keys
-/// of the query are.
+/// of this tensor. Hidden columns have the index of the row of the query's last key, so that they
+/// add no infinities or NaN if all keys of the query are finite.
 fn places(
     visible: VisibleKeys<'_>,
     lengths: &[usize],

@@ -139,9 +139,11 @@ impl Words {
 
     /// Computes `(x ^ x >> 16) · factor`, where `x = key ^ i`, for each index `i` below `count`.
     ///
-    /// Within a block of 2¹⁶ indices the upper half of `i` is constant, so that each byte of the
-    /// lower half can be mapped independently of the other. A product is the sum of the products of
-    /// its parts: so the whole round is the sum of two table lookups.
+    /// Within a block of 2¹⁶ indices, the upper half of `i` is constant. So each of the two lower
+    /// bytes of the result of the exclusive or depends on only one byte of `i`. The product of
+    /// `factor` and a number is the sum of its products with the number's parts. So the result is a
+    /// sum of two numbers, one for each of the lower bytes of `i`, and both are looked up in
+    /// tables.
     fn first_round(&self, key: u32, factor: u32, count: usize) -> Result<Tensor> {
         let blocks = count.div_ceil(BLOCK);
         let (mut upper, mut lower) = (Vec::new(), Vec::new());

@@ -25,7 +25,7 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     let weight = recurrence.weight.to_dtype(dtype)?.t()?; // (H, G·H)
     let bias = recurrence.bias.map(|bias| bias.to_dtype(wide_dtype)).transpose()?;
     let initial = match recurrence.initial {
-        Some(initial) => rows_of(&wide(initial)?, steps.order.clone())?, // (B, S)
+        Some(initial) => rows_of(&wide(initial)?, steps.order.clone())?, // (B, H or 2·H)
         None => Tensor::zeros((count, spec.cell.vectors() * width), wide_dtype, device)?,
     };
     let attention = Keys::new(recurrence, spec, &steps)?;
@@ -33,7 +33,7 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     let (mut outputs, mut all_weights) = (Vec::new(), Vec::new());
     for step in 0..steps.count() {
         let active = steps.of_step(step).len();
-        let state = states[step].narrow(0, 0, active)?; // (R, S)
+        let state = states[step].narrow(0, 0, active)?; // (R, H or 2·H)
         let hidden = state.narrow(1, 0, width)?.to_dtype(dtype)?.contiguous()?;
         let packed = (0..active).map(|place| steps.packed_row(place, step)).collect();
         let mut inputs = wide(&rows_of(recurrence.inputs, packed)?)?; // (R, G·H)
@@ -70,8 +70,9 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     Ok(Recurred { rows, last, weights })
 }
 
-/// Computes one step of a [`Cell`]: `inputs` and `product`, `(R, G·H)`, and `state (R, S)` → the
-/// next state, `(R, S)`.
+/// Computes one step of a [`Cell`] for R sequences, given the contributions to the gates of the
+/// layer's input, `inputs`, and of the state, `product`, `(R, G·H)` each. `state` → the next state,
+/// both `(R, H)` for GRUs and `(R, 2·H)` for LSTMs.
 fn cell(
     cell: Cell,
     inputs: &Tensor,
@@ -97,8 +98,8 @@ fn cell(
     }
 }
 
-/// Keys and values of each sequence, padded to the longest; sequences are sorted by decreasing
-/// length.
+/// Keys and values to which each sequence attends, padded to the largest number of them, S.
+/// Sequences are sorted by decreasing length.
 struct Keys {
     query: Tensor,
     energy: Tensor,
@@ -145,7 +146,8 @@ impl Keys {
         }))
     }
 
-    /// Attends from the states `hidden (R, H)`. Returns weights `(R, S)` and contexts `(R, V)`.
+    /// Attends from the states `hidden (R, H)` of the first R sequences. Returns weights `(R, S)`
+    /// and contexts `(R, V)`.
     fn attend(&self, hidden: &Tensor) -> Result<(Tensor, Tensor)> {
         let active = hidden.dim(0)?;
         let queries = wide(&hidden.times(&self.query)?)?.unsqueeze(1)?; // (R, 1, A)

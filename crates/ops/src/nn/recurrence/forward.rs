@@ -300,7 +300,7 @@ impl<T: Float> Saved<T> {
     }
 }
 
-/// Returns the last state of each sequence: `(B, S)`.
+/// Returns the last state of each sequence, with the shape of [`Recurrence::initial`].
 fn last_states<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,
@@ -320,7 +320,7 @@ fn last_states<T: Float>(
     last
 }
 
-/// Returns the attention weights as a tensor `(B, T, S)`, padded with zeros.
+/// Returns the attention weights as a tensor, padded with zeros; see [`Recurred::weights`].
 fn dense_weights<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,

@@ -98,9 +98,9 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // If sequences add to the gradient with respect to the same bias, all are divided in the same
-    // way. Otherwise the same elements of the bias could belong to several tasks, which would add
-    // to them at the same time.
+    // If sequences add to the gradient with respect to the same bias, all of them are divided in
+    // the same way. If they were divided differently, the same elements of this gradient could
+    // belong to several tasks, which would add to them at the same time.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * key_value_heads * most)
         .map(|i| {
@@ -231,8 +231,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         queries
     }
 
-    /// Processes one block of keys; adds the contributions to the queries' gradients to
-    /// `to_queries`.
+    /// Writes the gradients with respect to the keys and values of one block, and adds its
+    /// contributions to the queries' gradients to `to_queries`.
     ///
     /// # Safety
     /// As for [`Self::keys_of_chunk`].

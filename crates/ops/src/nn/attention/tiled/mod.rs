@@ -122,7 +122,7 @@ fn rows<'a, T: Float>(
     }
 }
 
-/// Returns what is needed to turn products into scores, for one head of a sequence.
+/// Returns the settings for computing scores from products, for one head of a sequence.
 fn terms<'a, T: Float>(
     operands: &Operands<'a, T>,
     layout: &Layout,

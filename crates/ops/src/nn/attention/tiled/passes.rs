@@ -4,7 +4,7 @@ use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// What is needed to turn the products Q Kᵀ into scores and weights, for one head of one sequence.
+/// Settings for computing scores and weights from the products Q Kᵀ, for one head of one sequence.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
@@ -22,7 +22,8 @@ pub(super) struct Terms<'a, T> {
 }
 
 impl<T> Terms<'_, T> {
-    /// Returns how many of the first `keys` keys the query sees.
+    /// Returns how many of the first `keys` keys the query sees under a causal mask, if there is
+    /// one.
     pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
         if self.causal { keys.min(self.start + query + 1) } else { keys }
     }
@@ -34,8 +35,8 @@ impl<T> Terms<'_, T> {
     }
 }
 
-/// Which scores a tile contains: the index of its first query and the number of its queries, and
-/// the same for its keys.
+/// Position of a tile among the scores of a sequence: the index of its first query, the number of
+/// its queries, the index of its first key, and the number of its keys.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub(super) query: usize,
@@ -97,8 +98,8 @@ vectorised! {
             }
         }
         if terms.causal {
-            // The first query of the tile sees the keys up to its own, and each further query one
-            // more.
+            // The first query of the tile sees the keys up to its own position, and each further
+            // query sees one more key.
             for (row, key) in tile.iter_mut().zip(at.key..).skip((first + 1).saturating_sub(at.key)) {
                 row[..(key - first).min(PANEL)].fill(T::NEGATIVE_INFINITY);
             }

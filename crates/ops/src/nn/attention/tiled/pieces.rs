@@ -1,4 +1,5 @@
-//! Which tiles (small blocks of scores) are computed, and how hidden pairs in them are treated.
+//! Selects the tiles (small blocks of scores) that are computed, and hides the hidden pairs in
+//! them.
 
 use super::super::layout::Span;
 use super::STEP;
@@ -8,8 +9,9 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel (rows that a kernel processes together) of the rows that a task holds, with a range of
-/// the rows over which the task goes; at least one pair of them is visible.
+/// A panel (rows that a kernel processes together) of the rows that a task holds, and a range of
+/// the rows over which the task goes (passing rows). At least one pair of a held and a passing row
+/// is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,

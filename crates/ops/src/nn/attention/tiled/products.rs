@@ -53,9 +53,9 @@ pub(in super::super) trait TileProducts: Sync {
         tile: &mut [[Self::Value; PANEL]],
     );
 
-    /// Computes `sums[i] = Σ_j weights[i, j] · rows[from + j]`, or adds it, as `write` says, for
-    /// weights of shape `(m, k)`. Rows of `sums` are padded to a multiple of [`PANEL`]. `from` is a
-    /// multiple of [`PANEL`].
+    /// Computes `Σ_j weights[i, j] · rows[from + j]` for each row `i`, for weights of shape
+    /// `(m, k)`. Depending on `write`, this replaces `sums[i]` or is added to it. Rows of `sums`
+    /// are padded to a multiple of [`PANEL`]. `from` is a multiple of [`PANEL`].
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,
@@ -158,8 +158,8 @@ impl<T: Float> TileProducts for Plain<T> {
 pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {
-    /// Returns the packing, on the current thread only, because heads and blocks are packed in
-    /// parallel.
+    /// Returns how operands are packed: each on a single thread, because several heads and blocks
+    /// are packed in parallel.
     fn alone(&self) -> (Packing, Threads) {
         (self.0, Threads::One)
     }

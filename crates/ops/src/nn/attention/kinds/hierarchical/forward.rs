@@ -59,8 +59,8 @@ pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// Returns what is needed to turn products into scores, for some queries of a chunk; `first` is the
-/// index within the chunk of the first of these queries.
+/// Returns the settings for computing scores from products, for some queries of a chunk; `first` is
+/// the index within the chunk of the first of these queries.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
