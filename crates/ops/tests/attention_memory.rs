@@ -47,7 +47,7 @@ fn memory_grows_with_the_length() {
         peak(300, products, sparse); // The first pass allocates what threads keep.
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
-        // A single matrix of weights would take eight times as much.
+        // The attention weights alone would take more than eight times as much.
         assert!(long * 8 < HEADS as u64 * 8192 * 8192 * 4, "{products:?}: {long} bytes");
     }
 }

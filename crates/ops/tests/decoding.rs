@@ -240,8 +240,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Returns rows of logits: one with ties across and within blocks, one of equal values, and ones in
-/// which few tokens are possible.
+/// Returns four rows of logits: random values; values with ties within and across blocks; equal
+/// values; and values that are −∞ except for up to three tokens.
 fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
     let drawn = values(&random(&[vocabulary], 5, DType::F32));
     let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
@@ -355,8 +355,8 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the operation in int8 gives the same as in f32 with operands that were rounded
-/// before.
+/// Checks that the operation in int8 gives the same result as the operation in f32 on operands that
+/// were rounded to int8 and converted back.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {

@@ -8,7 +8,8 @@ use taper_ops::{
     Products, Turns, composed,
 };
 
-/// Returns the relative distance between neighbouring numbers of a type.
+/// Returns the smallest relative distance between neighbouring numbers of a type, which is also the
+/// largest relative error of rounding to the type.
 fn spacing(dtype: DType) -> f64 {
     if dtype == DType::BF16 { 2f64.powi(-8) } else { 2f64.powi(-11) }
 }
@@ -34,9 +35,10 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     Ok(apart.fold(0.0, |most, apart| if apart <= most { most } else { apart }) / largest)
 }
 
-/// Returns the errors of an operation in half precision, in units of the type's spacing: that of
-/// its result, and those of the gradients of the result's sum with respect to each input. The first
-/// `halves` inputs are activations, in the half type; the others are parameters, in f32.
+/// Returns the errors of an operation in half precision, in units of the type's spacing: the error
+/// of its result, and then, for each input, the error of the gradient of the sum of the result's
+/// elements. The first `halves` inputs are activations, in the half type; the others are
+/// parameters, in f32.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],

@@ -39,8 +39,9 @@ fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
 }
 
-/// Computes one query at a time. Each other token belongs to the summary of the largest chunk that
-/// contains it but not the query, at most at the highest level.
+/// Compares with the equation, for one query at a time. A token that is not in the query's chunk is
+/// represented by the summary of the largest chunk, up to the highest level, that contains the
+/// token but not the query.
 #[test]
 fn it_is_the_equation() -> Result<()> {
     let (length, size) = (75, 3);

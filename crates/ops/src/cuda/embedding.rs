@@ -67,7 +67,8 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Adds the gradient with respect to the table to the one collected on the tape.
+    /// Adds the gradient with respect to the table to the gradient that the tape has collected for
+    /// it.
     fn give(
         &self,
         table: Slot,

@@ -2,8 +2,9 @@
 //!
 //! Each operation computes its result, and records its backward pass on the tape; the device tests
 //! compare both with the operation composed of Candle's, in f64. A kernel reads its inputs once,
-//! computes in f32 and rounds once, and keeps nothing but the inputs for the backward pass.
-//! Gradients with respect to parameters are added in place, in the flat gradient buffer.
+//! computes in f32 and rounds once. For the backward pass, nothing is kept but the inputs of
+//! kernels and of matrix products. Gradients with respect to parameters are added in place, in the
+//! flat gradient buffer.
 
 mod adam;
 pub(crate) mod addition;

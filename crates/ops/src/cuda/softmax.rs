@@ -28,8 +28,8 @@ pub(super) fn forward(
     softmax.run("softmax", &[scores, mask, starts])
 }
 
-/// Computes the gradient with respect to the scores from that with respect to the weights. The
-/// weights are computed again.
+/// Computes the gradient with respect to the scores from `gradient`, the gradient with respect to
+/// the weights. The weights are computed again.
 ///
 /// # Shapes
 /// The inputs of [`forward`], and `gradient` like `scores`.

@@ -130,7 +130,8 @@ fn shifted_scores(
 }
 
 /// Selects the score of each pair of a query and a key, by the rotation that applies to the pair.
-/// `scores` are those of rotation 0; `products` computes those of the other rotations.
+/// `scores` has the scores of rotation 0; `products` computes the scores of another rotation, given
+/// its index.
 ///
 /// # Shapes
 /// `scores (B, H, Tq, Tk)`; `rotations`, of shape `shape`, which broadcasts to that of `scores` →

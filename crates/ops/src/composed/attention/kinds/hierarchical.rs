@@ -72,7 +72,8 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // Share of each token in each place (column) of the scores: 1 / n for the summary of n tokens.
+    // Share of each token in each place (column) of the scores: 1 for a token's own place, and
+    // 1 / count for the summary of a chunk of `count` tokens.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -239,7 +240,7 @@ impl Chunks {
 }
 
 /// Computes the means of the chunks of each level: `x (B, H, n, C, Dh)`, zero after the end of a
-/// sequence → for each level, `(B, H, m, Dh)`.
+/// sequence → for each level, `(B, H, m, Dh)`, where m is the level's number of chunks.
 fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Tensor>> {
     let (batch, heads, _, chunk, head) = x.dims5()?;
     let mut sums = x.sum(3)?;

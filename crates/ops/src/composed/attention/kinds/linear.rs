@@ -159,7 +159,7 @@ impl Sums {
         }
     }
 
-    /// Adds the sums `kept` over earlier tokens to these.
+    /// Adds `kept`, the sums over earlier tokens, to these sums.
     fn after(self, kept: &Tensor) -> Result<Self> {
         let Self(sums, left_out) = self;
         let (rows, heads, features, width) = sums.dims4()?;
@@ -237,8 +237,8 @@ fn in_chunks(
 }
 
 /// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. Each
-/// round doubles the number of chunks that a sum covers, by adding the sum that ends where it
-/// begins.
+/// round doubles the number of chunks over which a sum goes, by adding to it the sum over as many
+/// chunks just before these.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {

@@ -12,8 +12,8 @@
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};
 
-/// Number added to the exponents of keys that do not exist; compared with those of other keys,
-/// their `exp` is 0.
+/// Number added to the exponents of keys that do not exist. It is so far below the exponents of
+/// real keys that, after the largest exponent is subtracted, `exp` gives 0.
 const NOTHING: f64 = -1e30;
 
 /// Computes the exponents `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
@@ -55,8 +55,8 @@ pub(super) fn key_features(
     Ok((features, largest.squeeze(3)?.squeeze(2)?))
 }
 
-/// Adds the sums over past tokens to those over new tokens. Both have been divided by their factors
-/// `exp(c)`; the result is divided by the larger factor, and is returned with its c.
+/// Adds the sums over past tokens to those over new tokens. Each of the two has been divided by its
+/// own factor `exp(c)`. The result is divided by the larger factor, whose c is also returned.
 ///
 /// # Shapes
 /// Sums `(R, H, M, Dh + 1)` and c `(R, H)`, for past and new tokens → the same shapes.
