@@ -318,7 +318,7 @@ fn products() -> Vec<Product> {
         .collect()
 }
 
-/// Measures a matrix product; the counter is that of multiplications and additions.
+/// Measures a matrix product; the items that the benchmark counts are multiplications and additions.
 #[divan::bench(args = products(), max_time = 1)]
 fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
     let (m, k, n) = case.shape;

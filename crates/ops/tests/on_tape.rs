@@ -106,8 +106,8 @@ fn an_input_of_several_uses_gets_their_sum() {
     );
 }
 
-/// Makes a store with two matrices, and returns the gradients with respect to them, which the tape
-/// computes through `operation`, which gets the tape, a result on the tape, and the matrices.
+/// Makes a store with two matrices, and returns the gradients of a loss with respect to them.
+/// `operation` computes the loss from the tape, a result that is recorded on it, and the matrices.
 fn gradients_of(
     operation: impl Fn(&Tape, &Tensor, &[Tensor; 2]) -> Result<Tensor>,
 ) -> Result<Vec<f32>> {

@@ -112,8 +112,8 @@ const OF_MUON: [(&str, &[usize]); 6] = [
     ("fused", &[6, 3, 3]),
 ];
 
-/// Compares steps on the whole store, fused and composed, and steps on single parameters with those
-/// of PyTorch.
+/// Compares fused and composed steps on the whole store with steps by PyTorch. Checks that steps on
+/// one parameter at a time give the same bits as steps on the whole store.
 #[test]
 fn muon_is_that_of_pytorch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/muon.safetensors");

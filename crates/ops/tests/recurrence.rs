@@ -45,7 +45,8 @@ fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     ]
 }
 
-/// Describes a layer with the first of these tensors: the first four, or all nine with attention.
+/// Describes a layer with the tensors of [`tensors`], in the same order. `v` has at least the first
+/// two; without a bias or initial states, these are missing. Attention needs all nine.
 fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     let tensor = |at: usize| v.get(at).map(AsRef::as_ref);
     Recurrence {
@@ -154,8 +155,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// Compares the recorded gradient with respect to a state with the effect of changing the state,
-/// which is done by the bias of the last gate in one row.
+/// Checks the recorded norms of the gradients with respect to the states. At the last row of a
+/// sequence, the norm is that of the adjoint; at every other row, it is only required to be above 0.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -172,7 +173,7 @@ fn gradients_by_states_are_noted() {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
         assert!((norms[last] - square.sqrt()).abs() < 1e-12);
     }
-    // The sequence with only one row gets the gradient with respect to its initial state.
+    // The initial states get a gradient, too.
     assert!(adjoints.get(&inputs[3]).unwrap().is_some());
     assert!(norms.iter().all(|norm| *norm > 0.0));
 }

@@ -1,6 +1,6 @@
 //! Helpers for the tests of operations.
 
-// Each test program uses only some of them.
+// Each test program uses only some of these helpers.
 #![allow(dead_code)]
 
 use candle_core::{DType, Device, Result, Tensor, Var};

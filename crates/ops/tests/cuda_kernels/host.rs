@@ -69,7 +69,7 @@ pub(crate) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// Returns the bytes of the argument, the lowest first.
+    /// Returns a word whose low bytes are those of the argument.
     fn word(&self) -> u64 {
         match *self {
             Self::At(array) => array.first() as u64,

@@ -180,7 +180,7 @@ fn loss() {
 }
 
 /// Compares biases that are added to logits with biases that are an additional column of the
-/// matrix. With the kernel for AVX2, which continues the sums of logits from the biases, the bits
+/// matrix. With the kernel for AVX2, which adds the terms of each sum one after the other, the bits
 /// are the same.
 #[test]
 fn biases_of_logits_are_a_column_of_the_matrix() {
