@@ -80,7 +80,8 @@ fn all() -> Vec<Case> {
     SIZES.into_iter().flat_map(|size| ways.map(|way| Case { size, way })).collect()
 }
 
-/// Every size of model with every implementation, for operations without a matrix product.
+/// Every size of model with every implementation except bf16 products, for operations that contain
+/// no matrix product.
 fn without_products() -> Vec<Case> {
     all().into_iter().filter(|case| case.way != Way::Fused(Products::Bf16)).collect()
 }
@@ -318,7 +319,7 @@ fn products() -> Vec<Product> {
         .collect()
 }
 
-/// Measures a matrix product; the items that the benchmark counts are multiplications and additions.
+/// Measures a matrix product; the benchmark counts multiplications and additions as items.
 #[divan::bench(args = products(), max_time = 1)]
 fn matrix_product(bencher: Bencher<'_, '_>, case: &Product) {
     let (m, k, n) = case.shape;

@@ -121,8 +121,8 @@ fn set_purge_delay(milliseconds: std::ffi::c_long) {
 }
 
 /// An allocator that ends the process with an error message and exit code 2 when memory is
-/// exhausted, instead of aborting without an explanation. A recipe or an option can request any
-/// amount of memory, and its author has to learn the reason.
+/// exhausted, instead of aborting without an explanation. A configuration file or a command-line
+/// option can request any amount of memory, and the user has to learn why the process ended.
 ///
 /// It rounds sizes from 8 KiB up to 512 KiB to powers of two.
 #[derive(Debug, Clone, Copy)]

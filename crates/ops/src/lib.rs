@@ -3,9 +3,9 @@
 //! is the reference in tests and the fallback.
 //!
 //! **Decision.** Sequences are packed: an activation is `(N, D)` with one row for each real token,
-//! and lengths say where sequences end. So there is no padding to compute, and no result depends on
-//! it. The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the work on
-//! padding and makes the results of a sequence depend on the rest of its batch.
+//! and lengths say where sequences end. So nothing is computed for padding, and no result depends
+//! on padding. The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the
+//! work on padding and makes the results of a sequence depend on the rest of its batch.
 //!
 //! **Decision.** Our own tape ([`Tape`]) records the graph of operations for the backward pass, on
 //! every device. When the same kernels were custom operations in Candle's graph, a training step

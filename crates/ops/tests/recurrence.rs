@@ -156,7 +156,7 @@ fn steps_are_the_whole() {
 }
 
 /// Checks the recorded norms of the gradients with respect to the states. At the last row of a
-/// sequence, the norm is that of the adjoint; at every other row, it is only required to be above 0.
+/// sequence, the norm must be that of the adjoint; at other rows, it must only be above 0.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);

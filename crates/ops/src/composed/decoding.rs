@@ -139,7 +139,7 @@ fn places(
     Ok((all, index))
 }
 
-/// Key under which a mask is cached, together with its device.
+/// Key under which a mask is cached; the mask's device is also part of the key.
 #[derive(PartialEq)]
 struct MaskKey {
     lengths: Vec<usize>,

@@ -1,9 +1,10 @@
 //! Dropout, composed of Candle's operations, with its mask computed on the tensor's device.
 //!
 //! Candle has no bitwise operations. So the exclusive or of two numbers is looked up in a table,
-//! for nine bits of each at a time; shifts are products with powers of two, or quotients; and
-//! products of 32-bit numbers wrap around on every device, as the hash requires. The resulting bits
-//! are identical to those of [`mask_bits`](crate::rng::mask_bits), which the fused operations use.
+//! for nine bits of each number at a time. A shift to the left is a product with a power of two,
+//! and a shift to the right is a quotient. Products of 32-bit numbers wrap around on every device,
+//! as the hash requires. The resulting bits are identical to those of
+//! [`mask_bits`](crate::rng::mask_bits), which the fused operations use.
 
 use crate::device::kernels_of;
 use crate::rng::ROUNDS;
@@ -80,7 +81,7 @@ fn mask_on_device(
 /// values that such a number can have.
 const PIECE: u32 = 9;
 const SIDE: u32 = 1 << PIECE;
-/// Number of elements with consecutive indices that differ only in the lower 16 bits.
+/// Number of consecutive indices that differ only in their lower 16 bits.
 const BLOCK: usize = 1 << 16;
 
 /// Tables and constants for computing with 32-bit words on a device.

@@ -2,8 +2,9 @@
 //!
 //! Tests compare the fused kernels with these operations. They are also used on devices and for
 //! types without a kernel; with a tape, each is then recorded on it as a single operation
-//! ([`on_tape`]). Parameters of another type than the input are converted to it differentiably, so
-//! that the master weights stay in f32.
+//! ([`on_tape`]). If the type of a parameter differs from that of the input, the parameter is
+//! converted to the input's type by a differentiable operation, so that the parameter itself stays
+//! in f32.
 //!
 //! **Decision.** In half precision (f16 or bf16), a result is rounded once: matrix products have
 //! operands and results of the half type, and everything after a product (bias, activation,

@@ -11,7 +11,7 @@ use crate::tape::{Slot, Tape};
 use candle_core::{CudaDevice, DType, Device, Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Data for the attention of a batch, which all its layers share.
+/// Data for the attention of a batch, which all layers of the model share.
 #[derive(Debug, Clone)]
 pub(super) struct Sequences {
     pub(super) shape: AttentionShape,

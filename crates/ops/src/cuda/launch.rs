@@ -16,8 +16,8 @@ const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 pub(super) const WARP: usize = 32;
 /// Number of threads in a block.
 pub(super) const THREADS: usize = 8 * WARP;
-/// Largest number of blocks whose threads walk over elements: more than any device runs at the same
-/// time.
+/// Largest number of blocks in a grid whose threads walk over elements, each over as many as
+/// necessary. No device runs more blocks at the same time.
 const MOST_BLOCKS: usize = 1 << 14;
 /// Number of bytes that a thread reads and writes in one instruction, if the width of rows allows
 /// it.

@@ -7,8 +7,8 @@ use crate::kernels::BlockOfLoss;
 use crate::spec::CrossEntropySpec;
 use candle_core::{DType, Result, Tensor, bail};
 
-/// Number of logits in a block: 128 MiB in half precision. The larger blocks are, the less often
-/// the whole gradient with respect to the weight is read and written, which is done for each block.
+/// Number of logits in a block: 128 MiB in half precision. The whole gradient with respect to the
+/// weight is read and written once for each block, so larger blocks mean less memory traffic.
 pub(super) const LOGITS: usize = 1 << 26;
 
 /// Computes the sums and the gradient of a block, without R-Drop; see

@@ -265,7 +265,7 @@ fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> 
 /// its `exp` is 0 in all of them.
 pub(super) const HIDDEN: f64 = -3.0e4;
 
-/// Key under which a mask is cached, together with its device.
+/// Key under which a mask is cached; the mask's device is also part of the key.
 #[derive(PartialEq)]
 struct MaskKey {
     key_lengths: Arc<[usize]>,

@@ -57,15 +57,15 @@ fn forward(
     if let Some(tape) = tape {
         let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).chain(residual).collect();
         let back = Back {
-            // Needed only for the gradient with respect to the weight, which is not computed if the
-            // weight is constant.
+            // The input is needed only for the gradient with respect to the weight, which is not
+            // computed if the weight is constant.
             kept: tape.needs(weight).then(|| tape.keep(x)),
             x: x.into(),
             weight: weight.into(),
             multiplied,
             bias: bias.map(Slot::from).zip(wide),
             residual: residual.map(Slot::from),
-            // The product, if the activation is to be differentiated there.
+            // The product is needed only for the derivative of the activation.
             before: (spec.activation != Activation::Identity).then_some(product),
             epilogue,
         };
