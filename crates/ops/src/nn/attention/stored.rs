@@ -290,7 +290,7 @@ impl<T: Float> Backward<'_, T> {
 }
 
 /// Returns the cost of a sequence relative to that of others: its number of pairs, or 0 if it is
-/// long.
+/// long, because long sequences are computed in tiles.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }

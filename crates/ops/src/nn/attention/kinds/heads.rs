@@ -87,8 +87,8 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// Products with an operand that is used only once, so that there is no benefit in preparing it
-/// first.
+/// Products with an operand that is used only once: it is prepared for the product, and then
+/// dropped.
 pub(super) trait WeighedRows: TileProducts {
     /// Computes [`add_weighted`](TileProducts::add_weighted), with `rows` as the operand.
     fn weigh(

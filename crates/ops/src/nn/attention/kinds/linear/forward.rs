@@ -12,7 +12,7 @@ use crate::shared::{Shared, Write};
 use crate::spec::attention::kinds::LinearAttentionSpec;
 use std::ops::Range;
 
-/// Destinations of what the forward pass computes.
+/// Destinations of the results of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     /// Result, `(N, H·Dh)`.

@@ -20,7 +20,8 @@ use rayon::prelude::*;
 /// ```
 ///
 /// for each token t of a sequence, and for each of the first E columns of `x`. Zeros take the place
-/// of tokens before the first token.
+/// of tokens before the first token. If `spec.reverse` is true, tokens are counted from the end of
+/// the sequence.
 ///
 /// # Shapes
 /// `x (N, W)` with `W ≥ E`, `weight (E, K)`, `bias (E,)` → `(N, E)`.

@@ -186,9 +186,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Writes or adds the adjoints of features of queries or keys that come through a state. For
-    /// queries, this is the state before the chunk, whose sums are with values and ones; for keys,
-    /// it is the state after the chunk, whose sums are with the adjoints of numerators and
-    /// denominators.
+    /// queries, this is the state before the chunk, which sums the products of key features with
+    /// values and with 1. For keys, it is the state after the chunk, which sums the products of
+    /// query features with the adjoints of numerators and denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
