@@ -2,9 +2,9 @@
 //! earlier draws.
 //!
 //! With a stateful generator, a run depends on the order in which threads, devices and restarts
-//! draw from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
-//! numbers: as easy as 1, 2, 3"), so that there is no generator state to save, and a step can be
-//! repeated.
+//! draw from it. Here each draw is a hash of its seed, purpose and index (Salmon et al. 2011,
+//! "Parallel random numbers: as easy as 1, 2, 3"), so that there is no generator state to save, and
+//! a training step can be repeated.
 //!
 //! The hash is the final mixing function of SplitMix64 (Steele et al. 2014). As a counter-based
 //! generator, whose input advances by an odd constant, it passes the test suite BigCrush.
@@ -93,8 +93,8 @@ impl Counter {
 /// Returns 32 uniform bits for the element `index` of a dropout mask. They are computed with 32-bit
 /// integers, so that loops vectorise.
 ///
-/// The hash is Chris Wellons' `lowbias32`; half of the key enters before it, and half after it,
-/// followed by two more rounds.
+/// The lower half of the key is mixed into the index by XOR. The result is hashed by Chris Wellons'
+/// `lowbias32`. Then the upper half of the key is added, and two more rounds of hashing follow.
 #[inline(always)]
 pub(crate) const fn mask_bits(key: u64, index: u32) -> u32 {
     let mut x = index ^ (key as u32);

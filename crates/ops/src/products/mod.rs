@@ -7,8 +7,8 @@
 //! - [`Kernel::Dots`]: AVX-512 BF16, only for bf16 products;
 //! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: f32 multiply-adds, with registers of
 //!   different widths; for bf16 products, operands are rounded when they are packed;
-//! - [`Kernel::Simd128`]: the same in WebAssembly, which has no fused multiply-add: the product of
-//!   two numbers is rounded before it is added;
+//! - [`Kernel::Simd128`]: like these, but in WebAssembly, which has no fused multiply-add, so that
+//!   the product of two numbers is rounded before it is added;
 //! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
 //!   a reference for tests.
 //!
@@ -18,8 +18,9 @@
 //! have separate kernels: [`int8`]. Products of f32 values and a matrix in bf16 convert the matrix
 //! in pieces: [`held`].
 //!
-//! Results do not depend on the number of threads: rows and columns are divided among threads, and
-//! the summed dimension is divided only as the shape of the product determines.
+//! Results do not depend on the number of threads. Rows and columns are divided among threads,
+//! which does not change how an element is summed. If the summed dimension is divided too, the
+//! division depends only on the shape of the product.
 
 // On other processors, no kernel packs its operands: the code for kernels that pack is compiled but
 // not used.

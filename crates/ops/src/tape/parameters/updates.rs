@@ -34,8 +34,8 @@ impl ParameterStore {
     }
 
     /// Returns the mask for weight decay: 1 for each element of a matrix in `range` of the flat
-    /// layout, and 0 for all others. The mask is cached for the next step, which uses the same
-    /// range.
+    /// layout, and 0 for all others. The latest mask is cached, so that repeated calls with the
+    /// same range, one in each training step, make it only once.
     ///
     /// # Errors
     /// If the device has no memory left.

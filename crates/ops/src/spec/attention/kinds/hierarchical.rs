@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// consists of `chunk` neighbouring chunks of the level below. The summary of a chunk is the mean
 /// of its keys and the mean of its values. A token sees the tokens in its own level-1 chunk. At
 /// each level but the highest, it also sees the summaries of the other chunks that lie in the same
-/// chunk of the next level; at the highest level, those of all other chunks.
+/// chunk of the next level. At the highest level, it sees the summaries of all other chunks.
 #[derive(Debug, Clone)]
 pub struct HierarchicalSpec {
     /// Number of heads, among which the width is divided.
