@@ -111,7 +111,7 @@ fn long_texts_are_read_together_as_alone_and_as_they_are_scored() {
     for (positions, kind) in [
         (Positions::Rotary, AttentionKind::Full),
         (Positions::Alibi, AttentionKind::Full),
-        (Positions::Relative, AttentionKind::Full),
+        (Positions::T5, AttentionKind::Full),
         (Positions::Sinusoidal, AttentionKind::Sparse),
     ] {
         let model = model_in(DType::F32, positions, kind);
