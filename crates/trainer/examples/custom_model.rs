@@ -3,8 +3,9 @@
 //!
 //!     cargo run --release -p taper-trainer --example custom_model
 //!
-//! A model only needs parameters and a loss. The training loop provides accumulation, clipping,
-//! schedules, checkpoints and exact resuming.
+//! A model only needs parameters and a loss. The training loop provides gradient accumulation and
+//! clipping, learning-rate schedules, checkpoints, and resumption of an interrupted run with the
+//! same result.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,7 +19,7 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Letters; the index of a letter is its id.
+/// Letters that the model knows. The index of a letter is its id.
 const LETTERS: &[u8] = b" abcdefghijklmnopqrstuvwxyz";
 /// Text to learn.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog and the cat sat on the mat";
@@ -56,8 +57,9 @@ impl Model for Bigrams {
         let count = batch.answers.len();
         let letters = Tensor::new(text.ids.as_slice(), self.device())?; // (N,)
         let answers = Tensor::new(batch.answers.as_slice(), self.device())?.unsqueeze(1)?; // (N, 1)
-        // Plain Candle operations. The tape (the record of operations for the backward pass) has
-        // them as one operation, whose gradient Candle computes.
+        // The loss is computed with plain Candle operations. The tape (the record of operations for
+        // the backward pass) records all of them as a single operation, and Candle computes the
+        // gradient of that operation.
         let loss = composed::on_tape(pass.tape(), "bigrams", &[&self.table], |inputs| {
             let logits = inputs[0].index_select(&letters, 0)?; // (N, V)
             let right = logits.gather(&answers, 1)?.sum_all()?;

@@ -3,8 +3,8 @@
 //!     cargo run --release -p taper-trainer --example custom_optimizer
 //!
 //! An optimizer is a rule that updates a piece (a range) of the vector of all parameters. The
-//! caller keeps the buffers with its state. To be named in recipes (configuration files), an
-//! optimizer needs a file in `trainer/src/optimizers`.
+//! caller keeps the buffers with the optimizer's state. Recipes (configuration files) can only name
+//! optimizers that have a file in `trainer/src/optimizers`.
 
 use candle_core::{DType, Device, Result, Tensor};
 use taper_model::{Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, Transformer};

@@ -31,8 +31,8 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Records the score of the validation after `step` updates, and returns whether it is better
-    /// than all scores before.
+    /// Records the score of the validation after `step` updates. Returns whether it is better than
+    /// the best score so far by more than [`EarlyStoppingConfig::minimum_change`].
     ///
     /// NaN never counts as better, because a run that has diverged must not replace its best
     /// checkpoint.

@@ -192,8 +192,8 @@ pub enum CheckpointError {
         /// Path of the checkpoint.
         path: PathBuf,
     },
-    /// A share of the adapters' change was to be added to other weights, but adapters of DoRA also
-    /// rescale the weights, so there is no such share.
+    /// Adapters with a weight other than 1 were to be added to the weights of another checkpoint.
+    /// This is not possible for adapters of DoRA, because they also rescale the weights.
     #[error(
         "the adapters have trained lengths (DoRA), so no share of them can be added to {}",
         path.display()

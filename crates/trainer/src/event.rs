@@ -16,12 +16,13 @@ use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 pub struct Timing {
     /// Total seconds in the training loop, including those before interruptions.
     pub elapsed_seconds: f64,
-    /// Target tokens trained on per second since the previous log event; `None` if no tokens were
-    /// trained on.
+    /// Target tokens trained on per second since the previous log event; `None` if no update was
+    /// made since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
-    /// Times of each process, if there are several: in the updates since the last log event or, in
-    /// the event [`Event::Stopped`], in all updates.
+    /// Times of each process, by rank; empty if there is only one process. In a log event, they are
+    /// the times in the updates since the previous log event; in the event [`Event::Stopped`], the
+    /// times in all updates; in other events, the list is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessTime>,
 }
@@ -48,8 +49,8 @@ pub enum StopReason {
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Number of tokens of a layer's busiest expert, relative to an equal distribution of tokens;
-    /// mean over layers and updates.
+    /// Number of tokens of a layer's busiest expert, divided by the number of tokens that each
+    /// expert would get if all got equally many; mean over layers and updates.
     pub busiest: f64,
 }
 
@@ -95,15 +96,15 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
         /// Share of target tokens that were predicted correctly; `None` if the model predicts
-        /// numbers. `loss` is then the squared error.
+        /// numbers instead of classes. For such a model, `loss` is the squared error.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
         /// The learning rate of the last update.
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
-        /// Gradient noise scale, in target tokens (McCandlish et al. 2018): if batches are larger
-        /// than this, the number of updates that a training needs hardly decreases. `None` with one
+        /// Gradient noise scale, in target tokens (McCandlish et al. 2018). Batches larger than
+        /// this hardly decrease the number of updates that a training needs. `None` with one
         /// micro-batch per update, or if the noise is too large to estimate the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,

@@ -1,7 +1,7 @@
 //! Floating-point numbers in JSON without loss of bits.
 
 /// Serialises a number as a string from which the same bits are read again. JSON numbers are not
-/// used, because readers can round their last bit, and because there are no infinities among them.
+/// used, because a reader can round their last bit, and because JSON has no number for infinity.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

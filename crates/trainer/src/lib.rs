@@ -1,4 +1,5 @@
-//! Loss, schedules, optimizer, checkpoints, retention and the training loop.
+//! Training loop, with optimizers, learning-rate schedules, checkpoints and the choice of the
+//! checkpoints to keep.
 //!
 //! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
 //! [`Source`] yields by position, asks a [`Validator`] for scores and reports to an [`Observer`].
@@ -12,8 +13,8 @@
 //! save the state of random generators and iterators, was rejected, because each new generator
 //! would have a state that could be left out by mistake.
 //!
-//! Read [`config`](TrainingConfig) first, then `trainer` (the loop), `updates` (one update),
-//! `optimizers` and `checkpoints` (what is on disk).
+//! Readers of the code begin with the module [`config`](TrainingConfig). Then follow `trainer` (the
+//! loop), `updates` (one update), `optimizers`, and `checkpoints` (the files on disk).
 #![forbid(unsafe_code)]
 
 mod checkpoints;

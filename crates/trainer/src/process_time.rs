@@ -1,4 +1,5 @@
-//! Times for which each of several processes computes, and waits for the others.
+//! Time that each of several processes spends with computation, and time that it waits for the
+//! others.
 
 use std::ops::AddAssign;
 
@@ -19,7 +20,7 @@ pub struct ProcessTime {
 }
 
 impl ProcessTime {
-    /// Returns the share of the process's time in which it has waited.
+    /// Returns the share of the process's time, from 0 to 1, in which it has waited.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         let all = self.busy_seconds + self.waiting_seconds;
@@ -59,8 +60,8 @@ impl ProcessTime {
         ))
     }
 
-    /// Removes all characters except ASCII letters, digits and `-_.` from the machine's name,
-    /// because it was sent by another process, and limits its length.
+    /// Removes all characters except ASCII letters, digits and `-_.` from the machine's name, and
+    /// limits its length. The name was sent by another process, so it can contain anything.
     #[must_use]
     pub fn with_plain_name(mut self) -> Self {
         self.host.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

@@ -3,10 +3,9 @@
 //! A schedule keeps no state, so a resumed run has the same learning rates as an uninterrupted run.
 //!
 //! ```
-//! use taper_trainer::{ScheduleConfig, ScheduleKind};
-//! let schedule = ScheduleConfig { kind: ScheduleKind::Noam, scale: 1.0, warmup: 4000, ..ScheduleConfig::default() };
-//! let peak = schedule.at(4000, 512, 0);
-//! assert!((peak - (512.0_f64 * 4000.0).powf(-0.5)).abs() < 1e-12);
+//! use taper_trainer::{ScheduleConfig, ScheduleKind}; let schedule = ScheduleConfig { kind:
+//! ScheduleKind::Noam, scale: 1.0, warmup: 4000, ..ScheduleConfig::default() }; let peak =
+//! schedule.at(4000, 512, 0); assert!((peak - (512.0_f64 * 4000.0).powf(-0.5)).abs() < 1e-12);
 //! ```
 
 use schemars::JsonSchema;
@@ -31,7 +30,8 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
-    /// True if the schedule falls towards a known last update, so that it needs `max_updates`.
+    /// True if the schedule reaches its minimum at the last update, so that `max_updates` must be
+    /// known.
     #[must_use]
     pub const fn needs_horizon(self) -> bool {
         matches!(self, Self::Cosine | Self::Linear)
@@ -116,8 +116,8 @@ impl ScheduleConfig {
         }
     }
 
-    /// Lower bound of the learning rate of update `step`. The configured minimum applies only after
-    /// the warm-up, because rates during the warm-up can be smaller.
+    /// Lower bound of the learning rate of update `step`: 0 during the warm-up, and after it the
+    /// configured minimum.
     fn floor(&self, step: u64) -> f64 {
         if step < self.warmup { 0.0 } else { self.minimum }
     }

@@ -22,16 +22,18 @@ pub struct Position {
 /// The same position must always give the same micro-batch. So a resumed run continues at its
 /// position without reading the earlier data again.
 pub trait Source {
-    /// Number of micro-batches in epoch `epoch`, which must be above 0.
+    /// Returns the number of micro-batches in epoch `epoch`. The number must be above 0.
     ///
     /// # Errors
     /// If the data cannot be read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Puts the positions `_places` of an update's micro-batches into the order in which the
-    /// micro-batches are the leaves of the binary tree along which the update's gradients are
-    /// summed. `_own`: range of the leaves that this process requests next. In the next update, it
-    /// usually requests the same range.
+    /// Sorts the positions `_places` of an update's micro-batches. In the resulting order, the
+    /// micro-batches become the leaves of the binary tree along which the update's gradients are
+    /// summed.
+    ///
+    /// `_own`: range of the leaves that this process computes, and whose micro-batches it requests
+    /// next. In the next update, it usually computes the same range of leaves.
     ///
     /// The order must depend only on the positions and the data. A source that knows the costs of
     /// micro-batches sorts them so that processes have equal work, as [`balanced`] does; other
@@ -45,7 +47,7 @@ pub trait Source {
         Ok(())
     }
 
-    /// The micro-batch at `position`.
+    /// Returns the micro-batch at `position`.
     ///
     /// # Errors
     /// If the data cannot be read.

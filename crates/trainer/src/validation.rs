@@ -4,7 +4,7 @@ use taper_model::{Batch, Model, Objective, Pass};
 
 use crate::{BoxError, Sample, Scores, TrainError};
 
-/// Validator, which scores the model on data on which it is not trained.
+/// Scores the model on data on which it is not trained.
 ///
 /// If a moving average of the weights is configured, the model that is scored has the averaged
 /// weights.
@@ -21,7 +21,7 @@ pub trait Validator<M: Model> {
     }
 }
 
-/// Validator without scores, for training without best checkpoint and early stopping.
+/// Validator without scores, for training without a best checkpoint and without early stopping.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoValidation;
 

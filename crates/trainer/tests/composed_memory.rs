@@ -1,4 +1,5 @@
-//! Compares the memory of plain Candle operations, which GPUs use, with its estimate.
+//! Compares the memory that plain Candle operations need with the estimate of this memory. These
+//! operations are used on GPUs.
 
 use std::alloc::System;
 
@@ -18,7 +19,8 @@ fn texts(rows: usize, length: usize) -> Sequences {
     Sequences::pack(&(0..rows).map(|row| text(row).collect::<Vec<u32>>()).collect::<Vec<_>>())
 }
 
-/// Peak memory, in bytes, of forward and backward pass, without weights and their gradients.
+/// Peak memory, in bytes, of a forward and a backward pass, without the memory of weights and their
+/// gradients.
 fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {
@@ -29,8 +31,8 @@ fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
         });
         bytes.expect("the allocator counts").most
     };
-    // The second run is measured, because data that are made only once, such as masks, then exist
-    // already.
+    // The second run is measured, because data that are made only once, such as masks, already
+    // exist then.
     run();
     run() as f64
 }
@@ -65,8 +67,8 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             let of_text = of_text / model.cost().composed_bytes(&[tokens], length) as f64;
             let what = format!("{rows} of {length}, {norm:?}, {positions:?}, {dropout}");
             println!("{what}: {of_pairs:.2} {of_text:.2}");
-            // The estimate is an upper bound. About half of it or more is used, even without
-            // dropout.
+            // The estimate is an upper bound, up to 5 %. It must not be much too high, either: at
+            // least 45 % of it is used, even without dropout.
             for share in [of_pairs, of_text] {
                 assert!((0.45..1.05).contains(&share), "{what}: {share}");
             }

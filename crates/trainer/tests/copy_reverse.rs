@@ -1,8 +1,8 @@
 //! Tests that models with each norm placement, position encoding and kind of attention learn to
 //! copy and to reverse sentences, with at least 99 % of the outputs exactly right.
 //!
-//! A Transformer with a serious error in attention, positions, masks or gradients does not learn
-//! this.
+//! A Transformer with a serious error in attention, positions, masks or gradients does not reach
+//! this share.
 
 mod common;
 
@@ -20,11 +20,11 @@ use taper_trainer::{
 
 const LONGEST: usize = 8;
 
-/// Numbers of sentences in a batch, which are tried in this order. Most models learn from the
-/// smaller batches, in half the time.
+/// Numbers of sentences in a batch. Training is tried with the smaller number first, because it
+/// takes half the time, and most models learn from it. The larger number is tried if that fails.
 const BATCH_SIZES: [usize; 2] = [32, 64];
 
-/// Greedy decoding of each of `sentences`, word by word.
+/// Translates each of `sentences` by greedy decoding, word by word.
 fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let sources: Vec<Vec<u32>> =
         sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
@@ -48,8 +48,8 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
     // In the encoder, ALiBi's bias is the same in both directions. So one layer can see the
-    // distance to the end, but not which words stand before and which after a word. Copying needs
-    // the distance from the start, which a second layer can infer.
+    // distance of a word to the end of the sentence, but not which words stand before it and which
+    // after it. Copying needs the distance from the start, which a second layer can infer.
     let (encoder_layers, max_updates) =
         if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
     let shape = ModelConfig { norm, positions, encoder_layers, ..tiny(0.0) };
@@ -76,8 +76,8 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
     );
 }
 
-/// Share of held-out sentences with exactly right outputs after `max_updates` updates with `rows`
-/// sentences each.
+/// Trains a model in `max_updates` updates with `rows` sentences each. Returns the share of
+/// held-out sentences for which its output is exactly right.
 fn exact_after(task: Task, shape: &ModelConfig, max_updates: u64, rows: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
@@ -147,7 +147,8 @@ learns! {
     alibi: Alibi;
 }
 
-/// Kinds of self-attention and of other layers. (Attention to the encoder is always full.)
+/// Kinds of self-attention, and of layers in its place. (Attention from the decoder to the encoder
+/// is always full.)
 mod kinds {
     use super::*;
 
@@ -181,7 +182,8 @@ mod kinds {
         learns_with(Task::Copy, ModelConfig { experts, ..shape(full(), full()) }, 600);
     }
 
-    /// A single vector is enough for eight words, but with attention, fewer updates suffice.
+    /// Recurrent models, with and without attention. Without attention, the decoder gets the whole
+    /// sentence as a single vector. This is enough for eight words, but needs more updates.
     #[test]
     fn recurrent_layers() {
         // Without attention, the vector must be wider, because it has to represent the whole
@@ -259,8 +261,8 @@ mod kinds {
         learns_both(AttentionConfig { kind, chunk: 3, ..AttentionConfig::default() });
     }
 
-    /// Neither encoder nor decoder has position encodings: the encoder's layers read tokens in
-    /// order, and the decoder's attention depends on distances.
+    /// Neither encoder nor decoder needs position encodings: the encoder's layers (S4D) read tokens
+    /// in order, and the decoder's attention (Transformer-XL) depends on distances.
     #[test]
     fn s4d_and_transformer_xl() {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };

@@ -18,7 +18,9 @@ use taper_trainer::{
 
 const STEPS: u64 = 20;
 
-/// Loss per token of each of the first updates.
+/// Loss per token of each of the first [`STEPS`] updates of a model with this norm placement and
+/// these position encodings. `compute`: type of the operands of matrix products. `composed`:
+/// whether plain Candle operations are used.
 fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: bool) -> Vec<f64> {
     let config = ModelConfig {
         d_model: 64,
@@ -33,7 +35,7 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
     losses_of(&config, compute, composed)
 }
 
-/// Loss per token of each of the first updates of a model with this configuration.
+/// Loss per token of each of the first [`STEPS`] updates of a model with this configuration.
 fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
     let model =
         Transformer::new(config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, compute))
@@ -65,7 +67,7 @@ fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
         .collect()
 }
 
-/// Largest relative difference between values of two series.
+/// Largest relative difference between values at the same place in two series.
 fn difference(ours: &[f64], theirs: &[f64]) -> f64 {
     ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).fold(0.0, f64::max)
 }
@@ -113,8 +115,8 @@ fn so_it_is_with_each_architecture() {
     }
 }
 
-/// Checks that products with operands in bf16 (8 significant bits) give losses within this
-/// rounding, but different from those in f32.
+/// Checks matrix products whose operands are rounded to bf16 (8 significant bits). Their losses
+/// differ from the losses in f32, but by no more than this rounding explains.
 #[test]
 fn bf16_products_stay_within_their_rounding() {
     let (bf16, f32) = (
@@ -123,12 +125,13 @@ fn bf16_products_stay_within_their_rounding() {
     );
     let error = difference(&bf16, &f32);
     assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
-    // This is more than the allowed difference between fused and plain training in f32.
+    // In f32, fused and plain training differ by less than this.
     assert!(error > 1e-5, "the products were not rounded: {error}");
 }
 
-/// Runs all other tests again with each kernel for matrix products that this machine supports, in
-/// processes of their own, because the kernel is chosen once in a process.
+/// Runs all other tests of this file again with each kernel for matrix products that this machine
+/// supports. Each kernel needs a process of its own, because a process chooses its kernel only
+/// once.
 #[test]
 fn every_kernel() {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {

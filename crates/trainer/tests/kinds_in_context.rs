@@ -1,8 +1,10 @@
-//! Tests that language models with each kind of self-attention of decoders learn to copy and to
-//! reverse words: a text is words, `<s>`, and the same words, or the words in reverse order. Also
-//! tests that they do not learn what their attention cannot see. In the tests, answers are
-//! generated token by token, with the cache. Linformer attention is not possible in decoders; it is
-//! tested in `copy_reverse`.
+//! Tests that language models learn to copy and to reverse words with each kind of self-attention
+//! that decoders can have. A text consists of words, the token `<s>`, and the answer: the same
+//! words in the same or in reverse order. Also tests that models do not learn what their attention
+//! cannot see.
+//!
+//! Answers are generated token by token, with cached keys and values. Linformer attention is not
+//! possible in decoders; it is tested in `copy_reverse`.
 
 mod common;
 
@@ -61,7 +63,8 @@ impl Source for Texts {
     }
 }
 
-/// Attention, position encoding, number of layers and number of updates of a model that is trained.
+/// Self-attention, position encoding and number of layers of a model, and number of updates of its
+/// training.
 struct Lesson {
     own: AttentionConfig,
     positions: Positions,
@@ -74,8 +77,8 @@ impl Lesson {
         Self { own, positions: Positions::Learned, layers: 1, updates: 300 }
     }
 
-    /// Share of words that are generated correctly, and share of texts without a mistake, after
-    /// training with `rows` texts in each update.
+    /// Trains the model with `rows` texts in each update. Returns the share of words that it then
+    /// generates correctly, and the share of texts without a mistake.
     fn learned(&self, task: Task, rows: u64) -> [f64; 2] {
         let shape = ModelConfig {
             d_model: 64,
@@ -121,7 +124,8 @@ impl Lesson {
     }
 
     fn learns_one(&self, task: Task) {
-        // Most models learn from the smaller batches, in half the time.
+        // The smaller batches are tried first, because they take half the time, and most models
+        // learn from them.
         let mut shares = Vec::new();
         for rows in [ROWS / 2, ROWS] {
             shares.push(self.learned(task, rows)[1]);
@@ -183,16 +187,16 @@ fn windows_and_what_is_seen_besides() {
     Lesson { layers: 2, ..Lesson::new(AttentionConfig { block: 2, random, ..window(1) }) }.learns();
 }
 
-/// In two layers with windows of three tokens, a token sees at most four tokens back, but the word
-/// to copy is eight tokens back.
+/// A window of three tokens consists of a token and the two tokens before it. So in two layers, a
+/// token sees at most four tokens back. But the word to copy is eight tokens back.
 #[test]
 fn windows_that_end_before_the_words_teach_nothing() {
     let own = AttentionConfig { window: 3, ..of_kind(AttentionKind::Sparse) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns_nothing(Task::Copy);
 }
 
-/// The window only has tokens at even distances. A word to copy is at an even distance, but words
-/// to reverse are at odd distances.
+/// With a dilation of 2, the window only has tokens at even distances. A word to copy is at an even
+/// distance, but words to reverse are at odd distances.
 #[test]
 fn a_window_of_each_second_token_copies_and_does_not_reverse() {
     let own = AttentionConfig { window: 5, dilation: 2, ..of_kind(AttentionKind::Sparse) };
@@ -215,15 +219,17 @@ fn reformer() {
     Lesson { updates: 400, ..Lesson::new(own) }.learns();
 }
 
-/// The mean of a chunk of two words still shows both words, because positions were added to them.
+/// The attention sees a chunk of two words only as their mean. The mean still shows which word is
+/// the first, because position embeddings were added to the words.
 #[test]
 fn hierarchical() {
     let own = AttentionConfig { chunk: 2, ..of_kind(AttentionKind::Hierarchical) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns();
 }
 
-/// The words are in the memory. Positions are only known as distances, and reversing needs a
-/// different distance for each word.
+/// When the answer is generated, the words are in Transformer-XL's memory. Positions are only known
+/// as distances, and reversing needs a different distance for each word, so training takes more
+/// updates.
 #[test]
 fn transformer_xl() {
     let (segment, memory) = (WORDS, WORDS);
@@ -231,7 +237,8 @@ fn transformer_xl() {
     Lesson { positions: Positions::None, layers: 2, updates: 1200, ..Lesson::new(own) }.learns();
 }
 
-/// The words are a segment of their own, which the model cannot see when it generates the answer.
+/// The words fill the first segment of the text. Without memory, the model cannot see this segment
+/// when it generates the answer, which is in the second segment.
 #[test]
 fn a_transformer_xl_without_memory_learns_nothing() {
     let own =
@@ -243,6 +250,7 @@ fn a_transformer_xl_without_memory_learns_nothing() {
 #[test]
 fn state_space_layers() {
     Lesson { layers: 2, ..Lesson::new(of_kind(AttentionKind::Mamba)) }.learns();
-    // S4D, which has no selection, needs more updates.
+    // Unlike Mamba, S4D has no selection (its recurrence does not depend on the input), so it needs
+    // more updates.
     Lesson { layers: 2, updates: 800, ..Lesson::new(of_kind(AttentionKind::S4d)) }.learns();
 }

@@ -1,8 +1,8 @@
 //! Tests with tasks for which certain kinds of layers were designed: selection of tokens, and
 //! attention to distant tokens.
 //!
-//! They last minutes, and are only run by hand: `cargo test --release -p taper-trainer --test
-//! long_range -- --ignored --nocapture`.
+//! These tests take minutes, so they are only run by hand: `cargo test --release -p taper-trainer
+//! --test long_range -- --ignored --nocapture`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +17,8 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Token between words; the next constant is the token at whose position a word must be predicted.
+/// Token between words. The next constant, [`ASKS`], is a token at whose position a word must be
+/// predicted.
 const NOISE: u32 = 4;
 const ASKS: u32 = 5;
 /// Id of the first word.
@@ -32,9 +33,8 @@ enum Task {
     /// the same number of tokens [`ASKS`]. At each [`ASKS`], the next of the words must be
     /// predicted (Gu and Dao 2023, section 4.1.1).
     SelectiveCopying { words: usize, length: usize },
-    /// Text `0 w 0 w`, where 0 is [`NOISE`] and w is a sequence of `words` words, of which there
-    /// are `different` different ones. The second w must be predicted (Kitaev et al. 2020, section
-    /// 2).
+    /// Text `0 w 0 w`, where 0 is [`NOISE`] and w is a sequence of `words` words from a vocabulary
+    /// of `different` words. The second w must be predicted (Kitaev et al. 2020, section 2).
     Duplication { words: usize, different: usize },
 }
 
@@ -165,7 +165,9 @@ fn of_kind(kind: AttentionKind) -> AttentionConfig {
     AttentionConfig { kind, ..AttentionConfig::default() }
 }
 
-/// Accuracies in selective copying of a model with selection (Mamba), and of one without (S4D).
+/// Trains two models on selective copying, and returns their accuracies: first a model with
+/// selection (Mamba), then a model without selection (S4D). `training`: number of updates, and
+/// learning rate.
 fn copied(words: usize, length: usize, width: usize, training: (u64, f64)) -> [f64; 2] {
     let task = Task::SelectiveCopying { words, length };
     [AttentionKind::Mamba, AttentionKind::S4d].map(|kind| {
@@ -192,14 +194,15 @@ fn selection_copies_sixteen_words() {
     assert!(s4d < 0.9, "s4d {s4d}");
 }
 
-/// Accuracies in duplication of a model that is trained once, and then used with each of these
-/// numbers of hash rounds.
+/// Trains a model on duplication, and returns its accuracies with each number of hash rounds in
+/// `rounds`. `training`: number of updates, and learning rate.
 ///
-/// The query at position i has to find position i − n, where n is the number of words plus 1.
-/// Queries are also keys, so embeddings of positions at the distance n become similar, and the
-/// share of the word in its query must become small. So the embeddings of positions and words have
-/// initial values of the same size. If word embeddings are scaled to unit variance, and position
-/// embeddings are a tenth as large, a model learns nothing in 1,000 updates on 63 words.
+/// The query at position i has to find the key at position i − n, where n is the number of words
+/// plus 1. In a Reformer, queries are also the keys. So training must make the embeddings of
+/// positions at the distance n similar, and the part of a query that depends on its word small. For
+/// this, the embeddings of positions and words have initial values of the same size. If word
+/// embeddings are scaled to unit variance, and position embeddings are a tenth as large, a model
+/// learns nothing in 1,000 updates on 63 words.
 fn duplicated(
     task: Task,
     own: AttentionConfig,
@@ -224,8 +227,9 @@ fn duplicated(
     })
 }
 
-/// Texts of 256 tokens. In each hash round, with 16 buckets, a token attends to at most 32 tokens.
-/// One round is not enough, and with each doubling of the number of rounds, more words are found.
+/// The texts have 256 tokens. In each hash round, with 16 buckets, a token attends to at most 32
+/// tokens. One round is not enough. With each doubling of the number of rounds, more words are
+/// found.
 #[test]
 #[ignore = "minutes"]
 fn hashing_finds_what_is_duplicated() {

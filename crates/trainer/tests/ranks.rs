@@ -40,7 +40,7 @@ impl Source for Failing {
     }
 }
 
-/// Validator of the process with this rank. It must only be called in process 0.
+/// Validator of the process with this rank. Checks that it is only called in process 0.
 struct Measuring(usize);
 
 impl Validator<Transformer> for Measuring {
@@ -59,7 +59,8 @@ fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Another program connects to the port; it must not count as a process of the training.
+    // This stands for another program that connects to the port. It must not count as a process of
+    // the training.
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let meet = |rank: usize, listener: Option<TcpListener>| {
         let (host, key) = ("127.0.0.1".to_owned(), "secret".to_owned());
@@ -76,9 +77,9 @@ fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     })
 }
 
-/// Trains in `size` processes, from the last checkpoint if there is one. In the last process, the
-/// source fails from the position `failing` on. Returns the outcome of each process, and the events
-/// of the first.
+/// Trains in `size` processes, from the last checkpoint if there is one. If `failing` is a
+/// position, the source of the last process fails from this position on. Returns the outcome of
+/// each process, and the events of process 0.
 fn train(
     size: usize,
     directory: &Path,
@@ -88,7 +89,7 @@ fn train(
     train_among(connected(size, false), directory, config, failing)
 }
 
-/// Trains as [`train`], with these connections of processes.
+/// Trains like [`train`], in one process for each of these connections.
 fn train_among(
     processes: Vec<Box<dyn Exchange>>,
     directory: &Path,
@@ -155,7 +156,8 @@ fn assert_same(expected: &Path, got: &Path, what: &str) {
     }
 }
 
-/// Configuration with such small buckets that the parameters are divided into several.
+/// Returns `config` with buckets that are so small that the parameters are divided into several of
+/// them.
 fn in_buckets(config: TrainingConfig) -> TrainingConfig {
     TrainingConfig { distributed: DistributedConfig { bucket_mib: 0.05 }, ..config }
 }
@@ -164,8 +166,9 @@ fn in_buckets(config: TrainingConfig) -> TrainingConfig {
 fn any_number_of_processes_trains_the_same() {
     let mut lion = TrainingConfig { accumulation: 5, ..short_run(7) };
     lion.optimizer.kind = OptimizerKind::Lion;
-    // The numbers of processes are chosen so that each process has one complete subtree, or
-    // several, and so that there are more processes than micro-batches.
+    // The numbers of processes are chosen to include these cases: each process has exactly one
+    // complete subtree; processes have several subtrees; there are more processes than
+    // micro-batches.
     let adam = TrainingConfig { accumulation: 4, ..short_run(12) };
     let mut muon = TrainingConfig { accumulation: 4, ..short_run(7) };
     muon.optimizer.kind = OptimizerKind::Muon;
@@ -218,9 +221,9 @@ impl Exchange for Noting {
     }
 }
 
-/// Checks that the exchange of several buckets is begun before the first one is waited for, and
-/// that the result in a slow network is the same. Tests of `GradientTree::sum_told` and of the
-/// models show that the exchange begins before the last gradient is computed.
+/// Checks that the exchange of several buckets is begun before the first of them is waited for, and
+/// that training over a slow network gives the same result. (That an exchange begins before the
+/// last gradient is computed is shown by the tests of `GradientTree::sum_told` and of the models.)
 #[test]
 fn buckets_are_on_their_way_together() {
     let config = in_buckets(TrainingConfig { accumulation: 4, ..short_run(6) });
@@ -282,8 +285,9 @@ fn whatever_is_sent_arrives_whole() {
     });
 }
 
-/// Each process ends as soon as it has received the messages of the others, which have possibly not
-/// received its own yet. Its last message must still be read, and it must not count as killed.
+/// Each process ends as soon as it has received the messages of the other processes. These have
+/// possibly not received its last message yet. They must still be able to read it, and the process
+/// must not count as killed.
 #[test]
 fn processes_that_end_together_are_all_heard() {
     for round in 0..80 {
@@ -309,7 +313,8 @@ fn a_process_that_ends_is_told_from_one_that_is_gone() {
 
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
-    // A single process has another number of buckets, too.
+    // Not only the number of processes changes, but also the number of buckets, because a single
+    // process has only one bucket.
     let config = |updates| in_buckets(TrainingConfig { accumulation: 4, ..short_run(updates) });
     let whole = tempfile::tempdir().unwrap();
     train(1, whole.path(), &config(18), None);

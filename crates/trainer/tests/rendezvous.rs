@@ -16,8 +16,8 @@ const VERSION: u32 = 3;
 const HELLO: usize = 54;
 const CHALLENGE: usize = 48;
 const PROOF: usize = 32;
-/// Time limit of a rendezvous. It would not suffice if silent callers were waited for one after the
-/// other.
+/// Time limit of a rendezvous. It would be too short if process 0 waited for silent callers one
+/// after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Rendezvous {
@@ -79,8 +79,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
     strangers.push(call(port, &hello(1, 3)[..HELLO - 1]));
     drop(call(port, &hello(1, 3)));
     call(port, b"").shutdown(Shutdown::Both).unwrap();
-    // Callers that greet without a valid proof: of another version of the protocol, with another
-    // number of processes, or with any rank.
+    // Callers that greet without a valid proof: some use an earlier version of the protocol, some
+    // claim another number of processes, and some claim one of various ranks.
     for key in ["", "secret", "other"] {
         strangers.push(call(port, &former_greeting(1, 3, key)));
         strangers.push(call(port, &former_greeting(1, 7, key)));
@@ -89,8 +89,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
         strangers.push(call(port, &hello(rank, size)));
         strangers.push(call(port, &[hello(rank, size), vec![0; PROOF + 1000]].concat()));
     }
-    // One caller sends a byte now and then, without end. It connects before the rendezvous begins,
-    // because that could be over before the thread starts.
+    // One caller sends a byte every 200 ms, without end. It connects before the rendezvous begins,
+    // because the rendezvous could be over before the caller's thread starts.
     let (done, mut slow) = (AtomicBool::new(false), call(port, b""));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -176,8 +176,8 @@ fn processes_of_another_number_are_told_once() {
 }
 
 /// Lets a process connect to a listener that pretends to be process 0 but does not know the key.
-/// The process's proof is answered with the result of `answer`. Returns all bytes that the process
-/// has sent, and its error.
+/// The listener answers the process's proof with the result of `answer`. Returns all bytes that the
+/// process has sent, and the process's error.
 fn deceived(answer: impl Fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, ExchangeError) {
     let (listener, port) = listener();
     std::thread::scope(|scope| {

@@ -15,8 +15,8 @@ use taper_trainer::{
     StopReason, TrainError, Trainer, TrainingConfig, read_state,
 };
 
-/// Source that sets the stop flag when the micro-batch with the number `after` is requested, which
-/// interrupts the run.
+/// Source that interrupts the run: it sets the stop flag when it is asked for a micro-batch for the
+/// `after`-th time.
 struct Interrupting<'a> {
     data: Generated,
     fetched: u64,
@@ -40,7 +40,7 @@ impl Source for Interrupting<'_> {
 
 const UPDATES: u64 = 20;
 
-/// Trains until the micro-batch with the number `after` is requested, or to the end.
+/// Trains until a micro-batch is requested for the `after`-th time, or to the end.
 fn run(trainer: &mut Trainer<Transformer>, after: u64, events: &mut Vec<Event>) -> StopReason {
     let data = Generated::new(Task::Reverse);
     let stop = AtomicBool::new(false);
@@ -81,8 +81,8 @@ fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Tra
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     let plain = interrupted_equals_whole(&short_run(UPDATES));
     let twice = interrupted_equals_whole(&TrainingConfig { r_drop: 2.0, ..short_run(UPDATES) });
-    // The learning rate is so low that the loss hardly changes, and is sometimes above its mean and
-    // sometimes below.
+    // Some updates must be skipped. So the learning rate is so low that the loss hardly decreases,
+    // and some losses are more than 2 % above the running mean.
     let mut config = TrainingConfig { spike_factor: 1.02, ..short_run(UPDATES) };
     config.schedule.scale = 1e-3;
     let choosy = interrupted_equals_whole(&config);
@@ -125,7 +125,7 @@ fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     interrupted_equals_whole_of(&tiny(0.2), config)
 }
 
-/// Compares runs in the same way for a model of this shape.
+/// Compares runs like [`interrupted_equals_whole`], for a model of this shape.
 fn interrupted_equals_whole_of(
     shape: &ModelConfig,
     config: &TrainingConfig,
@@ -137,10 +137,10 @@ fn interrupted_equals_whole_of(
         StopReason::MaxUpdates
     );
 
-    // An update has two micro-batches, so the interruptions fall into updates 8 and 7 + 7 = 14
-    // (skipped updates are counted), which are then not made. After updates 7 and 13, neither a log
-    // event nor a validation nor a checkpoint is due, and they are in different epochs, which have
-    // 7 micro-batches.
+    // An update has two micro-batches. So the first interruption is in update 8, and the second in
+    // update 7 + 7 = 14, where skipped updates are counted as well. These two updates are not made
+    // at first. The runs end after updates 7 and 13, where neither a log event nor a validation nor
+    // a checkpoint is due. These are in different epochs, because an epoch has 7 micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin_with(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);
@@ -196,8 +196,8 @@ fn a_run_goes_on_only_with_its_own_seed() {
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
 }
 
-/// Checks that a run cannot continue with an optimizer that has other buffers. Adam and AdamW have
-/// the same two moments.
+/// Checks that a run cannot continue with an optimizer that has other buffers than its first
+/// optimizer, Adam. It can continue with AdamW, which has the same two buffers.
 #[test]
 fn a_run_goes_on_only_with_an_optimizer_of_its_state() {
     let directory = tempfile::tempdir().unwrap();

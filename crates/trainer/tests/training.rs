@@ -95,8 +95,8 @@ fn what_is_validated_and_saved_is_the_moving_average() {
     assert_eq!(averaged.last(), Some(&saved));
     let mut expected: Vec<f64> = before.iter().map(|&value| f64::from(value)).collect();
     for (step, (weights, averaged)) in (1_u32..).zip(trained.iter().zip(&averaged)) {
-        // The decay is lower at first, because otherwise the initial weights would have a share in
-        // the average for a long time.
+        // The decay is lower at first, because otherwise the initial weights would have a large
+        // share in the average for many updates.
         let decay = (f64::from(1 + step) / f64::from(10 + step)).min(0.5);
         for ((mean, &weight), &found) in expected.iter_mut().zip(weights).zip(averaged) {
             *mean = decay * *mean + (1.0 - decay) * f64::from(weight);
@@ -110,7 +110,8 @@ fn what_is_validated_and_saved_is_the_moving_average() {
 fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     let directory = tempfile::tempdir().unwrap();
     let run = |parts: usize, r_drop: f64| {
-        // With a large epsilon, rounding errors of tiny gradients do not become full steps of Adam.
+        // Adam divides by the size of a gradient plus epsilon. With a small epsilon, a gradient
+        // that consists only of rounding errors would cause a full step.
         let mut config =
             TrainingConfig { accumulation: parts, r_drop, ema_decay: 0.0, ..short_run(8) };
         config.optimizer.epsilon = 1e-3;

@@ -62,13 +62,13 @@ impl AveragedWeights {
     /// fine-tuning of zero-shot models", equation 1). Weights that the parent does not have are not
     /// changed.
     ///
-    /// For adapters, the matrix B is multiplied by `weight`. The result is the same, because the
-    /// change that adapters make is proportional to B, and the parent counts as having adapters
-    /// without effect.
+    /// In the tensors of adapters, the matrix B is multiplied by `weight`. This gives the same
+    /// result: the change that an adapter makes to a weight is proportional to B, and the parent
+    /// has no such change.
     ///
     /// # Errors
-    /// If the parent cannot be loaded or has another tokenizer, or if the adapters are those of
-    /// DoRA, whose change of the weights is not proportional to B.
+    /// If the parent cannot be loaded or has another tokenizer. Also if the adapters are those of
+    /// DoRA, because their change of the weights is not proportional to B.
     pub fn with_parent(mut self, parent: &Path, weight: f64) -> Result<Self, CheckpointError> {
         if self.tensors.iter().any(|tensor| tensor.name.ends_with(".magnitude")) {
             return Err(CheckpointError::Magnitudes { path: parent.to_owned() });

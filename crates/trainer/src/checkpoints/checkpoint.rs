@@ -27,7 +27,7 @@ pub(crate) fn write<T: Written>(
     write_files(path, || Ok(state.clone()), files)
 }
 
-/// Writes a checkpoint directory like [`write`], but `contents` has, for the name of each file, a
+/// Writes a checkpoint directory like [`write`], but `contents` pairs the name of each file with a
 /// function that writes this file. The functions are called one after the other. `state` is called
 /// when all these files are on the disk.
 pub(super) fn write_files<'a, F>(
@@ -192,8 +192,9 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     Ok(bytes)
 }
 
-/// Returns the hash of `state` as JSON, with an empty checksum. Numbers are written so that reading
-/// them gives the same bits, so the hash can be computed again from a state that was read.
+/// Returns the SHA-256 hash of the JSON text of `state` with an empty checksum. The hash can be
+/// computed again from a state that was read, because reading a number from the JSON text gives the
+/// same bits that were written.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };
     Ok(files::sha256(&encode_state(path, &bare)?))

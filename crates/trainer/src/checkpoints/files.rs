@@ -61,7 +61,7 @@ pub(crate) struct HashedFile<'a> {
 /// Hash of the pieces written so far.
 enum Hash {
     Here(Sha256),
-    /// A second thread computes the hash while the first one writes.
+    /// A second thread computes the hash while the thread that writes the file continues.
     Beside {
         pieces: SyncSender<Vec<u8>>,
         thread: JoinHandle<Sha256>,
@@ -181,9 +181,9 @@ pub(crate) fn commit_directory(
     remove_directory(&replaced)
 }
 
-/// Repairs `directory` after a process was killed: unfinished files and directories are removed,
-/// and a directory that was renamed to make room for a new one, which did not appear, gets its name
-/// back.
+/// Repairs `directory` after a process was killed: removes unfinished files and directories. If the
+/// process had renamed a directory to make room for a new one, but the new one did not appear, the
+/// old one gets its name back.
 pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -338,8 +338,8 @@ pub(super) fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
 }
 
-/// Waits until the names in a directory are on the disk. Other systems than Unix cannot open a
-/// directory for this, so nothing happens there.
+/// Waits until the names in a directory are on the disk. Does nothing on systems other than Unix,
+/// which cannot open a directory for this.
 fn sync_directory(path: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
         File::open(path)

@@ -72,7 +72,7 @@ pub const BEST: &str = "best";
 /// earlier checkpoint.
 pub const LEFT: &str = "left-";
 
-/// Existing checkpoint.
+/// Checkpoint that exists on the disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedCheckpoint {
     /// Number of updates after which the checkpoint was saved.
@@ -197,8 +197,8 @@ impl Checkpoints {
 
     /// Existing checkpoints, sorted by their numbers of updates.
     ///
-    /// A checkpoint whose state cannot be read is listed without a score. There is an error when it
-    /// is loaded.
+    /// A checkpoint whose state cannot be read is listed without a score, and is no error here.
+    /// Loading such a checkpoint gives the error.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -251,8 +251,9 @@ impl Checkpoints {
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
-        // `last` is written after `best`: as long as it names the previous checkpoint, a run
-        // resumes from that one, and then reaches this step and sets `best` again.
+        // `last` is written after `best`. If the process is killed between the two, `last` still
+        // names the previous checkpoint: the run resumes from there, reaches this step again, and
+        // sets `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -288,8 +289,9 @@ impl Checkpoints {
     /// Deletes those checkpoints of updates up to `step` that need not be kept, and returns their
     /// names.
     ///
-    /// Later checkpoints are not deleted: they were saved by a process that was killed before it
-    /// could set the pointers. Interim checkpoints are deleted, unless a pointer names them.
+    /// Checkpoints of later updates are not deleted: they were saved by a process that was killed
+    /// before it could set the pointers. Interim checkpoints ([`SavedCheckpoint::interim`]) are
+    /// deleted, unless a pointer names them.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -323,16 +325,16 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Sets the pointers according to `state`, the state of the checkpoint at `path`, and renames
-    /// later checkpoints ([`LEFT`]). If `path` is not in this directory, changes nothing and
-    /// returns `false`.
+    /// Sets the pointers according to `state`, the state of the checkpoint at `path`, and adds the
+    /// prefix [`LEFT`] to the names of checkpoints of later updates. If `path` is not in this
+    /// directory, changes nothing and returns `false`.
     ///
     /// The pointers disagree with `state` in two cases: if the run is resumed from an earlier
     /// checkpoint; or if a process has replaced the last checkpoint by one of the same step that is
     /// also the best, and was killed before it changed the pointers.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
-        // A directory can have several paths.
+        // Canonical paths are compared, because the same directory can have several paths.
         let pointed_to = fs::canonicalize(self.root.join(&name));
         if pointed_to.ok() != fs::canonicalize(path).ok() {
             return Ok(false);

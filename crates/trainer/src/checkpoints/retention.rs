@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::Metric;
 
-/// Facts about a checkpoint on which the choice depends.
+/// Properties of a checkpoint that decide whether it is deleted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
     /// Number of updates after which the checkpoint was saved.
@@ -15,9 +15,9 @@ pub(crate) struct Candidate {
 
 /// Steps of the checkpoints to delete, in ascending order.
 ///
-/// These checkpoints are kept: the `keep_last` newest; the `keep_best` with the best scores by
-/// `metric` (of equal scores, the newer); and those of the steps in `protected`, which the pointer
-/// files name.
+/// Three groups of checkpoints are kept: the newest `keep_last`; the `keep_best` with the best
+/// scores by `metric`, where the newer of two checkpoints with equal scores counts as better; and
+/// the checkpoints of the steps in `protected`, because the pointer files name them.
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,

@@ -22,8 +22,8 @@ pub const INT8_FORMAT_VERSION: u32 = 3;
 /// this version reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
-/// Number of updates during which the running mean of losses is a plain mean. After that, the
-/// weight of earlier losses decreases exponentially.
+/// Number of updates, from the start of the run, during which the running mean of losses is the
+/// plain mean of all losses so far. After that, it is an exponential moving average.
 const SPIKE_WINDOW: u64 = 100;
 
 /// Recipe, tokenizer and validation of a run, as the caller describes them.
@@ -36,9 +36,9 @@ pub struct Identity {
     pub config_hash: String,
     /// Hash of the tokenizer. A checkpoint can be loaded only with its own tokenizer.
     pub tokenizer_hash: String,
-    /// Part of the recipe on which the weights depend. The caller compares it with its own recipe,
-    /// because the weights can be loaded only into the same model. Empty in checkpoints of format
-    /// 1.
+    /// Keys of the recipe (the run's configuration) on which the weights depend, with their values.
+    /// The caller compares them with its own recipe, because the weights can be loaded only into
+    /// the same model. Empty in checkpoints of format 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
     /// Description of the validation: the text, and the method of measurement. Scores with
@@ -66,7 +66,8 @@ pub struct Base {
     /// Size and hash of the file with the frozen weights: [`BASE_FILE`](crate::BASE_FILE), next to
     /// the run's checkpoints.
     pub file: FileEntry,
-    /// Factor of the product of the adapters' matrices in the change of a weight.
+    /// Factor by which the product of an adapter's two matrices is multiplied before it is added to
+    /// the frozen weight.
     #[serde(with = "exact::number")]
     pub scale: f64,
 }
@@ -173,8 +174,8 @@ pub struct State {
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
     /// Whether the checkpoint was saved only because training was interrupted or could not
-    /// continue. Such a checkpoint is only for resuming. It is not counted among those that are
-    /// kept and averaged, because an interruption must not change the choice of these.
+    /// continue. Such a checkpoint is used only to resume the run. It is ignored when checkpoints
+    /// are chosen to be kept or averaged, because an interruption must not change this choice.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// Recipe, tokenizer and validation of the run.
@@ -255,8 +256,8 @@ impl State {
         }
     }
 
-    /// Returns the limit of the loss per token above which the next update is skipped. It is
-    /// infinite if `spike_factor` is 0 or no loss is known yet.
+    /// Returns the limit for the loss per token: an update with a higher loss is skipped. The limit
+    /// is infinite if `spike_factor` is 0 or no loss is known yet.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss
             .filter(|_| spike_factor > 0.0)

@@ -21,7 +21,7 @@ pub(crate) struct Reader {
     /// Names and shapes of the tensors, in the order of their values in the file. The scales of an
     /// int8 tensor have no entry of their own.
     tensors: Vec<(String, Vec<usize>)>,
-    /// All tensors as stored in the file, in its order.
+    /// All tensors as they are stored, in the order of the file.
     stored: Vec<Stored>,
 }
 
@@ -111,8 +111,9 @@ impl Reader {
         Ok(all)
     }
 
-    /// For each prefix, the values of the tensors whose names are the prefix followed by a
-    /// parameter's name, joined in the order of the parameters in `store`.
+    /// Returns one vector for each prefix: the values of all parameters, one parameter after the
+    /// other, in the order of `store`. The name of a parameter's tensor in the file is the prefix
+    /// followed by the parameter's name.
     pub(crate) fn flat<S: AsRef<str>>(
         self,
         store: &ParameterStore,
@@ -154,8 +155,8 @@ impl Reader {
     }
 
     /// Sets `parameters` to the tensors of the file, which must have exactly the tensors of these
-    /// parameters. f32 values for parameters in main memory are read directly into these, because a
-    /// copy would take as long as the reading.
+    /// parameters. If a parameter is in main memory, f32 values are read directly into its memory,
+    /// because an additional copy would take as long as the reading.
     ///
     /// If a tensor has values that are not finite, there is an error, but the tensors before it
     /// have been set.
@@ -187,9 +188,9 @@ impl Reader {
         self.each_else(&mut |_, _| Ok(false), take)
     }
 
-    /// Passes all tensors to `take`, like [`Self::each`], except those for which `read` returns
-    /// `true`. `read` is called for each tensor in f32, and can read its values from the file
-    /// itself; then it returns `true`.
+    /// Passes all tensors to `take`, like [`Self::each`], except those that `read` has read itself.
+    /// `read` is called for each tensor in f32, with the tensor's name, and with the file at the
+    /// position of the tensor's values. It returns `true` if it has read these values.
     fn each_else(
         mut self,
         read: &mut dyn FnMut(&str, &mut File) -> Result<bool, CheckpointError>,

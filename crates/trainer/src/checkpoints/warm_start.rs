@@ -22,29 +22,33 @@ use crate::{CheckpointError, Parent};
 pub struct WarmStart {
     /// The checkpoint that gave the values.
     pub parent: Parent,
-    /// Parameters whose values were taken from the checkpoint, in the order of the file.
+    /// Names of the parameters whose values were taken from the checkpoint, in the order of the
+    /// checkpoint's file.
     pub taken: Vec<String>,
-    /// Parameters of the model that keep their random values, in the order of the model.
+    /// Parameters of the model that keep their random values because the checkpoint has no tensor
+    /// that fits them, in the order of the model.
     pub drawn: Vec<SkippedParameter>,
-    /// Tensors of the checkpoint without a parameter in the model.
+    /// Names of the checkpoint's tensors for which the model has no parameter.
     pub unused: Vec<String>,
-    /// Parameters for which only the rows of common tokens were taken, in the order of the file.
+    /// Parameters for which only the rows of common tokens were taken, in the order of the
+    /// checkpoint's file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly: Vec<PartialTable>,
-    /// Parameters that [`WarmStartSettings::is_wanted`] excluded although the checkpoint has them.
+    /// Names of parameters that the checkpoint has, but that [`WarmStartSettings::is_wanted`]
+    /// excluded. They keep their random values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwanted: Vec<String>,
 }
 
-/// Parameter with one row per token (table of tokens) for which the rows of tokens that are also in
-/// the checkpoint's table were taken.
+/// Parameter with one row per token (a table of tokens). Only the rows of tokens that the
+/// checkpoint's table also has were taken from the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartialTable {
     /// Name of the parameter.
     pub name: String,
     /// Number of rows that were taken.
     pub rows: usize,
-    /// Number of all rows of the model's table.
+    /// Number of rows of the model's table, including those that were not taken.
     pub of: usize,
 }
 
@@ -55,7 +59,8 @@ pub type SharedRows = Vec<Option<usize>>;
 /// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct WarmStartSettings<'a> {
-    /// Hash that the checkpoint's tokenizers must have. They determine the tokens of its tables.
+    /// Hash that the checkpoint must have recorded for its tokenizers, because they determine which
+    /// token each row of its tables belongs to.
     pub tokenizer_hash: &'a str,
     /// Function that returns whether the parameter with this name takes values from the checkpoint.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
@@ -82,9 +87,9 @@ pub struct SkippedParameter {
     pub found: Option<Vec<usize>>,
 }
 
-/// Sets each parameter of `model` that `taking` selects to the values of the tensor with the same
-/// name and shape in the directory `checkpoint`, if there is such a tensor. Returns the list of
-/// parameters that took values, and of those that did not.
+/// Sets parameters of `model` to the values of the tensors in the directory `checkpoint` that have
+/// the same name and shape, or to the rows of common tokens. `taking` selects the parameters.
+/// Returns which parameters took values, and which did not.
 ///
 /// # Errors
 /// If the checkpoint cannot be read or is corrupt, or if its tokenizer has another hash than
@@ -147,8 +152,10 @@ pub fn warm_start(
 }
 
 /// Copies rows of the checkpoint's table to the rows of `parameter` with the same token. Returns
-/// the number of copied rows, or `None` if the shapes do not fit. `values` and `shape`: values and
-/// shape of the checkpoint's table.
+/// the number of copied rows, or `None` if the shapes do not fit.
+///
+/// `values` and `shape` are those of the checkpoint's table. `rows` has, for each row of
+/// `parameter`, the index of the row with the same token in that table.
 fn take_rows(
     parameter: &Parameter,
     values: &[f32],

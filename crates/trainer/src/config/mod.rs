@@ -1,7 +1,7 @@
 //! Training configuration: all options with their meanings and defaults.
 //!
-//! The value 0 switches an option off, so that all keys of a configuration have values and can be
-//! written to a file.
+//! The value 0 switches an optional feature off. So every key always has a value, and a complete
+//! configuration can be written to a file.
 
 mod checks;
 
@@ -73,8 +73,8 @@ impl Default for GuidedAlignmentConfig {
 }
 
 impl GuidedAlignmentConfig {
-    /// Guidance of attention as the model reads it, with indices of layer and head from 0; `None`
-    /// if the weight is 0, so that nothing is guided.
+    /// Returns these settings as the model's type [`Guidance`], in which layer and head are counted
+    /// from 0. Returns `None` if the weight is 0, which means that no attention is guided.
     #[must_use]
     pub const fn guidance(&self) -> Option<Guidance> {
         if self.weight == 0.0 {

@@ -1,5 +1,5 @@
-//! Common decisions of processes that train together. A decision depends only on values that all
-//! processes have, so that all decide alike.
+//! Common decisions of processes that train together. A decision depends only on values that every
+//! process has received, so that all processes decide alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,8 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
         .collect()
 }
 
-/// Returns `result` if it is no error in any process. Otherwise, all processes get an error.
+/// Returns `result` if no process has an error. If one process has an error, all processes get an
+/// error.
 ///
 /// # Errors
 /// If `result` is an error in a process. That process gets this error, and the others get

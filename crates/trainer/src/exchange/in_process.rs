@@ -16,7 +16,7 @@ enum Content {
     Fact(Vec<u8>),
 }
 
-/// Message with the time of its arrival: it cannot be received before.
+/// Message with the time of its arrival, before which it cannot be received.
 #[derive(Debug)]
 struct Message {
     arrives: Instant,
@@ -117,8 +117,8 @@ impl Exchange for InProcess {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
             let bytes = part.elem_count() * size_of::<f32>();
-            // The receiver gets a copy, because the buffer of which `part` is a range is
-            // overwritten later. (`copy` would copy the whole buffer.)
+            // The receiver gets a copy, because `part` can be a range of a larger buffer, which is
+            // overwritten later. (`Tensor::copy` would copy that whole buffer.)
             self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())

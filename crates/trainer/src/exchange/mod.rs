@@ -88,8 +88,8 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whether another process reports this error, so that this process need not. Each failure is
-    /// reported by only one process.
+    /// Whether another process reports this error, so that this process need not report it. So
+    /// each failure is reported by only one process.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {
@@ -132,15 +132,15 @@ pub trait Exchange: Send {
     /// If a process has ended, or the device has too little memory.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for the earliest exchange that was begun but not ended. Returns the parts that the
-    /// processes have sent to this one, by the sender's rank.
+    /// Waits for the earliest exchange that was begun but not ended. Returns the parts that all
+    /// processes, including this one, have sent to this process, by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
-    /// Sends `parts[r]` to process `r`, and returns the parts that the processes have sent to this
-    /// one, by the sender's rank.
+    /// Sends `parts[r]` to process `r`, and returns the parts that all processes, including this
+    /// one, have sent to this process, by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].

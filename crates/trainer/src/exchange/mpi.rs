@@ -27,12 +27,12 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Longest time for which a process that ends waits until the others have received the message that
-/// it leaves.
+/// Longest time for which a process that ends waits until the other processes have received its
+/// message about this.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Time during which the completion of a call is checked without pauses.
+/// Time after the beginning of a call during which its completion is checked without pauses.
 const EAGER: Duration = Duration::from_micros(100);
-/// Longest pause between two checks.
+/// Longest pause between two checks for the completion of a call.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
 /// Request to the thread that calls the library. All processes must make the same requests in the
@@ -112,8 +112,9 @@ impl Mpi {
         self.answers.recv().map_err(|_| self.silent())?
     }
 
-    /// Returns an error that this process does not report, for a call after the thread has already
-    /// returned an error.
+    /// Returns the error of a call that is made after the MPI thread has ended. The thread has
+    /// returned the error for which it ended to an earlier call, so this process does not report
+    /// this error.
     const fn silent(&self) -> ExchangeError {
         ExchangeError::Failed { rank: self.rank }
     }
@@ -205,8 +206,9 @@ enum Action {
 
 /// Calls of the library that involve all processes, for the thread that makes them.
 ///
-/// Each buffer has one more element than is used. The address of an empty vector is not that of an
-/// allocation, and libraries could take it for a constant such as `MPI_IN_PLACE`.
+/// Each buffer is allocated with one element more than is used, so that its address is always that
+/// of an allocation. An empty vector has an arbitrary address, which an MPI library could take for
+/// a constant such as `MPI_IN_PLACE`.
 struct World {
     communicator: SimpleCommunicator,
     rank: usize,
@@ -242,9 +244,9 @@ impl World {
         }
     }
 
-    /// Sends each process the next action of this process, and the number of values in `counts`
-    /// that this one will send to it. Returns the number of values that each process will send to
-    /// this one.
+    /// Sends each process `r` the next action of this process, and the number of values that this
+    /// process will send to it, which is `counts[r]`. Returns the number of values that each
+    /// process will send to this one, by rank.
     ///
     /// # Errors
     /// If a process has another action than the others. All processes then get an error.
@@ -302,8 +304,8 @@ impl World {
     }
 }
 
-/// Returns, for each process, the number of its elements and the offset of the first of them, in
-/// the library's integer type.
+/// Returns, for each process, the number of its elements and the offset of its first element in the
+/// buffer of all elements, in the library's integer type.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());

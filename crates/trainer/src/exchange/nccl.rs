@@ -1,6 +1,6 @@
 //! Exchange between processes with one GPU each. Gradients and weights are sent from GPU to GPU
-//! with the library NCCL. Messages are sent over another exchange (the host), which also connects
-//! the processes and notices if one of them disappears.
+//! with the library NCCL. Messages are sent over another [`Exchange`] (the host), for example
+//! sockets. It also connects the processes, and notices if one of them disappears.
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,8 @@ pub struct Nccl {
     /// Connection between the GPUs; `None` before the first exchange of tensors on a GPU, which
     /// determines the GPU of this process.
     communicator: Option<Communicator>,
-    /// For each exchange that was begun and not ended, the resulting tensors, which queued
-    /// operations of the GPU fill; `None` if the exchange was begun on the host.
+    /// For each exchange that was begun and not ended, the tensors that it returns; operations that
+    /// are queued on the GPU write their values. `None` if the exchange was begun on the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 
@@ -67,9 +67,9 @@ impl Exchange for Nccl {
                 return self.host.begin(parts);
             }
         };
-        // The processes tell each other how many values they will send. This waits for all
-        // processes, but does not delay computation, because with a GPU, exchanges begin only when
-        // all gradients are computed.
+        // The processes tell each other how many values they will send, and wait for each other's
+        // message. This does not delay computation: on a GPU, an exchange begins only when all
+        // gradients are computed.
         let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
         let mut received = Vec::with_capacity(parts.len());
         for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {

@@ -11,10 +11,11 @@ use crate::Optimizer;
 /// can be divided into pieces for processes.
 ///
 /// The layout consists of segments. Each parameter that the optimizer needs as a whole is a
-/// segment, and so is each range between two such parameters. The norm of the gradient is summed in
-/// chunks (ranges of fixed length) within each segment. A division (cut) is only allowed at the end
-/// of a segment or, in a segment that can be cut, at the end of a chunk. So no chunk is divided,
-/// and the norm is the same for any number of processes.
+/// segment. The parameters between two of these together form one segment, which can be cut. The
+/// norm of the gradient is summed in chunks (ranges of [`NORM_CHUNK`] values) within each segment.
+/// A division (cut) is only allowed at the end of a segment or, in a segment that can be cut, at
+/// the end of a chunk. So no chunk is divided, and the norm is the same for any number of
+/// processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,
@@ -61,7 +62,8 @@ impl Layout {
         range.end.min(range.start + steps * step)
     }
 
-    /// Ranges of segments, or of their parts, within `range`, relative to its start.
+    /// Returns the parts of the segments that lie within `range`, as ranges relative to the start
+    /// of `range`.
     pub(crate) fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let part = |segment: &Segment| {
             let start = segment.range.start.max(range.start);
@@ -76,15 +78,16 @@ impl Layout {
 /// for each process. The optimizer of this process updates the piece with the index `rank`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Start of each process's piece, and end of the last piece. All are allowed positions of cuts.
+    /// Start of each process's piece, by rank, and end of the last piece. All of them are positions
+    /// at which a cut is allowed.
     bounds: Vec<usize>,
     rank: usize,
 }
 
-/// Divides the parameters into buckets of about `values` values each, for the process `rank` of
-/// `size` processes. Each process has a piece of each bucket, so that all processes send and
-/// receive equally much when the gradients of a bucket are ready. If there is only one process,
-/// there is only one bucket.
+/// Divides the parameters into buckets of about `values` values each, and returns each bucket as
+/// the process `rank` of `size` processes sees it. Each process has a piece of each bucket, so that
+/// all processes send and receive equally much when the gradients of a bucket are ready. If there
+/// is only one process, there is only one bucket.
 pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
@@ -97,8 +100,8 @@ pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) 
 }
 
 impl Piece {
-    /// Divides the range `bucket`, whose ends are allowed positions of cuts, among `size`
-    /// processes, for the process `rank`.
+    /// Divides the range `bucket` among `size` processes; the piece with the index `rank` is that
+    /// of this process. A cut must be allowed at both ends of `bucket`.
     pub(crate) fn new(layout: &Layout, bucket: Range<usize>, rank: usize, size: usize) -> Self {
         let chunks = bucket.len().div_ceil(NORM_CHUNK);
         let bound = |rank: usize| {
@@ -142,8 +145,8 @@ pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// Largest subtrees that lie within the range `leaves`, in order, of the tree whose leaves are the
-/// range `tree`. Each subtree is returned as the range of its leaves.
+/// Divides the range `leaves` into as few subtrees as possible of the tree whose leaves are the
+/// range `tree`. Returns the range of each subtree's leaves, in order.
 pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<usize>> {
     if leaves.start <= tree.start && tree.end <= leaves.end {
         return vec![tree];
@@ -154,10 +157,11 @@ pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<u
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, leaves)).collect()
 }
 
-/// Order in which micro-batches with these costs become the leaves of an update's tree. Both halves
-/// of each subtree cost about the same, so that processes, each of which has complete subtrees,
-/// have equal work. The order does not depend on the number of processes. If all costs are equal,
-/// the order of micro-batches does not change.
+/// Returns the order in which micro-batches with these costs become the leaves of the binary tree
+/// along which an update's gradients are summed: the indices of the micro-batches, from the first
+/// leaf to the last. Both halves of each subtree cost about the same. Because each process computes
+/// complete subtrees, the processes then have equal work. The order does not depend on the number
+/// of processes. If all costs are equal, the order of micro-batches does not change.
 ///
 /// In the order of decreasing cost, each micro-batch is added to the half with the lower sum of
 /// costs so far (Graham 1969, "Bounds on Multiprocessing Timing Anomalies", section 5: the longest
@@ -193,7 +197,7 @@ fn balance(costs: &[u64], leaves: &mut [usize]) {
 mod tests {
     use super::*;
 
-    /// Layout of segments. Each pair is the length of a segment, and whether it can be cut.
+    /// Makes a layout. Each pair has the length of a segment, and whether the segment can be cut.
     fn layout(lengths: &[(usize, bool)]) -> Layout {
         let mut end = 0;
         let segment = |&(length, may_be_cut): &(usize, bool)| {
@@ -203,7 +207,8 @@ mod tests {
         Layout { segments: lengths.iter().map(segment).collect() }
     }
 
-    /// Pieces of all processes in order, for several numbers of processes and sizes of buckets.
+    /// Divides `layout` for several numbers of processes and sizes of buckets. Returns the pieces
+    /// of all processes for each of these divisions.
     fn divisions(layout: &Layout) -> Vec<Vec<Range<usize>>> {
         let mut divisions = Vec::new();
         for size in [1, 2, 3, 4, 7] {

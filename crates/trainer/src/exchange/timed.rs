@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// Exchange, with the total duration of its blocking calls.
+/// Exchange that adds up the duration of its calls, except those of [`Exchange::begin`].
 pub(crate) struct Timed {
     inner: Box<dyn Exchange>,
     waited: Duration,

@@ -6,7 +6,8 @@ use taper_ops::{AdamStep, adam_step};
 use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Adam (Kingma and Ba 2015, algorithm 1, with bias correction). The weight decay is added to the
-/// gradient or, if `decoupled`, applied to the weights (Loshchilov and Hutter 2019, algorithm 2).
+/// gradient. If `decoupled` is true, it is applied directly to the weights instead, which is AdamW
+/// (Loshchilov and Hutter 2019, algorithm 2).
 #[derive(Debug)]
 pub(super) struct Adam {
     pub(super) config: OptimizerConfig,
@@ -28,7 +29,7 @@ impl Optimizer for Adam {
     }
 }
 
-/// Returns the hyperparameters of one step, as the function that computes it reads them.
+/// Returns the hyperparameters of one step as an [`AdamStep`].
 pub(super) fn numbers(config: &OptimizerConfig, step: &Step, decoupled: bool) -> AdamStep {
     let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, .. } = config;
     let &Step { number, learning_rate, gradient_scale } = step;

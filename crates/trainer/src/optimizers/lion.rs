@@ -15,7 +15,7 @@ use super::{Optimizer, OptimizerConfig, Part, Step};
 /// m ← β₂ m + (1 - β₂) g
 /// ```
 ///
-/// The paper uses betas of 0.9 and 0.99, and for language models 0.95 and 0.98 (section 5).
+/// The paper uses β₁ = 0.9 and β₂ = 0.99, and for language models 0.95 and 0.98 (section 5).
 #[derive(Debug)]
 pub(super) struct Lion {
     pub(super) config: OptimizerConfig,
@@ -48,8 +48,8 @@ impl Optimizer for Lion {
 }
 
 impl Lion {
-    /// Makes the same step with plain Candle operations. It is the reference in tests, and is used
-    /// on devices other than the CPU.
+    /// Makes the same step as [`Optimizer::step`], with plain Candle operations. It is the
+    /// reference in tests, and is used on devices other than the CPU.
     fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let &OptimizerConfig { beta1, beta2, weight_decay, .. } = &self.config;
@@ -79,7 +79,7 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
     use taper_ops::ParameterStore;
 
-    /// Applies the algorithm of the publication to each weight, in f64.
+    /// Applies the algorithm of the paper to each weight, in f64. `decay` is the weight decay λ.
     fn by_hand(weights: &mut [f64], momentum: &mut [f64], gradient: &[f64], decay: f64) {
         let (eta, beta1, beta2) = (0.01, 0.9, 0.99);
         for ((weight, momentum), g) in weights.iter_mut().zip(momentum).zip(gradient) {

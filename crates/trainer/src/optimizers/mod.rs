@@ -1,16 +1,17 @@
 //! Optimizers: rules by which weights are updated from their gradients.
 //!
-//! To add an optimizer, write a file in this folder, and name the optimizer here three times: as a
-//! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, the command
-//! `inspect`, and the checks of memory and disk get the buffers from [`Optimizer::buffers`].
+//! To add an optimizer, write a file in this folder, and name the optimizer in this file three
+//! times: as a module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. No other code
+//! needs a change: checkpoints, the command `inspect`, and the checks of memory and disk space get
+//! the names of the buffers from [`Optimizer::buffers`].
 //!
 //! Weights, gradient and buffers are flat: each is one vector of all parameters, in the order of
-//! the parameter store. A step can be made on any range of them that does not divide a parameter
-//! which the optimizer [needs as a whole](Optimizer::needs_whole). Processes that train together
-//! each keep only the buffers of their own range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An
-//! optimizer such as Adafactor, whose state is smaller than one value per parameter, does not fit
-//! this interface. Its purpose, to save memory, is also served by the division of buffers among
-//! processes.
+//! the parameter store. A step can be made on any range of these vectors that does not divide a
+//! parameter which the optimizer [needs as a whole](Optimizer::needs_whole). If several processes
+//! train together, each of them keeps only the buffers of its own ranges (Rajbhandari et al. 2020,
+//! "ZeRO", section 5.1). Optimizers such as Adafactor, whose state is smaller than one value per
+//! parameter, do not fit this interface. Their purpose, to save memory, is also served by the
+//! division of buffers among processes.
 
 mod adam;
 mod lion;
@@ -29,8 +30,8 @@ use taper_ops::{Parameter, ParameterStore};
 /// An optimizer has no state of its own: the caller passes buffers with the state, which are zero
 /// before the first step.
 pub trait Optimizer: Debug + Send + Sync {
-    /// Names of the optimizer's buffers in checkpoints; each buffer has one f32 for each parameter
-    /// value.
+    /// Names of the optimizer's buffers in checkpoints. Each buffer has one f32 for each value of
+    /// the parameters.
     fn buffers(&self) -> &'static [&'static str];
 
     /// Whether a step needs all values of this parameter at once, so that ranges must not divide
@@ -47,7 +48,7 @@ pub trait Optimizer: Debug + Send + Sync {
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()>;
 }
 
-/// Range of the flat layout for which a step is made.
+/// Range of the flat layout (all parameters, one after the other) for which a step is made.
 ///
 /// # Shapes
 /// `gradient` and each of `state`: `(range.len(),)`, f32.

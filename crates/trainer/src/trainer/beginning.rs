@@ -63,12 +63,13 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Continues like [`Trainer::resume`], but from the checkpoint in the directory `path`, which
-    /// can belong to another folder. New checkpoints are saved in `checkpoints`. If `path` is in
-    /// `checkpoints`, the pointer `last` is set to it.
+    /// need not be in the directory `checkpoints`. New checkpoints are saved in `checkpoints`. If
+    /// `path` is in `checkpoints`, the pointer `last` is set to it.
     ///
-    /// `identity` replaces the identity in the checkpoint, so that a change which the caller has
-    /// accepted need not be accepted again. If validation has another description or metric than in
-    /// the checkpoint, the best score and the count of validations without improvement are reset.
+    /// `identity` replaces the identity in the checkpoint. So if the caller has accepted a change
+    /// of the recipe, it need not be accepted again in the next resumption. If the validation has
+    /// another description or metric than in the checkpoint, the best score and the count of
+    /// validations without improvement are reset.
     ///
     /// # Errors
     /// See [`Trainer::resume`]. Also if the pointer `last` cannot be written.
@@ -90,7 +91,7 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Continues like [`Trainer::resume_from`], in one of several processes that train a model
-    /// together. The number of processes can differ from that before.
+    /// together. Their number can differ from the number of processes before the interruption.
     ///
     /// # Errors
     /// See [`Trainer::resume_from`]. An error in one process is an error in all of them.

@@ -1,10 +1,10 @@
-//! Detection of divergence by validation losses that are far above the loss of random guesses, and
-//! that do not decrease or are still so high when training ends.
+//! Detection of divergence. Training counts as diverged if the validation loss is far above the
+//! loss of random guesses, and does not decrease or is still so high when training ends.
 //!
-//! There are two cases of such losses that are not divergence. A model that overfits can have such
-//! a validation loss, because it gives wrong answers a high probability; but its training loss is
-//! low. A model can begin with such a loss, for example because of large word vectors; but then its
-//! validation losses decrease.
+//! In two cases, such a high loss is no divergence. First, a model that overfits can have a high
+//! validation loss, because it gives wrong answers a high probability. But its training loss is
+//! low, so the training loss must be high, too. Second, a model can begin with a high loss, for
+//! example because of large word vectors. But then its validation loss decreases.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -14,8 +14,8 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Number of consecutive validations after which training ends if their losses are far above that
-/// of random guesses and none of them is a new lowest loss.
+/// Number of consecutive validations after which training ends, if the loss of each is far above
+/// that of random guesses and none of them is a new lowest loss.
 const MOST_VALIDATIONS: u32 = 3;
 
 /// Record of the consecutive validations whose loss is far above that of random guesses.
@@ -52,8 +52,9 @@ fn far_above(classes: usize) -> f64 {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Records a validation, and returns whether its loss is far above that of random guesses, or
-    /// not finite. Such a validation never counts as the best.
+    /// Records a validation, and returns whether its loss is not finite, or whether both its loss
+    /// and the loss of the last update are far above that of random guesses. Such a validation
+    /// never counts as the best.
     pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
         let loss = scores.get("nll").or_else(|| scores.get("loss"));
         let is_far = |loss: f64| match self.model.answer_classes() {
@@ -68,9 +69,10 @@ impl<M: Model> Trainer<M> {
         astray.is_some()
     }
 
-    /// Returns an error if training has diverged: if several consecutive validations had losses far
-    /// above that of random guesses without a new lowest loss or, at the end of training
-    /// (`is_complete`), if the last validation had such a loss.
+    /// Returns an error if training has diverged. This is so if [`MOST_VALIDATIONS`] consecutive
+    /// validations had losses far above that of random guesses and none of them was a new lowest
+    /// loss. At the end of training (`is_complete`), it is enough if the last validation had such a
+    /// loss.
     ///
     /// # Errors
     /// If training has diverged.

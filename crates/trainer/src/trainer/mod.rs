@@ -4,9 +4,9 @@
 //! `max_minutes` and the stop flag. So the weights of a run that was interrupted and resumed are
 //! identical bit for bit to those of an uninterrupted run.
 //!
-//! Several processes can run this loop together. Each requests its share of an update's
-//! micro-batches, and only process 0 validates, saves and reports. All processes make the same
-//! decisions, and if one fails, all of them end.
+//! Several processes can run this loop together. Each process requests only its own share of an
+//! update's micro-batches, and only process 0 validates, saves and reports. All processes make the
+//! same decisions, and if one fails, all of them end.
 
 mod beginning;
 mod divergence;
@@ -50,8 +50,8 @@ pub struct Trainer<M> {
     /// Cross entropy of the last update, per predicted token or class; 0 before the first update of
     /// this process.
     nll: f64,
-    /// Time of this process in the updates since the last log event. `whole_time` is its time in
-    /// all updates before that log event.
+    /// Time of this process in the updates since the last log event. `whole_time` is the time of
+    /// this process in all updates before that log event.
     time: ProcessTime,
     whole_time: ProcessTime,
 }
@@ -75,9 +75,9 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
-    /// of the disk, but not after an error of the computation, because the current update is then
-    /// incomplete.
+    /// Whether there is a complete state that is not on the disk yet, so that [`Trainer::rescue`]
+    /// should be called. This is so after an error of the disk, but not after an error of the
+    /// computation, because the current update is then incomplete.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
@@ -85,10 +85,11 @@ impl<M: Model> Trainer<M> {
 
     /// Trains until a limit is reached, early stopping ends the training, or `stop` is set.
     ///
-    /// When `stop` is set, the current update is finished or dropped, and a checkpoint is saved,
-    /// from which training can be resumed with the same result. If training ends for another
-    /// reason, the model is validated and saved, unless this was done after the last update, and
-    /// then the last checkpoints are averaged, if this is configured.
+    /// When `stop` is set, the current update is finished or dropped, and a checkpoint is saved.
+    /// Training that is resumed from this checkpoint gives the same result as uninterrupted
+    /// training. If training ends for another reason, the model is validated and saved, unless this
+    /// was already done after the last update. Then, if this is configured, the last checkpoints
+    /// are averaged.
     ///
     /// # Errors
     /// If the data, the validation, the observer or the disk failed, or training diverged. Earlier
@@ -120,7 +121,8 @@ impl<M: Model> Trainer<M> {
             let began = (Instant::now(), self.updater.waited());
             let gathered = match self.gather(source, stop) {
                 Ok(Some(gathered)) => gathered,
-                // In the meantime, the stop flag was set in this or another process.
+                // The stop flag was set in this process or in another one while micro-batches were
+                // requested. `reason_to_stop` ends the loop.
                 Ok(None) => continue,
                 Err(error) => {
                     self.save_interim(observer)?;
@@ -141,7 +143,7 @@ impl<M: Model> Trainer<M> {
         Ok(reason)
     }
 
-    /// Makes the log event, the validation and the checkpoint that are due after an update.
+    /// Logs, validates and saves after an update, as far as each of these is due.
     fn follow_up(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -173,7 +175,7 @@ impl<M: Model> Trainer<M> {
         is_due(self.state.step, self.config.validate_every)
     }
 
-    /// Makes the validation and the checkpoint that are due after the last update.
+    /// Validates and saves after an update, as far as each of these is due.
     fn validate_and_save(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -200,8 +202,9 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Returns a reason to make no more updates, if any process has one. An interruption has the
-    /// lowest priority, because a run that is complete must not count as interrupted.
+    /// Returns a reason to make no more updates, if any process has one. If a process has several
+    /// reasons, an interruption has the lowest priority, because a run that is complete must not
+    /// count as interrupted.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let reason = self.state.reason_to_stop(&self.config).or_else(interrupted);
@@ -268,9 +271,8 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Returns this process's micro-batches of the next update, the number of micro-batches in all
-    /// processes, and the position after them. Returns `None` if `stop` is set in a process before
-    /// its micro-batches are complete.
+    /// Requests the micro-batches of the next update that this process computes. Returns `None` if
+    /// `stop` was set in any process before it had all of its micro-batches.
     ///
     /// The micro-batches of an update can belong to two epochs, so that all updates have the same
     /// number of micro-batches, except that the last update of the last epoch can have fewer.
@@ -343,15 +345,15 @@ impl<M: Model> Trainer<M> {
         let improved = complete
             && self.state.validated_at != Some(self.state.step)
             && self.validate(validate, observer, clock)?;
-        // The checkpoint of the last update is a regular one, even if it was first saved because of
-        // an interruption.
+        // At the end of a complete run, the checkpoint of the last update is not interim, even if
+        // it was first saved because of an interruption.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
             self.save(improved, observer)?;
         } else if complete {
-            // If a process was killed right after it saved the last checkpoint, it has not deleted
-            // the checkpoints that need not be kept.
+            // Checkpoints that need not be kept are usually deleted when the last checkpoint is
+            // saved. But an earlier process was possibly killed between the two.
             self.prune()?;
         }
         if complete && self.config.average_last > 0 {

@@ -42,8 +42,8 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Reports the averages over the updates since the last log event, and resets the sums for
-    /// them.
+    /// Reports the averages over the updates since the last log event, and sets the sums from which
+    /// they are computed to zero.
     pub(super) fn log(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let time = std::mem::take(&mut self.time);
         self.whole_time += &time;
@@ -140,8 +140,8 @@ impl<M: Model> Trainer<M> {
         Ok(improved)
     }
 
-    /// Passes an event to the observer. If this fails, the error is stored, and training continues
-    /// to the next point where the state can be saved.
+    /// Passes an event to the observer, in process 0 only. If the observer fails, the error is
+    /// stored, and training continues to the next point where the state can be saved.
     pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
         if self.updater.exchange().rank() > 0 {
             return;

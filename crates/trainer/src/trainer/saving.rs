@@ -1,5 +1,5 @@
-//! Saving of checkpoints in the training loop, or elsewhere if the run's folder cannot be written
-//! to.
+//! Saving of checkpoints in the training loop. If the run's folder cannot be written to, the state
+//! can be saved in another folder.
 
 use std::path::{Path, PathBuf};
 
@@ -38,10 +38,10 @@ impl UnsavedState {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Saves the state before the first update, with the weights that were taken from `parent`, so
-    /// that a run which is killed before its first scheduled checkpoint can still continue from
-    /// these weights. If the model has adapters, the frozen weights that they change are saved next
-    /// to the checkpoints.
+    /// Saves a checkpoint before the first update, with the weights that were taken from `parent`.
+    /// So a run that is killed before its first scheduled checkpoint can still continue from these
+    /// weights. If the model has adapters, the frozen weights that they change are saved next to
+    /// the checkpoints.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -51,8 +51,8 @@ impl<M: Model> Trainer<M> {
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint in the directory `checkpoints`, for the case that the run's
-    /// own folder cannot be written to. Returns the checkpoint's own directory.
+    /// Saves the state as a checkpoint in the directory `checkpoints`. This is for the case that
+    /// the run's own folder cannot be written to. Returns the checkpoint's own directory.
     ///
     /// # Errors
     /// If `checkpoints` cannot be written to either.
@@ -62,8 +62,8 @@ impl<M: Model> Trainer<M> {
         Ok(path)
     }
 
-    /// Returns the state in memory, so that process 0 can save it anywhere. All processes must call
-    /// this.
+    /// Returns the state in memory, so that process 0 can save it in any folder. All processes must
+    /// call this.
     ///
     /// # Errors
     /// If there is too little memory, or a process has ended.
@@ -75,8 +75,8 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Removes the record of the best validation, and resets the count of validations without
-    /// improvement. Callers use this if later scores cannot be compared with those so far. The
-    /// state in the checkpoint of the current step is changed, too.
+    /// improvement. Callers use this if later scores cannot be compared with the scores so far. If
+    /// the current state is on the disk as a checkpoint, that checkpoint is changed, too.
     ///
     /// # Errors
     /// If the checkpoint's state or the pointers to the best and the last checkpoint cannot be

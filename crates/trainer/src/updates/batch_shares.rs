@@ -1,5 +1,5 @@
-//! Distribution of an update's micro-batches among processes, with the total number of answers
-//! (tokens or classes to predict) in them.
+//! Distribution of an update's micro-batches among processes, and the total number of answers
+//! (tokens or classes to predict) in these micro-batches.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use taper_model::Batch;
 use crate::exchange::{ExchangeError, everyone, nodes_of};
 use crate::{BoxError, Exchange};
 
-/// Numbering of the micro-batches of an update: each process has a range of numbers, and the ranges
-/// are in the order of ranks. The micro-batches are the leaves of the binary tree along which
-/// gradients are summed.
+/// Distribution of the micro-batches of an update. They are the leaves of the binary tree along
+/// which gradients are summed, and are numbered from 0. Each process has a range of these numbers,
+/// and the ranges follow each other in the order of ranks.
 #[derive(Debug)]
 pub(crate) struct BatchShares {
     /// Rank of this process.
@@ -24,8 +24,8 @@ pub(crate) struct BatchShares {
 }
 
 impl BatchShares {
-    /// Exchanges the number of micro-batches and of their answers with all other processes.
-    /// `batches`: micro-batches of this process.
+    /// Sends the numbers of this process's micro-batches and answers to all other processes, and
+    /// receives theirs. `batches`: micro-batches of this process.
     pub(crate) fn exchange(
         exchange: &mut dyn Exchange,
         batches: &[Batch],
@@ -55,8 +55,8 @@ impl BatchShares {
         self.shares[self.rank].clone()
     }
 
-    /// Largest subtrees whose leaves all belong to process `rank`, as ranges of leaves. This
-    /// process sums the gradients of each.
+    /// Divides the leaves of process `rank` into as few complete subtrees as possible, and returns
+    /// the range of leaves of each. Process `rank` sums the gradients of each subtree.
     pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
         self.shares.get(rank).map_or_else(Vec::new, |leaves| nodes_of(0..self.leaves, leaves))
     }

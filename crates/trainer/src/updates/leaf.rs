@@ -1,5 +1,5 @@
-//! Loss of a micro-batch and gradient of this loss. All losses and gradients of training are
-//! computed here.
+//! Loss of a micro-batch, gradient of this loss, and sum of the gradients of several micro-batches.
+//! All losses and gradients of training are computed here.
 
 use std::ops::Range;
 
@@ -22,8 +22,8 @@ pub(crate) struct Leaf<'a> {
     /// Number of answers (tokens or classes to predict) in all micro-batches of the update. The
     /// loss of the update is the mean over all answers.
     pub(crate) total: usize,
-    /// True to compute with plain Candle operations, from which Candle's autodiff computes
-    /// gradients.
+    /// If true, the loss is computed with plain Candle operations, and its gradient by Candle's
+    /// automatic differentiation.
     pub(crate) composed: bool,
 }
 
@@ -43,9 +43,9 @@ impl Leaf<'_> {
         Ok((output, pass))
     }
 
-    /// Computes the loss and, if it is finite, its gradient, which replaces the values of
-    /// `gradients`. Unless plain Candle operations are used, `when_final` is called during the
-    /// backward pass when a part of the gradients has its final values.
+    /// Computes the loss and, if the loss is finite, its gradient, which replaces the values of
+    /// `gradients`. During the backward pass, `when_final` is called each time that a further part
+    /// of the gradients has its final values, unless plain Candle operations are used.
     pub(crate) fn gradient(
         &self,
         model: &impl Model,
@@ -68,14 +68,14 @@ impl Leaf<'_> {
 /// subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Buffers that are not in use. Their number, with that of the buffers in use, is at most
-    /// [`GradientTree::buffers`].
+    /// Buffers that are not in use. Together with the buffers in use during [`GradientTree::sum`],
+    /// there are at most [`GradientTree::buffers`] of them.
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
-    /// Number of gradient buffers that an update needs in each of `processes` processes. It is
-    /// proportional to the logarithm of the number of micro-batches per process.
+    /// Number of gradient buffers that an update needs in each of `processes` processes. It grows
+    /// with the logarithm of the number of micro-batches per process.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
@@ -109,11 +109,13 @@ impl GradientTree {
         Ok(left)
     }
 
-    /// Computes the same sum as [`GradientTree::sum`], on the CPU, but reports parts of it during
-    /// the backward pass of the last leaf, beginning at the end of the flat layout (all parameters,
-    /// one after the other). `tell` is called with a position from which on the sum is complete,
-    /// and with the values of the sum from there to the position of the previous call. After the
-    /// last call, the whole sum has been reported.
+    /// Computes the same sum as [`GradientTree::sum`], on the CPU, but reports parts of it already
+    /// during the backward pass of the last leaf. The parts are reported from the end of the flat
+    /// layout (all parameters, one after the other) to its beginning.
+    ///
+    /// `tell` is called for each part, with the position at which the part begins and with its
+    /// values. The part ends at the position of the previous call. After the last call, the whole
+    /// sum has been reported.
     ///
     /// The result is identical bit for bit to that of [`GradientTree::sum`], because the same
     /// values are added in the same order.
@@ -164,8 +166,9 @@ impl GradientTree {
     }
 }
 
-/// Adds `values`, the gradient of the last leaf in `range`, to the sums `lefts` of the left halves,
-/// the smallest half first, and reports the total in `range`.
+/// Adds up the sums `lefts` of the left halves and `values`, the gradient of the last leaf, all in
+/// the range `range` of the parameters. Begins with `values` and the smallest half, which is the
+/// last of `lefts`. Reports the total in this range.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,

@@ -69,7 +69,8 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Makes an updater with zero state and a moving average equal to the weights.
+    /// Makes an updater whose optimizer state is zero, and whose moving average is equal to the
+    /// current weights.
     ///
     /// # Errors
     /// If the device has too little memory.
@@ -134,10 +135,10 @@ impl Updater {
     /// `batches`: this process's share of the micro-batches.
     ///
     /// The loss is the mean over the target tokens of all micro-batches: each micro-batch
-    /// contributes its sum of losses, divided by the number of tokens in all micro-batches. So
-    /// several micro-batches give the same gradient as a single batch with all their sentences,
-    /// whatever the lengths. After `stop` is set, no further micro-batch is computed, and the
-    /// update is not made.
+    /// contributes its sum of losses, divided by the number of target tokens in all micro-batches.
+    /// So the gradient is the same as that of a single batch with all these sentences, even if the
+    /// micro-batches have different numbers of tokens. After `stop` is set, no further micro-batch
+    /// is computed, and the update is not made.
     ///
     /// # Errors
     /// If the model cannot compute a batch, a parameter gets no gradient, the device has too little
@@ -153,8 +154,10 @@ impl Updater {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
         let shares = BatchShares::exchange(&mut self.exchange, batches)?;
-        // Threads of the pool must not wait for another process. If both processes are threads of
-        // one program, the other one can need that thread of the pool.
+        // The gradients are summed on a thread of the pool, but messages of other processes are
+        // awaited only on this thread. In tests, processes are threads of one program and share the
+        // pool. A thread of the pool that waited for another process could be the thread that the
+        // other process needs.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &shares, batches, stop)
         });
@@ -198,10 +201,10 @@ impl Updater {
         Ok(outcome)
     }
 
-    /// Sums gradients over each of the largest subtrees of this process. Returns these sums, and
-    /// the losses of this process's micro-batches up to the first loss that is not finite. Also
-    /// begins the exchange of all buckets, if possible during the backward pass. After an error,
-    /// the exchange has possibly not begun.
+    /// Sums the gradients of each of this process's subtrees ([`BatchShares::nodes`]). Returns
+    /// these sums, and the losses of this process's micro-batches up to the first loss that is not
+    /// finite. Also begins the exchange of all buckets, if possible during the backward pass. After
+    /// an error, the exchange of some buckets has possibly not begun.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -247,8 +250,8 @@ impl Updater {
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
             // The sum is sent during the backward pass, for which it must be copied. The copy is
-            // only useful if other processes wait for the sum, and if a part of it can be sent
-            // before the rest.
+            // only worth its time if there are other processes, which wait for the sum, and several
+            // buckets, so that one bucket can be sent before the rest is computed.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
@@ -261,8 +264,8 @@ impl Updater {
                 })
             }
         };
-        // The other processes wait for all buckets, so they are exchanged even if this process has
-        // nothing to send.
+        // The other processes wait for all buckets, so all buckets are exchanged even if this
+        // process has nothing to send.
         if summed.as_ref().map_or_else(stopped, |_| true) {
             outbox.close()?;
         }
@@ -270,14 +273,16 @@ impl Updater {
         Ok((sums, losses))
     }
 
-    /// Returns the gradients of this process's pieces. They are the sums over the subtrees of all
-    /// processes, added in the order of the tree. `own_sums`: sums of this process, one for each of
-    /// its subtrees. `received`: for each bucket, the last one first, the parts of the sums that
-    /// each process has sent.
+    /// Returns the gradients of this process's pieces: for each piece, the sums over the subtrees
+    /// of all processes are added in the order of the tree.
+    ///
+    /// `own_sums`: sums of this process, one for each of its subtrees. `received`: for each bucket,
+    /// beginning with the last bucket, what each process has sent to this one, by rank: its sums in
+    /// this process's piece, one after the other.
     ///
     /// # Shapes
-    /// Each of `own_sums`: `(number of all values,)`. Result, for each piece: `(length of the
-    /// piece,)`.
+    /// Each tensor in `own_sums`: `(n,)` for n values of all parameters. Each tensor in the result:
+    /// `(length of the piece,)`.
     fn add_up(
         &self,
         store: &ParameterStore,
@@ -324,8 +329,8 @@ impl Updater {
         Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
     }
 
-    /// Makes the optimizer's step on this process's pieces, sends their updated weights to all
-    /// other processes, and receives those of the other pieces.
+    /// Makes the optimizer's step on this process's pieces, sends the updated weights of these
+    /// pieces to all other processes, and receives the updated weights of the other pieces.
     fn step(
         &mut self,
         store: &ParameterStore,
@@ -388,8 +393,8 @@ fn pieces(layout: &Layout, config: &TrainingConfig, exchange: &dyn Exchange) -> 
     buckets(layout, rank, size, config.distributed.bucket_values())
 }
 
-/// Returns the sum over the tree with these `leaves`. `nodes`: sums of subtrees, which together
-/// have each leaf once.
+/// Returns the sum over the tree with these `leaves`. `nodes`: sums of subtrees, by the range of
+/// their leaves. Each leaf must belong to exactly one of these subtrees.
 fn tree_sum(
     leaves: Range<usize>,
     nodes: &mut HashMap<Range<usize>, Tensor>,
@@ -411,8 +416,8 @@ fn clip(norm: f64, limit: f64) -> f64 {
 }
 
 /// Decay of the moving average in update `step`. In early updates it is lower than `decay`, because
-/// otherwise the random initial weights would have a large share in the average for many updates
-/// (as in TensorFlow's `ExponentialMovingAverage` with `num_updates`).
+/// otherwise the random initial weights would have a large share in the average for many updates.
+/// The formula is that of TensorFlow's `ExponentialMovingAverage` with `num_updates`.
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;
     decay.min((1.0 + step) / (10.0 + step))

@@ -1,5 +1,5 @@
-//! Gradient noise scale: a batch size, in target tokens. If batches are larger, the number of
-//! updates that a training needs hardly decreases.
+//! Gradient noise scale: the batch size, in target tokens, above which larger batches hardly
+//! decrease the number of updates that a training needs.
 //!
 //! The gradient g of a batch with b target tokens is the true gradient G plus noise with the total
 //! variance tr Σ / b, so E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The
@@ -28,10 +28,12 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// Estimates tr Σ and |G|² from one update. `norm`: norm of the update's gradient.
+    /// Estimates tr Σ and |G|² from one update. Both estimates are 0 if fewer than two
+    /// micro-batches have target tokens.
+    ///
+    /// `norm`: norm of the update's gradient, which is the sum of the shares of its micro-batches.
     /// `micro_batches`: for each micro-batch, the number of its target tokens, and the norm of its
-    /// share of the update's gradient. Both estimates are 0 if fewer than two micro-batches have
-    /// target tokens.
+    /// share.
     pub(crate) fn estimate(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {
@@ -50,8 +52,8 @@ impl GradientNoise {
         Self { variance, signal: norm.powi(2) - variance / total }
     }
 
-    /// Returns the noise scale, in target tokens; `None` if there are no estimates, or if one of
-    /// the sums is not positive because of noise.
+    /// Returns the noise scale, in target tokens. Returns `None` if there are no estimates, or if
+    /// one of the sums is not positive, which can happen because the estimates are noisy.
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         (self.variance > 0.0 && self.signal > 0.0).then(|| self.variance / self.signal)

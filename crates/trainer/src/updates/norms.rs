@@ -18,10 +18,9 @@ pub struct NormsPerLayer {
     pub weight: f32,
 }
 
-/// Returns the name of a parameter's layer: the parameter's name up to the index of the layer or,
-/// if it has no index, without its last part.
-///
-/// For `encoder.layers.3.ffn.w1.weight` this is `encoder.layers.3`.
+/// Returns the name of a parameter's layer. It is the beginning of the parameter's name up to the
+/// index of the layer: `encoder.layers.3` for `encoder.layers.3.ffn.w1.weight`. If the name has no
+/// index, it is the name without its last part.
 fn layer_of(name: &str) -> &str {
     let mut end = 0;
     for part in name.split('.') {
@@ -34,8 +33,7 @@ fn layer_of(name: &str) -> &str {
 }
 
 /// Returns the norms of all layers, by the layer's name. `pieces`: ranges of parameters that this
-/// process updates. `gradients`: gradient of each of these ranges. Squares are added in the order
-/// of the parameters.
+/// process updates. `gradients`: gradient of each of these ranges.
 ///
 /// # Errors
 /// If values cannot be read from the device, or another process has ended.
@@ -64,8 +62,8 @@ pub(super) fn of_layers(
             total.1 += f64::from_bits(weight);
         }
     }
-    // The division of a layer among processes changes the last bits of the sums. After rounding to
-    // f32, the norms do not show this.
+    // If a layer is divided among processes, the last bits of its f64 sums depend on the division.
+    // After rounding to f32, the norms usually do not show this.
     let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,

@@ -10,18 +10,18 @@ use super::Leaf;
 use super::batch_shares::BatchShares;
 use crate::{BoxError, TrainingConfig};
 
-/// Number of target tokens that are computed at a time. Here, plain Candle operations are used,
-/// whose graph keeps all intermediate results, and all logits several times, so large batches can
+/// Number of target tokens that are computed at a time. The search uses plain Candle operations.
+/// Their graph keeps all intermediate results, and all logits several times, so a large batch could
 /// need too much memory.
 const TOKENS_AT_ONCE: usize = 1024;
 
 /// Text that describes where a value that is not finite first occurred in update `step`, according
 /// to this process's `batches`; `None` if no single batch has such a value.
 ///
-/// Checks the weights, and then repeats the computation of each batch: checks the outputs of
-/// operations in their order, and then the batch's gradients in reverse order. So the first output
-/// that is not finite was computed from finite inputs. Batches of up to [`TOKENS_AT_ONCE`] tokens
-/// have the same dropout as in the update; larger batches are divided, which changes dropout.
+/// First checks the weights. Then repeats the computation of each batch: checks the outputs of
+/// operations in their order, and then the gradients of the batch in reverse order. So the first
+/// output that is not finite was computed from finite inputs. A batch of up to [`TOKENS_AT_ONCE`]
+/// tokens has the same dropout as in the update. A larger batch is divided, which changes dropout.
 pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
@@ -43,8 +43,9 @@ pub(crate) fn first_not_finite(
             // Plain Candle operations are used, because they record a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
             let (output, _) = leaf.loss(model, config)?;
-            // Parameters found so far, in the order of the computation. A layer's output comes
-            // after its parameters, so the last parameter belongs to the layer that is checked.
+            // Parameters found so far, in the order of the computation. The output of a layer comes
+            // after the layer's parameters, so the last parameter found belongs to the layer whose
+            // output is checked.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
                 if let Some(parameter) = names.get(&node.id()) {

@@ -1,6 +1,6 @@
-//! Sums of gradients that this process sends to the others in an update. They are sent in buckets
-//! (ranges of the flat layout, which has all parameters one after the other), beginning with the
-//! last one, and each bucket as soon as it is complete.
+//! Sums of gradients that this process sends to the others in an update. The flat layout (all
+//! parameters, one after the other) is divided into ranges called buckets. They are sent beginning
+//! with the last bucket, and each bucket is sent as soon as its sums are complete.
 
 use std::ops::Range;
 
@@ -21,10 +21,12 @@ pub(super) struct Outbox<'a> {
     /// Sums of gradients over this process's subtrees of micro-batches, except the last subtree.
     /// The sum over the last subtree is added later, in parts.
     before: Vec<Tensor>,
-    /// Values of the sum over the last subtree in the next bucket, divided into the pieces of all
-    /// processes. They are filled from the end of the bucket on.
+    /// Values of the sum over the last subtree in the bucket that is exchanged next, divided into
+    /// the pieces of all processes. They are filled from the end of the bucket to its beginning.
+    /// Empty if no value of this bucket has been taken yet.
     parts: Vec<Vec<f32>>,
-    /// First error of an exchange; after it, no exchange is begun.
+    /// First error of an exchange; `None` if there was no error. After an error, no exchange is
+    /// begun.
     failed: Option<ExchangeError>,
 }
 
@@ -38,8 +40,9 @@ impl<'a> Outbox<'a> {
         Self { exchange, store, pieces, before, parts: Vec::new(), failed: None }
     }
 
-    /// Takes `values` of the sum over the last subtree, from the position `start` of the flat
-    /// layout to that of the previous call. Begins the exchange of each bucket that is complete.
+    /// Takes `values` of the sum over the last subtree: those from the position `start` of the flat
+    /// layout to the position of the previous call. Begins the exchange of each bucket that is now
+    /// complete.
     pub(super) fn take(&mut self, start: usize, values: &[f32]) -> CandleResult<()> {
         let mut end = start + values.len();
         while end > start {
@@ -86,8 +89,8 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins the exchange of all remaining buckets without content, for a process without
-    /// gradients or micro-batches.
+    /// Begins the exchange of all remaining buckets without content, for a process that has no
+    /// micro-batches or was told to stop.
     ///
     /// # Errors
     /// If the exchange of a bucket has failed.
@@ -116,7 +119,7 @@ impl<'a> Outbox<'a> {
             let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));
             let mut sums = before.collect::<CandleResult<Vec<_>>>()?;
             sums.push(part(rank, range)?);
-            // If there is only one tensor, this does not copy it.
+            // `Tensor::cat` of a single tensor does not copy it.
             Tensor::cat(&sums, 0)
         };
         let parts = piece.all().enumerate().map(of_all).collect::<CandleResult<_>>()?;

@@ -21,9 +21,9 @@ pub struct UpdateMetrics {
     /// without R-Drop.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum over the target tokens of the minimised value: the label-smoothed cross entropy; with
-    /// R-Drop, plus α times the divergence; with experts, plus the loss that balances the load of
-    /// experts.
+    /// Sum over the target tokens of the value that training minimises, in nats: the label-smoothed
+    /// cross entropy; with R-Drop, plus α times the divergence; plus the loss that balances the
+    /// load of experts, and the loss of guided alignment, if there are any.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
     /// Number of target tokens for which the true class had the highest logit.
@@ -61,10 +61,11 @@ impl UpdateMetrics {
         self.nll_sum / self.tokens as f64
     }
 
-    /// Returns the sum of the measurements of micro-batches, added in their order.
+    /// Returns the sums of the measurements of micro-batches, added in the order of the
+    /// micro-batches. Gradient norm and noise stay 0.
     ///
     /// # Errors
-    /// If a loss is not finite. The reason has the first such loss.
+    /// If a loss is not finite. The error contains the first such loss.
     pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, SkipReason> {
         let mut total = Self::default();
         for one in micro_batches {
@@ -95,7 +96,7 @@ impl UpdateMetrics {
         Outcome::Made(self)
     }
 
-    /// Minimised value per target token, in nats.
+    /// Value that training minimises, per target token, in nats.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.objective_sum / self.tokens as f64

@@ -1,5 +1,6 @@
-//! Trial of the largest batch before the first update, which changes no weights. It shows whether
-//! the memory suffices, because this batch could otherwise come only after hours of training.
+//! Trial of the largest batch before the first update. It changes no weights. It shows at once
+//! whether the memory is sufficient. Without the trial, this could become apparent only after hours
+//! of training, when the largest batch comes.
 
 use taper_model::{Batch, Model};
 use taper_ops::Gradients;
@@ -7,7 +8,8 @@ use taper_ops::Gradients;
 use super::Leaf;
 use crate::{BoxError, TrainError, TrainingConfig};
 
-/// Computes loss and gradients of `batch` as in an update, and drops them.
+/// Computes the loss and the gradients of `batch` in the same way as an update does, and drops
+/// them.
 ///
 /// # Errors
 /// If there is too little memory, or a sentence has more tokens than the model has positions.

@@ -1,5 +1,5 @@
-//! State of an updater as it is stored in a checkpoint. The files do not depend on the number of
-//! processes.
+//! Saving and loading of an updater's state in a checkpoint. The files do not depend on the number
+//! of processes.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Common parts of the tests: a tiny model, random data that depend on the position, validators,
-//! and the record of a run.
+//! Common parts of the tests: a tiny model, random data, validators, and the record of a run's
+//! events.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -103,7 +103,7 @@ impl Validator<Transformer> for HeldOut {
     }
 }
 
-/// Validator that returns these losses, one after the other, whatever the model.
+/// Validator that ignores the model, and returns these losses, one after the other.
 pub struct Scripted(pub Vec<f64>);
 
 impl Validator<Transformer> for Scripted {

@@ -10,7 +10,7 @@ use taper_trainer::{
 
 use super::common::{Generated, HeldOut, Task, model, short_run, tiny};
 
-/// Validator whose losses increase, whatever the model.
+/// Validator that ignores the model, and returns losses that increase by 5 each time.
 struct Confident(f64);
 
 impl Validator<Transformer> for Confident {
@@ -56,7 +56,8 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
         (ended, improved, saved.is_some())
     };
     let held_out = || HeldOut(Generated::new(Task::Copy));
-    // Training ends early after three such validations, or at its regular end after one.
+    // Training ends early after three validations whose loss is far above that of random guesses.
+    // At the regular end of training, a single such validation is enough for the error.
     for (updates, validations) in [(100, 3), (4, 1)] {
         let (ended, improved, is_saved) = train(30.0, updates, &mut held_out());
         let Err(TrainError::Astray { loss, best: None, .. }) = &ended else { panic!("{ended:?}") };
@@ -67,7 +68,8 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
             assert!(said.contains(part), "{said}");
         }
     }
-    // A model that only overfits has a low training loss, so this is not divergence.
+    // The validation loss increases, but the training loss is low. This is overfitting, not
+    // divergence.
     let (ended, improved, _) = train(3e-3, 20, &mut Confident(0.0));
     assert!(ended.is_ok() && improved[0], "{ended:?} {improved:?}");
     // A validation loss of NaN always counts as divergence.
@@ -75,8 +77,8 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
     assert!(matches!(ended, Err(TrainError::Astray { .. })), "{ended:?}");
 }
 
-/// Multiplies the parameter `name` by all `factors`, trains until training diverges, and returns
-/// the place in the error.
+/// Multiplies the parameter `name` by each of `factors`, trains until training diverges, and
+/// returns the place that the error names.
 fn place_of_divergence(name: &str, factors: &[f64]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let broken = model(&tiny(0.0));
@@ -116,7 +118,7 @@ fn place_of_divergence(name: &str, factors: &[f64]) -> String {
 
 #[test]
 fn divergence_names_where_it_began() {
-    // A factor of 1e39 would itself be infinite in f32.
+    // The factor 1.2e39 is applied in two steps, because it would itself be infinite in f32.
     let huge = [1e38, 12.0];
     for (layer, factors, place) in [
         (

@@ -1,5 +1,5 @@
-//! Tests that a run survives failures: of the disk, of an observer or of a validation, a process
-//! that was killed during a rename, and interruptions, which must not change the result.
+//! Tests that a run can continue with the same result after a failure of the disk, of an observer
+//! or of a validation, after an interruption, and after its process was killed during a rename.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -149,7 +149,8 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     );
 }
 
-/// Source that sets the stop flag when the micro-batch with this index is requested.
+/// Source that sets the stop flag when the micro-batch with this index is requested. The index is
+/// counted from 0 over all epochs.
 struct Stopping<'a>(Generated, u64, &'a AtomicBool);
 
 impl Source for Stopping<'_> {
@@ -197,8 +198,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     undisturbed(&root);
     let checkpoints = Checkpoints::new(&root);
     let before = checkpoints.list().unwrap();
-    // As if a process was killed after it renamed the old directory and before it renamed the new
-    // one, and another while it was writing.
+    // This is the state if a process was killed after it renamed the old directory and before it
+    // renamed the new one, and if another process was killed while it was writing.
     fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
@@ -207,7 +208,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
     load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
-    // As if a process was killed after it renamed the new directory, which must be kept.
+    // This is the state if a process was killed after it renamed the new directory, which must be
+    // kept, and before it removed the old one.
     fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
@@ -215,8 +217,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
-    // As if a process was killed before it wrote the first pointer, and another after it saved a
-    // better checkpoint and before it set `best`.
+    // This is the state if a process was killed before it wrote the first pointer `last`, and if
+    // another process was killed after it saved a better checkpoint and before it set `best`.
     fs::remove_file(root.join("last")).unwrap();
     fs::write(root.join("best"), "step-00000010\n").unwrap();
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
@@ -261,7 +263,8 @@ fn a_validation_that_fails_costs_no_update() {
     let (mut expected, mut events) = (Vec::new(), Vec::new());
     train(&mut begin(&whole), &mut expected, u64::MAX).unwrap();
     let mut trainer = begin(&parts);
-    // The first failing validation is a regular one, the second the one at the end of training.
+    // The first validation that fails is due in the middle of training. The second is the
+    // validation at the end of training.
     for (step, before) in [(12, 6), (UPDATES, 18)] {
         let error = train(&mut trainer, &mut events, step).unwrap_err();
         assert!(
@@ -313,7 +316,7 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
     };
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
-    // Another path of the same directory.
+    // This path of the checkpoint is different from the path that the run itself uses.
     let back = root.join("..").join("checkpoints").join("step-00000010");
     for left in ["left-step-00000015", "left-step-00000015-2"] {
         let mut trainer =
@@ -330,8 +333,8 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
     assert!(root.join("left-averaged-2").is_dir() && root.join("averaged").is_dir());
-    // As if a process was killed after it renamed the last checkpoint and before it changed the
-    // pointer `last`.
+    // This is the state if a process was killed after it renamed the last checkpoint and before it
+    // changed the pointer `last`.
     fs::remove_dir_all(root.join("step-00000020")).unwrap();
     assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
     fs::remove_dir_all(root.join("left-step-00000020")).unwrap();
@@ -339,7 +342,8 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).resolve("last").is_err(),
         "a checkpoint that is missing for another reason is missed"
     );
-    // Back to a checkpoint before the first validation, so that there is no best checkpoint.
+    // The run is resumed from a checkpoint before the first validation, so that there is no best
+    // checkpoint any more.
     Trainer::resume_from(
         model(&tiny(0.2)),
         config(),
@@ -361,8 +365,8 @@ fn another_metric_begins_its_own_comparison() {
         Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last")
             .unwrap();
     train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
-    // If the accuracy were compared with the best loss so far, it would never be better, because
-    // losses are above 1.
+    // If accuracies were compared with the best loss so far, no accuracy would count as better,
+    // because the loss is above 1.
     let best = trainer.state().early_stopping.best.unwrap();
     assert!(best.step > 20 && best.score < 1.0, "{best:?}");
     let kept: Vec<u64> =

@@ -16,7 +16,8 @@ const RETRY: Duration = Duration::from_millis(10);
 
 impl Rendezvous {
     /// Connects to process 0, which is possibly started later than this process. Returns the
-    /// connection, and a listener of this process with its port.
+    /// connection, the listener at which this process accepts connections of other processes, and
+    /// the listener's port.
     pub(super) fn join_first(
         &self,
         deadline: Instant,
@@ -89,8 +90,8 @@ impl Rendezvous {
     }
 
     /// Exchanges greetings with process `to` over `stream`. Returns the stream when both processes
-    /// have proved that they know the key. The inner error is a failure of the connection, after
-    /// which another attempt can succeed.
+    /// have proved that they know the key. After the inner error (`io::Error`), which is a failure
+    /// of the connection, another attempt can succeed; after the outer error, it cannot.
     fn introduced(
         &self,
         stream: TcpStream,

@@ -1,6 +1,6 @@
 //! Port at which a process accepts connections (calls) from anybody. All callers are served
-//! concurrently, each for at most the time limit of a greeting. A caller that cannot prove that it
-//! knows the key is turned away.
+//! concurrently. A caller is turned away if it cannot prove within a time limit that it knows the
+//! common key of the training.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,8 +27,7 @@ pub(super) struct Door {
 struct Caller {
     stream: TcpStream,
     deadline: Instant,
-    /// Bytes received so far: a hello (first message) followed by a proof, or the beginning of
-    /// these.
+    /// Bytes received so far. A caller sends a hello (first message), followed by a proof.
     heard: Vec<u8>,
     /// Hello of the caller, and challenge that was sent in reply; `None` until the hello is
     /// complete.
@@ -77,8 +76,8 @@ impl Door {
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // If the new connection has failed already, its caller calls again, if it is a process
-            // of the training.
+            // The error of a connection that has failed already is ignored: a process of the
+            // training calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -154,8 +153,8 @@ impl Caller {
         }
     }
 
-    /// Sends a challenge. This does not wait, because the send buffer of a new connection has room
-    /// for it.
+    /// Sends a challenge in reply to the hello. This does not wait, because the send buffer of a
+    /// new connection has room for the challenge.
     fn challenge(&mut self, rank: usize) -> Result<(), SkipReason> {
         let hello = Hello::parse(&self.heard).ok_or(SkipReason::Stranger)?;
         let challenge = Challenge::new(rank).map_err(|_| SkipReason::Stranger)?;

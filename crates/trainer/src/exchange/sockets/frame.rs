@@ -20,15 +20,16 @@ pub(super) enum FrameKind {
     Fact,
     /// No content: the sender is alive.
     Alive,
-    /// The sender ends, and reports its error itself. If it ends because a third process was lost,
-    /// the content is a description of this loss as JSON; otherwise the content is `null` in JSON.
+    /// The sender ends. If it ends because a third process was lost, the content is a description
+    /// of this loss as JSON. Otherwise the content is `null` in JSON, and the sender reports its
+    /// error itself.
     Leave,
     /// No content: the sender has read all frames up to `Leave`.
     Heard,
     /// Addresses of all processes, which process 0 sends to all others.
     Addresses,
-    /// No content: the sender is connected to all other processes. If process 0 is the sender: all
-    /// processes are connected to all others.
+    /// No content. From process 0: every process is connected to every other. From another process:
+    /// the sender is connected to all other processes.
     Ready,
     /// Name and secret of a socket to which the receiver, on the same machine, can connect without
     /// TCP; empty if there is no such socket.
@@ -58,13 +59,14 @@ const VALUES_AT_ONCE: usize = 1 << 22;
 /// Largest accepted number of bytes of a message.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// Time after which a silent process counts as lost. It is counted in reads that wait for one beat
-/// each, because a clock would also count the time during which this machine was suspended.
+/// Time after which a silent process counts as lost. It is counted as a number of reads or writes
+/// that time out after one beat each. A clock is not used, because it would also count the time
+/// during which this machine was suspended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// Time between two signs of life, and time limit of each read and write.
     pub(super) beat: Duration,
-    /// Number of beats without a sign of life after which a process counts as lost.
+    /// Number of consecutive beats without a sign of life after which a process counts as lost.
     pub(super) beats: u32,
 }
 
@@ -80,8 +82,9 @@ impl Patience {
         stream.set_write_timeout(Some(self.beat))
     }
 
-    /// Calls `attempt` until `length` bytes are read or written. `attempt` receives the number of
-    /// bytes so far, and returns the number of bytes that it has read or written.
+    /// Calls `attempt` until `length` bytes are read or written in total. `attempt` receives the
+    /// number of bytes that earlier calls have read or written, and returns the number of bytes
+    /// that it has read or written itself.
     fn repeat(
         self,
         length: usize,
@@ -143,8 +146,9 @@ impl Patience {
         Ok((*kind, u64::from_le_bytes(length)))
     }
 
-    /// Reads the header of a frame, as [`Self::read_header`], if at least one byte has arrived;
-    /// otherwise returns `None` without waiting. Returns an error if the connection has ended.
+    /// Reads the header of a frame like [`Self::read_header`] if at least one byte has arrived.
+    /// Returns `None` without waiting if nothing has arrived, and an error if the connection has
+    /// ended.
     pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(FrameKind, u64)>> {
         stream.set_nonblocking(true)?;
         let waiting = stream.peek(&mut [0]);

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The key itself is never sent. A proof is a message authentication code (HMAC) of the hello, the
-//! challenge and the role of its sender. Because of the nonces (random numbers that are used once),
-//! a proof is valid for one greeting only. Because of the role, a process that received a proof
-//! cannot send it back as its own. The process that connects sends its proof first, so a stranger
-//! who connects receives nothing from which the key could be guessed. All lengths are fixed, so
-//! that a sender cannot cause much to be read.
+//! challenge and the role of the proof's sender. Because of the nonces (random numbers that are
+//! used once), a proof is valid for one greeting only. Because of the role, a process that received
+//! a proof cannot send it back as its own. The process that connects sends its proof first, so a
+//! stranger who connects receives nothing from which the key could be guessed. All messages have
+//! fixed lengths, so a stranger cannot make a process read more bytes than these.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ pub(super) struct Hello([u8; HELLO]);
 /// Reply to the hello, from the process that listens.
 pub(super) struct Challenge([u8; CHALLENGE]);
 
-/// Role in the connection of the process that sends a proof.
+/// Role of the process that sends a proof: whether it opened the connection or accepted it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Role {
     Connects,
@@ -134,7 +134,8 @@ impl Challenge {
     }
 }
 
-/// Proof that a process with the role `role` knows `key`, in a greeting with these two messages.
+/// Proof that a process with the role `role` knows `key`, in the greeting with the messages `hello`
+/// and `challenge`.
 pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge) -> [u8; PROOF] {
     let role: &[u8] = match role {
         Role::Connects => b"taper connects",
@@ -143,8 +144,8 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// Whether `received` is the correct proof. The comparison takes the same time wherever they
-/// differ.
+/// Whether `received` is the correct proof. The comparison takes the same time whichever bytes
+/// differ, so that its duration does not help to guess the proof.
 pub(super) fn is_proof(
     received: &[u8],
     key: &str,
@@ -184,8 +185,8 @@ impl From<io::Error> for Broken {
 }
 
 /// Sends `hello` over `stream` to process `to`, proves that this process knows `key`, and verifies
-/// the proof of the other process. Reads of `stream` must have a short timeout, because `watch` is
-/// called before each read. Waiting ends at `deadline`.
+/// the proof of the other process. `watch` is called before each read, so reads of `stream` must
+/// have a short timeout. Waiting ends at `deadline`.
 ///
 /// # Errors
 /// If `watch` returns an error.

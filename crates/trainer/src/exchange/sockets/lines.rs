@@ -1,9 +1,9 @@
 //! Connections of a process to the other processes during training, with threads that read from
 //! them and threads that send messages and signs of life.
 //!
-//! A process has three threads for each other process. The first reads all data that arrive, so
-//! that two processes that send to each other never block each other. The second sends messages in
-//! order, while the process computes. The third sends a sign of life every second.
+//! A process has three threads for each other process. The first reads all data as they arrive. So
+//! two processes that send to each other at the same time never block each other. The second sends
+//! messages in order, while the process computes. The third sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use candle_core::{Storage, Tensor};
 use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Longest time for which a process that ends waits until the others have read that it ends.
+/// Longest time for which a process that ends waits, after it has written all of its messages,
+/// until the other processes have read that it ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message or event from another process.
@@ -62,8 +63,8 @@ pub(super) struct Lines {
     patience: Patience,
     /// Number of messages that wait to be written.
     unsent: AtomicUsize,
-    /// For each rank, whether nothing more has to be sent to that process, because it has read that
-    /// this process ends, or has ended itself.
+    /// For each rank, whether that process has read that this process ends, or has ended itself. If
+    /// so, this process need not wait for it any more.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
@@ -119,8 +120,8 @@ impl Lines {
     }
 
     /// Sends a message to process `rank`, after all earlier messages, without waiting. If that
-    /// process cannot be reached any more, there is no error here, but the next time that a message
-    /// from it is awaited.
+    /// process cannot be reached any more, this function reports no error. There is an error the
+    /// next time that this process waits for a message from it.
     pub(super) fn send(&self, rank: usize, frame: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
@@ -132,8 +133,8 @@ impl Lines {
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for frame in queue {
-            // If a message cannot be sent, the other process has ended. This is noticed when a
-            // message from it is awaited.
+            // If a message cannot be sent, the other process has ended. The error is not reported
+            // here, but when this process waits for a message from the other one.
             is_open = is_open && self.write_whole(rank, &frame).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
             if matches!(frame, Outgoing::Leave(_)) {
@@ -231,7 +232,8 @@ impl Lines {
         }
     }
 
-    /// Sends a sign of life to process `rank` in each beat, until this process ends.
+    /// Sends a sign of life to process `rank` in each beat (about one second), until this process
+    /// ends.
     fn beat(&self, rank: usize) {
         let Some(line) = &self.lines[rank] else { return };
         while !self.closing.load(Ordering::Acquire) {
@@ -257,8 +259,8 @@ impl Lines {
         lock(&self.loss).get_or_insert(loss);
     }
 
-    /// Sends all other processes a message that this one ends, and waits until they have read it,
-    /// but not longer than a time limit.
+    /// Sends all other processes a message that this one ends, and waits until they have read it.
+    /// The wait ends at the latest [`FAREWELL`] after all messages were written.
     pub(super) fn leave(&self) {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;

@@ -1,10 +1,10 @@
 //! Exchange between processes on one machine or on several. Each process is connected to all
 //! others: by TCP or, on the same machine, by a Unix socket, which takes less processor time.
 //!
-//! A thread of the receiver reads data as they arrive, so that a process never waits until another
-//! one reads. If a process is killed, its connections are closed, which the others notice at once.
-//! If a machine is lost, they notice its silence within half a minute. A process that ends
-//! announces this after its last message, so the others read all of its messages.
+//! A thread of the receiver reads data as they arrive, so the sender never waits for the receiver.
+//! If a process is killed, its connections are closed, which the other processes notice at once. If
+//! the machine of a process fails, the others notice the silence within half a minute. A process
+//! that ends announces this after its last message, so the others read all of its messages.
 
 mod calling;
 mod door;
@@ -56,10 +56,12 @@ impl LeaveHandle {
 }
 
 impl Sockets {
-    /// Connects to the other processes. `listener`: listener of process 0, if it has begun to
-    /// listen before it started the others; otherwise `None`. `watch` is called repeatedly while
-    /// this process waits; if it returns an error, the wait ends. `on_loss` is called on a separate
-    /// thread if a process is lost later, even while this process is busy.
+    /// Connects to the other processes.
+    ///
+    /// `listener` is given by a process 0 that already listens, because it has started the other
+    /// processes itself; otherwise it is `None`. `watch` is called repeatedly while this process
+    /// waits; if it returns an error, the wait ends. `on_loss` is called on a separate thread if a
+    /// process is lost later, even while this process is busy.
     ///
     /// # Errors
     /// If there is no key although other machines can reach process 0, or if a process does not

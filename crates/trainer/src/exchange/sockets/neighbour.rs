@@ -26,11 +26,11 @@ mod linux {
 
     use super::{Stream, TcpStream};
 
-    /// Number of bytes of the random part of the name, and also of the secret word. `secret` is the
-    /// first followed by the second.
+    /// Number of bytes of the random part of the socket's name, and also of the secret word. The
+    /// variables called `secret` contain the random part of the name, followed by the word.
     const LENGTH: usize = 16;
-    /// Size of the socket's send buffer, in bytes. The reader is woken up less often if the buffer
-    /// is larger.
+    /// Size of the socket's send buffer, in bytes. The larger the buffer, the less often the reader
+    /// is woken up.
     const WAITING: usize = 2 << 20;
 
     /// Listener at a random name, to which a process that knows the secret can connect.
@@ -154,7 +154,8 @@ mod elsewhere {
     use super::{Stream, TcpStream};
     use std::io;
 
-    /// Type without values, because no offers are made on this system.
+    /// Type without values: on this system, there are no abstract socket names, so
+    /// [`Offer::to`] always returns `None`.
     #[derive(Debug)]
     pub(in super::super) enum Offer {}
 

@@ -13,7 +13,7 @@ use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// Pause between two checks for new bytes. A greeting lasts about two such pauses.
+/// Pause between two checks for new bytes. A greeting takes about as long as two such pauses.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Address at which the processes meet, with the rank of this process.
@@ -70,7 +70,7 @@ impl Rendezvous {
             TcpListener::bind((self.host.as_str(), self.port))
         } else {
             TcpListener::bind((all[0], self.port)).or_else(|_| {
-                // The machine has no IPv6.
+                // The machine possibly has no IPv6.
                 TcpListener::bind((all[1], self.port))
             })
         };
@@ -109,8 +109,8 @@ impl Rendezvous {
         };
         let nearest: Vec<Option<Stream>> = near.into_iter().zip(all).map(nearest).collect();
         let Err(error) = met else { return Ok(nearest) };
-        // Announces the error to the processes that are connected already, so that none of them
-        // continues to wait.
+        // The processes that are connected already are told about the error, so that none of them
+        // continues to wait for this process.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
             _ => None,
@@ -293,8 +293,8 @@ impl Rendezvous {
         }
     }
 
-    /// Pauses briefly if there are `absent` processes. After the deadline, returns an error
-    /// instead, which names these processes and ends with `more`.
+    /// Pauses briefly, unless the list `absent` of processes that are awaited is empty. After the
+    /// deadline, returns an error instead, which names these processes and ends with `more`.
     fn pause(
         &self,
         deadline: Instant,
@@ -363,8 +363,8 @@ impl Rendezvous {
         }
     }
 
-    /// Returns an error if a connected process that waits for this one has sent something, because
-    /// the only thing that it can send is an error.
+    /// Returns an error if a connected process has sent something although it waits for this
+    /// process. The only thing that it can send in this state is an error.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
