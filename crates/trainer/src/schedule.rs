@@ -3,9 +3,10 @@
 //! A schedule keeps no state, so a resumed run has the same learning rates as an uninterrupted run.
 //!
 //! ```
-//! use taper_trainer::{ScheduleConfig, ScheduleKind}; let schedule = ScheduleConfig { kind:
-//! ScheduleKind::Noam, scale: 1.0, warmup: 4000, ..ScheduleConfig::default() }; let peak =
-//! schedule.at(4000, 512, 0); assert!((peak - (512.0_f64 * 4000.0).powf(-0.5)).abs() < 1e-12);
+//! use taper_trainer::{ScheduleConfig, ScheduleKind};
+//! let schedule = ScheduleConfig { kind: ScheduleKind::Noam, scale: 1.0, warmup: 4000, ..ScheduleConfig::default() };
+//! let peak = schedule.at(4000, 512, 0);
+//! assert!((peak - (512.0_f64 * 4000.0).powf(-0.5)).abs() < 1e-12);
 //! ```
 
 use schemars::JsonSchema;
