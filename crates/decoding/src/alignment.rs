@@ -9,16 +9,17 @@ use crate::forced::check_counts;
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
-/// Largest number of attention weights of a head that are computed in one batch, including padding:
-/// 2^18 weights take 1 MiB per head, and suffice for hundreds of sentences of usual length. A
+/// Largest number of attention weights per head that are computed in one batch, including padding.
+/// 2^18 weights take 1 MiB per head, and are enough for hundreds of sentences of usual length. A
 /// single translation with more weights is aligned in its own batch.
 const AT_ONCE: usize = 1 << 18;
 
 /// Selects the attention weights that serve as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// Index of the decoder layer, from 0. `None` selects the layer that aligns best in the
-    /// architecture: in a Transformer, the layer before the last, or the only layer.
+    /// Index of the decoder layer, from 0. `None` selects the layer that aligns best in the model's
+    /// architecture: in a Transformer, the layer before the last or, if there is only one, this
+    /// layer.
     pub layer: Option<usize>,
     /// Index of the head, from 0; `None` selects the mean of all heads.
     pub head: Option<usize>,
@@ -62,7 +63,8 @@ impl AlignedAttention {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
     /// For each target token, the source token to which it attends most, as a pair of positions
-    /// (source, target). Positions count from 0, and `</s>` is on neither side.
+    /// (source, target). Positions are counted from 0. The `</s>` of the source and of the target
+    /// are in no pair.
     pub pairs: Vec<(usize, usize)>,
     /// For each target token, the attention weights of the source tokens, including the `</s>` at
     /// the end; they sum to 1.
@@ -88,8 +90,8 @@ pub fn align(
     Ok(aligned)
 }
 
-/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that only
-/// those of one batch are in memory. `start` is the first input of the decoder.
+/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that only the
+/// alignments of one batch are in memory. `start` is the first input of the decoder.
 ///
 /// # Errors
 /// The errors of [`align`].
@@ -118,9 +120,9 @@ pub fn align_with(
     Ok(())
 }
 
-/// Returns the largest number of sentences, from the first one on, that can be aligned in one
-/// batch: at least one. Because of padding, each of them takes as much memory as a sentence with
-/// the longest source and the longest target of the batch.
+/// Returns how many of the first sentences can be aligned in one batch: as many as possible, and at
+/// least one. Because of padding, each of them takes as much memory as a sentence with the longest
+/// source and the longest target of the batch.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -202,7 +204,8 @@ fn failed(error: candle_core::Error) -> DecodingError {
     DecodingError::model("align", error)
 }
 
-/// Returns the index of the largest weight (of several, the first); `None` if there are no weights.
+/// Returns the index of the largest weight, or the first such index if several weights are equally
+/// large; `None` if there are no weights.
 fn heaviest(weights: &[f32]) -> Option<usize> {
     (0..weights.len())
         .reduce(|best, place| if weights[place] > weights[best] { place } else { best })

@@ -1,5 +1,5 @@
-//! Batches of sentences: how sentences are divided into them, how several threads compute them, and
-//! how results are collected in order.
+//! Batches of sentences: division of sentences into batches, computation of batches by several
+//! threads, and collection of the results in order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,9 +24,9 @@ pub struct FinishedChunk<'a, T> {
     pub sentences_total: usize,
 }
 
-/// Returns the configuration for each of `workers` workers. Its budgets (`batch_tokens` and
-/// `batch_rows`) are shares of those in `config`, and small enough that every worker gets some of
-/// the sentences.
+/// Returns the configuration for each of `workers` workers (threads that take batches). The limits
+/// `batch_tokens` and `batch_rows` of `config` are divided by the number of workers. `batch_rows`
+/// is also so small that there are enough batches for all workers.
 pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -59,9 +59,8 @@ pub(crate) fn in_order<T: Send>(
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // Freed memory is not returned after each batch. That would cost a small model a tenth of its
-    // time: pages of freed memory would go back to the system, and cause page faults when they are
-    // used again.
+    // Freed memory is not returned to the system after each batch, because a small model would need
+    // a tenth more time: the returned pages would cause page faults when they are used again.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
             taper_ops::allocator::collect();
@@ -84,9 +83,9 @@ pub(crate) fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // No thread takes another batch. Batches that have been taken are still finished,
-                // so that the error that is reported is always that of the first batch with an
-                // error.
+                // No thread takes another batch. Batches that have been taken already are still
+                // finished. So if several batches have errors, the error of the first of them, in
+                // the order of batches, is always the one that is returned.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);
@@ -142,8 +141,9 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
     }
 }
 
-/// Divides sentences of these lengths, in order, into batches within the budgets of `config`
-/// (`batch_tokens` and `batch_rows`).
+/// Divides sentences of these lengths, in order, into batches within the limits `batch_tokens` and
+/// `batch_rows` of `config`. Returns the range of indices of each batch. A sentence that exceeds a
+/// limit alone is a batch by itself.
 pub(crate) fn batches(
     lengths: &[usize],
     rows_per_sentence: usize,

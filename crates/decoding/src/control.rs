@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Lets a search share time with other work, and ends it for sentences whose outputs are no longer
-/// wanted.
+/// Lets a search pause for other work, and ends the search for sentences whose outputs are no
+/// longer wanted.
 ///
 /// Between two steps, when no computation is running and the search's state is complete, the search
 /// calls [`between_steps`](Control::between_steps). A call can take any time, and can run another
@@ -15,8 +15,8 @@ pub trait Control: Sync + fmt::Debug {
 
     /// True if the outputs of the sentence with this index are no longer wanted. If so, the rows of
     /// the sentence leave the batch before the next step, and only its finished outputs are
-    /// returned; the results of other sentences do not change. Once the answer is `true`, it must
-    /// stay `true`.
+    /// returned, if there are any. The results of other sentences do not change. Once the answer
+    /// for a sentence is `true`, it must stay `true`.
     fn is_cancelled(&self, _sentence: usize) -> bool {
         false
     }

@@ -2,8 +2,9 @@
 
 use thiserror::Error;
 
-/// A failure of decoding. The field `sentence` of a variant is an index, from 0, into the sources
-/// of the failed call, unless a caller has [replaced](Self::sentence_mut) it by its own number.
+/// A failure of decoding. If a variant has a field `sentence`, it is the index of a sentence, from
+/// 0, among the sources of the failed call, unless a caller has [replaced](Self::sentence_mut) it
+/// by its own number.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -57,7 +58,7 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// The number of sources is not that of targets.
+    /// The number of sources differs from the number of targets.
     #[error("{sources} sources but {targets} targets; give one target per source")]
     UnequalCounts {
         /// Number of sources.
@@ -199,7 +200,7 @@ impl DecodingError {
         }
     }
 
-    /// Replaces the index of the sentence within a batch by that within the whole call,
+    /// Replaces the index of the sentence in its batch by its index in the whole call, which is
     /// `indices[i]` for sentence `i` of the batch.
     pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
         if let Some(sentence) = self.sentence_mut() {

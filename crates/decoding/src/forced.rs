@@ -51,8 +51,10 @@ impl ForcedScore {
 /// `<unk>`.
 ///
 /// Tokens go through the same steps and the same normalisation as in a search, so that the output
-/// of a search gets the same score here (except for a repetition penalty, which only a search
-/// applies). When a target ends, its row leaves the model's batch.
+/// of a search gets the same score here. The score can differ only in two cases: penalties on
+/// repeated tokens are applied only by a search, and by the rules of the library Transformers
+/// ([`SearchRules`](crate::SearchRules)), forced tokens cost nothing in a search. When a target
+/// ends, its row leaves the model's batch.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
@@ -67,8 +69,8 @@ pub fn forced_scores<M: StepModel>(
     scores_of(model, sources, targets, config, &())
 }
 
-/// Scores like [`forced_scores`]; for a sentence that `control` cancels, only the tokens that have
-/// been scored until then count.
+/// Scores like [`forced_scores`]. If `control` cancels a sentence, its result has only the tokens
+/// that were scored before that.
 pub(crate) fn scores_of<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -148,7 +150,7 @@ fn finite_log_probability(
 fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     match logits {
         Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token as usize)),
-        // Targets are scored among all tokens.
+        // This form of logits never occurs here, because targets are scored among all tokens.
         Logits::Listed { .. } => None,
         Logits::Likeliest(likeliest) => {
             let is_distribution = likeliest.normalizer.is_finite();

@@ -18,13 +18,13 @@ pub struct ExpectedLength {
 }
 
 impl ExpectedLength {
-    /// Fits the function to pairs of a source length and a target length, by least squares. If the
-    /// fit would expect fewer tokens for longer sources, or a negative number for an empty source,
-    /// returns the ratio of the mean lengths with offset 0 instead. If all sources or all targets
-    /// are empty, the expected length is unknown.
+    /// Fits the function to pairs of a source length and a target length, by least squares. If this
+    /// gives a ratio that is not positive, or a negative offset, the ratio of the mean lengths is
+    /// used instead, with offset 0. If all sources or all targets are empty, the expected length is
+    /// unknown.
     #[must_use]
     pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
-        // Sums are integers, which are exact, so that they do not depend on the order of the pairs.
+        // The sums are integers, so they are exact and do not depend on the order of the pairs.
         let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
         for (source, target) in lengths {
             let (source, target) = (source as i128, target as i128);
@@ -60,7 +60,7 @@ impl ExpectedLength {
     }
 }
 
-/// Rounds to four decimal places; the fit is less accurate than that.
+/// Rounds to four decimal places, because further places of a fitted number have no meaning.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

@@ -1,32 +1,35 @@
 //! Greedy search, beam search, sampling and forced scoring (the probability of a given translation)
 //! with any model that predicts one token at a time.
 //!
-//! A search uses a model only through [`StepModel`]: it starts rows, each of which is one
-//! hypothesis, from sources, steps all rows by one token, and keeps some rows. Searches run on the
+//! A search uses a model only through [`StepModel`]. The model has a state with rows, each of which
+//! belongs to one hypothesis. The search starts the rows from the sources. Then it repeatedly
+//! steps all rows by one token, and selects the rows with which it continues. Searches run on the
 //! host, on plain rows of `f32` logits. The alternative, a search by tensor operations on the
 //! device, was rejected: it would depend on one tensor library, its choice among equal scores would
 //! depend on the device's sort, and it would save only the copy of one row of logits per hypothesis
 //! and step.
 //!
-//! Between two steps, a search asks a [`Control`] for each sentence whether it is still wanted, and
-//! lets the control do other work. So a server can share time among searches, and drop sentences
-//! for which nobody waits.
+//! Between two steps, a search asks a [`Control`] whether each sentence is still wanted, and lets
+//! the control do other work. So a server can divide its time among several searches, and drop
+//! sentences for which nobody waits any more.
 //!
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
-//!   the model's rows do not: every decision here is made for one sentence, in `f64`, and ties are
-//!   broken by the order of hypotheses and then by the lowest token id.
-//! - A hypothesis' log-probability is taken from the model's full distribution, even if the search
-//!   forbids tokens, so that [`Translator::score`] gives an output the same number as the search.
-//!   With a [`Shortlist`], it is the distribution over the candidates of the sentence.
+//!   the model computes each row independently of the other rows. Every decision is made for one
+//!   sentence, in `f64`. Of continuations with equal scores, the one of the earlier hypothesis
+//!   comes first, and then the one with the lower token id.
+//! - The log-probability of a hypothesis is taken from the model's full distribution, even if the
+//!   search forbids tokens. So [`Translator::score`] gives an output the same log-probability as
+//!   the search. With a [`Shortlist`], the search takes it from the distribution over the
+//!   candidates of the sentence.
 //! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
 //!   maximum length.
-//! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
-//!   and the position.
+//! - Random draws need no state: each draw is a function of the seed, the number of the sentence,
+//!   the index of the sample and the position.
 //!
-//! A good order to read the code: [`StepModel`], then in `search/` the constraints (which tokens
-//! are allowed next), the candidates (the best tokens of a row of logits), beam search, stepwise
-//! decoding (greedy search and sampling), and [`Translator`], which makes the batches.
+//! A good order to read the code: first [`StepModel`]; then, in `search/`, the constraints (which
+//! tokens are allowed next), the candidates (the best tokens of a row of logits), beam search, and
+//! stepwise decoding (greedy search and sampling); last [`Translator`], which makes the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};

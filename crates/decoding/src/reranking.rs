@@ -1,5 +1,6 @@
 //! Settings of reranking, the choice among several translations of a text. A search returns the
-//! candidates; its caller, who has their texts, makes the choice.
+//! candidates. The choice itself is made by the caller of the search, who has the candidates as
+//! texts.
 
 use std::path::PathBuf;
 
@@ -89,8 +90,8 @@ pub struct Criteria {
     pub utility: f64,
     /// Score of the candidate by the model that translates.
     pub model: f64,
-    /// Mean log-probability of the source's tokens given the candidate, by the model that
-    /// translates in the opposite direction.
+    /// Mean log-probability of the source's tokens, given the candidate, by the model that
+    /// translates from the target language to the source language.
     pub reverse: f64,
     /// Mean log-probability of the candidate's tokens, by the language model.
     pub language_model: f64,

@@ -6,18 +6,20 @@ use crate::{DecodingConfig, OutputLimits};
 /// A sentence to translate, or a prompt to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
-    /// Tokens of the source, ending with `</s>`; for an empty line, no tokens or only `</s>`.
+    /// Tokens of the source, ending with `</s>`. The source of an empty line has no tokens, or only
+    /// `</s>`.
     pub source: &'a [u32],
-    /// Tokens with which every translation must begin, without `<s>`; empty if it can begin with
-    /// any.
+    /// Tokens with which every translation must begin, without `<s>`; empty if translations can
+    /// begin with any tokens.
     pub prefix: &'a [u32],
-    /// Phrases that every translation must contain, anywhere and in any order; the tokens of a
-    /// phrase must be adjacent. A sentence with phrases is always translated by beam search,
-    /// whatever the configuration says. A translation that reaches the maximum length can lack some
-    /// phrases.
+    /// Phrases that every translation must contain, anywhere and in any order. The tokens of a
+    /// phrase are adjacent in the translation. Only the first 64 phrases are required. A sentence
+    /// with phrases is always translated by beam search, even if the configuration selects greedy
+    /// search or sampling. A translation that reaches the maximum length can lack some phrases.
     pub phrases: &'a [Vec<u32>],
-    /// Tokens that translations may contain, ascending; `None`: all. They must include the end
-    /// token and the tokens of prefix and phrases. [`Shortlist`](crate::Shortlist) makes them.
+    /// Tokens that translations may contain, ascending; `None` if they may contain all tokens. The
+    /// list must include the end token, and the tokens of prefix and phrases.
+    /// [`Shortlist::candidates`](crate::Shortlist::candidates) makes such a list.
     pub candidates: Option<&'a [u32]>,
     /// Number that determines the random draws of the sentence; sentences with different numbers
     /// have different draws.

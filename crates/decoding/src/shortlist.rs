@@ -1,10 +1,10 @@
-//! Vocabulary shortlists: the target tokens that translations of a source may contain (Jean et al.
-//! 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation").
+//! Vocabulary shortlists, which limit the target tokens that translations of a source may contain
+//! (Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation").
 
 use crate::{Sentence, SpecialIds};
 
-/// Target tokens that translate each source token, and target tokens that every translation may
-/// contain.
+/// Lists of target tokens: for each source token, the tokens that can translate it; and the tokens
+/// that every translation may contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shortlist {
     always: Vec<u32>,
@@ -14,8 +14,9 @@ pub struct Shortlist {
 }
 
 impl Shortlist {
-    /// Makes a shortlist: every translation may contain the tokens in `always`, and translations of
-    /// a source token `s` those of the list with index `s`.
+    /// Makes a shortlist. Every translation may contain the tokens in `always`. If a source
+    /// contains the token `s`, its translations may also contain the tokens of the list with index
+    /// `s`.
     #[must_use]
     pub fn new<L: AsRef<[u32]>>(always: Vec<u32>, lists: impl IntoIterator<Item = L>) -> Self {
         let (mut ends, mut tokens) = (Vec::new(), Vec::new());
@@ -32,13 +33,13 @@ impl Shortlist {
         &self.always
     }
 
-    /// Number of source tokens.
+    /// Number of source tokens that have a list.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.ends.len()
     }
 
-    /// Target tokens that translate `source`.
+    /// Target tokens that can translate the token `source`; empty if it has no list.
     #[must_use]
     pub fn list(&self, source: u32) -> &[u32] {
         let source = source as usize;
@@ -47,9 +48,9 @@ impl Shortlist {
         end.and_then(|end| self.tokens.get(start.unwrap_or(0)..end)).unwrap_or_default()
     }
 
-    /// Tokens that translations of `sentence` may contain, ascending: those that every translation
-    /// may contain, those of its source tokens, its prefix and its phrases, the ends and the
-    /// unknown token of `special`.
+    /// Tokens that translations of `sentence` may contain, ascending: the tokens that every
+    /// translation may contain; the lists of the sentence's source tokens; the tokens of its prefix
+    /// and its phrases; and the end tokens and the unknown token of `special`.
     #[must_use]
     pub fn candidates(&self, sentence: &Sentence<'_>, special: &SpecialIds) -> Vec<u32> {
         let of_source = sentence.source.iter().flat_map(|&source| self.list(source));

@@ -1,5 +1,5 @@
-//! Ids with a special role in a search. All vocabularies of this project have the same special ids;
-//! those of imported models have others.
+//! Ids with a special role in a search. All vocabularies that this project makes have the same
+//! special ids. The vocabularies of imported models have other special ids.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ pub const PAD: u32 = 0;
 pub const UNKNOWN: u32 = 1;
 /// `<s>`: first input of the decoder; never produced.
 pub const START: u32 = 2;
-/// `</s>`: end of a sentence; every finished hypothesis ends with it.
+/// `</s>`: end of a sentence. A search produces it to end an output.
 pub const END: u32 = 3;
 
 /// The ids of a vocabulary that have a special role in the search.
@@ -22,7 +22,8 @@ pub struct SpecialIds {
     end: u32,
     /// Other ids that end an output.
     other_ends: Cow<'static, [u32]>,
-    /// Ids among the ends that are also text: an output that ends with such an id contains it.
+    /// Ids among the ends that are also text: a continuation of a prompt that ends with such an id
+    /// contains it.
     text_ends: Cow<'static, [u32]>,
     /// Id that stands for text that the vocabulary cannot represent; produced only if the
     /// configuration allows it.
@@ -69,8 +70,8 @@ impl SpecialIds {
         }
     }
 
-    /// Declares that the ids in `text_ends`, each of which must be an end, are also text: an output
-    /// that ends with such an id contains it.
+    /// Declares that the ids in `text_ends`, each of which must be an end, are also text: a
+    /// continuation of a prompt that ends with such an id contains it.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
@@ -107,7 +108,7 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// Whether an output that ends with `token` contains it.
+    /// Whether a continuation of a prompt that ends with `token` contains it.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }
@@ -136,8 +137,7 @@ impl SpecialIds {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
-    /// Returns an upper bound of the number of refused special ids that can be likelier than an
-    /// admitted token.
+    /// Returns an upper bound of the number of special ids that a search refuses.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

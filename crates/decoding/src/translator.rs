@@ -16,9 +16,10 @@ use crate::{
 
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
-/// Sentences are batched with others of similar length, longest first, within the limits
+/// Sentences are divided into batches of similar length, longest first, within the limits
 /// `batch_tokens` and `batch_rows` of the configuration. Results are in the order of the input. An
-/// empty source (no tokens, or only `</s>`) gives an empty translation without a run of the model.
+/// empty source (no tokens, or only `</s>`) gives an empty translation, for which the model is not
+/// run.
 #[derive(Debug)]
 pub struct Translator<'m, M> {
     model: &'m M,
@@ -42,8 +43,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Sets the control, for which sentences are numbered by their indices in a call. For a
-    /// sentence that it cancels, only finished outputs are returned, or none.
+    /// Sets the control of the searches. It gets the index of a sentence in the call. For a
+    /// sentence that it cancels, only the finished outputs are returned, which can be none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
@@ -112,8 +113,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
-                // Neither greedy search nor sampling compares outputs of different lengths, so all
-                // settings give the same translation.
+                // Greedy search and sampling do not use the length settings to choose tokens, so
+                // the tokens are found only once for all settings.
                 let translations = self.translate_chunk(chunk, control)?.into_iter();
                 let best = translations.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
@@ -172,8 +173,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let control = Renumbered::new(self.control, indices);
             let run = || chunk_results(&chunk, &control);
-            // `run` is executed inside the thread pool, so that its parallel operations need not be
-            // handed over to the pool one by one.
+            // `run` is executed on a thread of the pool, so that its parallel operations need not
+            // be handed over to the pool one by one.
             let results =
                 if self.model.gains_from_workers() { rayon::scope(|_| run()) } else { run() };
             results.map_err(|error| error.in_batch(indices))
@@ -187,8 +188,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Returns the number of threads that each take their own batches, if there are `rows` rows in
     /// total.
     ///
-    /// A step of a small model consists of a hundred short operations. Dividing each operation
-    /// among threads would cost about as much time as it saves, whereas sentences are independent.
+    /// A step of a small model consists of about a hundred short operations. Dividing each of them
+    /// among threads would cost about as much time as it saves. Separate batches avoid this cost,
+    /// because sentences are independent of each other.
     fn workers(&self, rows: usize) -> usize {
         if !self.model.gains_from_workers() {
             return 1;
@@ -271,8 +273,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows in a batch for which a separate thread pays: as many as matrix kernels
-/// multiply at a time.
+/// Smallest number of rows for which a separate thread is faster. It is the number of rows that
+/// matrix kernels multiply at a time.
 const LEAST_ROWS: usize = 32;
 
 /// The token that ends sources: `</s>`, or its counterpart in an imported vocabulary.
@@ -284,8 +286,8 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// Returns the source or, if it has no tokens, only the end: an empty line that is scored or
-    /// has a prefix needs the model, which needs at least one token.
+    /// Returns the source or, if it has no tokens, only the end token. The model needs at least one
+    /// token, and it is also run for an empty line that has a prefix or a target to score.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
     }

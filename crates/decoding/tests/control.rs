@@ -1,4 +1,4 @@
-//! Tests searches that share time with other work, and that end for sentences that are no longer
+//! Tests searches that pause for other work, and that end for sentences whose outputs are no longer
 //! wanted.
 
 mod common;
@@ -53,8 +53,10 @@ fn searches() -> [DecodingConfig; 3] {
     ]
 }
 
-/// Checks that the results of all other sentences are the same as without a control, and that those
-/// of every third sentence are at most the outputs that had ended before it was cancelled.
+/// Checks the results `found` of a search in which every third sentence was cancelled against the
+/// results `whole` of a search without a control. The results of other sentences must be the same.
+/// Those of cancelled sentences must only be outputs that had ended before the sentence was
+/// cancelled.
 fn only_those_that_left_are_missing(found: &[Vec<Hypothesis>], whole: &[Vec<Hypothesis>]) {
     assert_eq!(found.len(), whole.len());
     let mut missing = 0;
@@ -77,7 +79,7 @@ fn cancelled_sentences_leave_between_steps_and_change_no_other() {
         let translator = Translator::new(&whole_model, config.clone()).expect("valid");
         let whole = translator.translate(&sources).expect("decodes");
         let rows = whole_model.rows_stepped.load(Ordering::Relaxed);
-        // Cancels before the batch begins, after its first step, and later.
+        // Sentences are cancelled before the batch begins, after its first step, and later.
         let mut stepped = Vec::new();
         for after in [0, 2, 4] {
             let (model, control) = (model(), Leaving::after(after));

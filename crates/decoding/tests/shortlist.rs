@@ -1,4 +1,5 @@
-//! Searches among the candidates of each sentence, with real Transformers.
+//! Tests searches that choose only among the candidates of each sentence (the tokens that its
+//! shortlist has), with real Transformers.
 
 use candle_core::{DType, Device};
 use taper_decoding::{
@@ -8,7 +9,8 @@ use taper_decoding::{
 use taper_model::{Builder, Inference, ModelConfig, Transformer};
 use taper_ops::{Kernel, Products};
 
-/// Size of both vocabularies: no multiple of what kernels multiply at a time.
+/// Size of both vocabularies. It is not a multiple of the numbers of columns that matrix kernels
+/// multiply at a time.
 const VOCABULARY: usize = 203;
 
 fn model(seed: u64, dtype: DType) -> Transformer {
@@ -25,7 +27,7 @@ fn model(seed: u64, dtype: DType) -> Transformer {
     Transformer::new(&config, VOCABULARY, VOCABULARY, builder).expect("a valid model")
 }
 
-/// A model in each type of products, with its name.
+/// Models whose matrix products are computed in f32, bf16 and int8, with the names of these types.
 fn models() -> Vec<(Inference, &'static str)> {
     let mut rounded = model(3, DType::F32);
     rounded.round_to_int8().expect("finite weights");
@@ -42,13 +44,14 @@ fn sources() -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// A shortlist with seven tokens for each source token, and two for all.
+/// A shortlist with seven tokens for each source token, and two tokens that every translation may
+/// contain.
 fn shortlist() -> Shortlist {
     let list = |source: u32| (0..7).map(|k| 4 + (source * 31 + k * 57) % 199).collect::<Vec<u32>>();
     Shortlist::new(vec![20, 40], (0..VOCABULARY as u32).map(list))
 }
 
-/// Beam search, greedy search, sampling and penalties.
+/// Configurations of greedy search, beam search, a search with penalties, and sampling.
 fn configs() -> Vec<DecodingConfig> {
     let config = |beam_size| DecodingConfig {
         beam_size,
@@ -87,7 +90,8 @@ fn of_shortlist<M: StepModel>(model: &M, sentences: &[Sentence<'_>]) -> Vec<Vec<
     sentences.iter().map(|sentence| shortlist.candidates(sentence, model.special())).collect()
 }
 
-/// Whether the result of a row does not depend on the number of rows, nor a column on the others.
+/// Whether the result of a matrix product in a row and a column does not depend on the number of
+/// rows and columns of the product.
 fn is_exact(name: &str) -> bool {
     name == "int8" || Kernel::best(Products::F32) != Kernel::Gemm
 }
@@ -106,7 +110,8 @@ fn all_tokens_as_candidates_change_no_bit() {
     }
 }
 
-/// The logits of a few tokens are those of the full projection, to the bit.
+/// If only the logits of a few tokens are computed, each must be identical to the bit to the logit
+/// in the full projection.
 #[test]
 fn few_logits_are_those_among_all() {
     let sources = sources();
@@ -162,7 +167,8 @@ fn a_sentence_does_not_depend_on_the_candidates_of_others() {
     }
 }
 
-/// A model that computes all logits is searched in the same way.
+/// A model that always computes all logits must give the same results as one that computes only the
+/// logits of the candidates.
 #[test]
 fn logits_may_be_few_or_picked_from_all() {
     struct Full(Inference);
@@ -211,7 +217,8 @@ fn model_of(name: &str) -> Inference {
     named.map(|(model, _)| model).expect("a model")
 }
 
-/// Tokens that a translation must have are candidates, wherever the shortlist has them.
+/// The tokens of prefixes and phrases must be candidates even if the shortlist does not have them
+/// for the source.
 #[test]
 fn forced_tokens_are_candidates() {
     let sources = sources();

@@ -63,7 +63,8 @@ fn translate(
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
-/// Checks that in int8 no bit depends on the other sentences of a batch, with any kernel.
+/// Checks that, with weights in int8, no bit of a result depends on the other sentences of its
+/// batch, whatever kernel computes matrix products.
 #[test]
 fn in_int8_a_batch_is_its_sentences_to_the_bit() {
     let mut model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -115,7 +116,7 @@ fn a_beam_of_one_is_greedy() {
     each(|model, name| {
         let sources = sources();
         let slices: Vec<&[u32]> = sources.iter().map(Vec::as_slice).collect();
-        // With a length penalty, the beam could continue after the likeliest end.
+        // With a length penalty, the beam could continue although the end is the likeliest token.
         let config = DecodingConfig { length_penalty: 0.0, ..config(1) };
         let beam = beam_search(&model.inference(), &slices, &config).expect("decodes");
         let greedy = greedy_search(&model.inference(), &slices, &config).expect("decodes");
@@ -143,8 +144,8 @@ fn outputs_end_where_learned_positions_do() {
     let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
     let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
-        // The minimum length cannot be reached within the positions, so all outputs reach the
-        // maximum length.
+        // The model has too few positions for the minimum length, so all outputs reach the maximum
+        // length.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
         let alone = Translator::new(&members[0], config.clone())
             .expect("valid")
@@ -229,7 +230,7 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
     });
 }
 
-/// Aligns so many sentences, one of them so long, that they do not fit in one batch.
+/// Aligns sentences that need several batches, because there are many of them and one is very long.
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -259,7 +260,8 @@ fn alignments_keep_their_order_over_batches() {
     }
 }
 
-/// A model that finds the likeliest tokens where its logits are, as on a GPU.
+/// A model that finds the likeliest tokens itself instead of returning all logits, in the same way
+/// as models on a GPU.
 struct Finding<M>(M);
 
 impl<M: StepModel> StepModel for Finding<M> {

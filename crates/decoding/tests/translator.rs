@@ -40,7 +40,8 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
         assert_eq!(one_batch, by_rows);
         assert_eq!(one_batch, by_tokens);
 
-        // Each sentence in a separate call: results are in the order of the input.
+        // Each sentence is translated in a separate call. This shows that the results of one call
+        // are in the order of the input.
         let config = DecodingConfig { beam_size, n_best: beam_size, ..DecodingConfig::default() };
         let translator = Translator::new(&model, config).expect("valid");
         for (source, expected) in sources.iter().zip(&one_batch) {
@@ -147,9 +148,11 @@ fn threads_with_batches_of_their_own_find_the_same() {
         for threads in [1, 2, 4, 16] {
             let (same, same_order, starts) = translate(true, threads);
             assert_eq!(found, same);
-            // Progress is reported in the order of the batches, whichever finishes first.
+            // Progress is reported in the order of the batches, even if a later batch finishes
+            // first.
             assert_eq!(order, same_order);
-            // All threads together have no more rows at a time than a single thread would have.
+            // All threads together have at most as many rows at a time as a single thread would
+            // have, so there are more batches.
             let shares = threads.min(256 / 32);
             assert!(starts >= shares * (together - 1), "{starts} batches, {together} in one");
         }

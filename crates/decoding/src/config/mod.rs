@@ -252,8 +252,8 @@ pub struct OutputLimits {
 }
 
 impl DecodingConfig {
-    /// Returns a configuration whose search finds as many candidates as reranking needs: samples,
-    /// or the hypotheses of a beam that is at least as wide.
+    /// Returns a configuration whose search finds as many candidates as reranking needs. If tokens
+    /// are sampled, it draws as many outputs; otherwise its beam has at least this width.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {
@@ -265,15 +265,16 @@ impl DecodingConfig {
         Self { n_best, beam_size, ..self }
     }
 
-    /// Computes the score by which hypotheses of different lengths are compared: `log_probability`,
-    /// divided by the length penalty; plus the length reward for each token; minus the penalty for
-    /// being shorter than `limits` expect. `log_probability` is that of `length` tokens, including
-    /// `</s>`. For a fixed `log_probability` of at most 0, the score grows with `length`.
+    /// Computes the score by which hypotheses of different lengths are compared: `log_probability`
+    /// divided by the length penalty; plus the length reward for each token; minus the shortfall
+    /// penalty if the hypothesis is shorter than `limits.expected`. `log_probability` is that of
+    /// `length` tokens, including `</s>`. For a fixed `log_probability` of at most 0, the score
+    /// never falls if `length` grows.
     pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
         let (length, expected) = (length as f64, limits.expected + 1.0);
         let expects = self.shortfall_penalty > 0.0;
-        // The length penalty does not grow beyond the expected length; otherwise models with flat
-        // probabilities would make endless translations.
+        // If a length is expected, the length penalty does not grow beyond it. Otherwise models
+        // with flat probabilities would make endless translations.
         let counted = if expects { length.min(expected) } else { length };
         let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => gnmt_penalty(counted, self.length_penalty),
@@ -286,7 +287,8 @@ impl DecodingConfig {
         }
     }
 
-    /// Returns the number of finished hypotheses that a search keeps for each sentence.
+    /// Returns the number of finished hypotheses that a beam search keeps for each sentence while
+    /// it runs.
     pub(crate) fn kept(&self) -> usize {
         match self.rules {
             SearchRules::Exact => self.n_best,
@@ -310,7 +312,8 @@ impl DecodingConfig {
     /// Returns the limits on the output for a source of `source_length` tokens, not counting
     /// `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
-        // A conversion from float to integer saturates, so a huge ratio sets no limit.
+        // A conversion from float to integer saturates, so with a huge ratio only `max_length`
+        // limits the output.
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
         let max_length = by_ratio.saturating_add(self.max_length_offset).min(self.max_length);
         OutputLimits {

@@ -4,12 +4,12 @@ use super::DecodingConfig;
 use crate::reranking::RerankingConfig;
 use crate::{DecodingError, Result};
 
-/// Upper bound of the beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search
-/// Errors and Model Errors: Cat Got Your Tongue?").
+/// Upper bound of the beam size. It is far above any useful size (compare Stahlberg and Byrne 2019,
+/// "On NMT Search Errors and Model Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// Upper bound of the factors in scores, far beyond any use; larger ones could make scores
-/// overflow.
+/// Upper bound of the factors in scores, far above any useful factor. Scores could overflow with
+/// larger factors.
 const MOST: f64 = 1e6;
 
 impl DecodingConfig {

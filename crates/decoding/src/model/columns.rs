@@ -9,9 +9,9 @@ use crate::Sentence;
 pub(crate) enum Logits<'a> {
     /// The logits of all `V` tokens.
     All(&'a [f32]),
-    /// The logits of the sentence's candidates, which are ascending.
+    /// Only the logits of the tokens that the sentence may contain (its candidates).
     Listed {
-        /// The candidates.
+        /// The candidates, ascending.
         tokens: &'a [u32],
         /// Logit of each candidate.
         logits: &'a [f32],
@@ -47,16 +47,17 @@ impl RowTokens<'_> {
     }
 }
 
-/// Columns of the logits during a search, and the candidates of each sentence.
+/// Columns of the logits during a search, and the candidates of each sentence (the tokens that it
+/// may contain).
 ///
-/// The model computes the logits of the union of all candidates. From each row, the search reads
-/// only the candidates of the row's sentence. So a translation does not depend on the candidates of
-/// other sentences.
+/// The model computes the logits of the union of the candidates of all sentences. From each row,
+/// the search reads only the candidates of the row's sentence. So a translation does not depend on
+/// the candidates of other sentences.
 pub(crate) struct Columns<'a> {
     /// Number of columns.
     width: usize,
-    /// Candidates of each sentence with their columns; `None`: all columns. Empty if no sentence
-    /// has candidates.
+    /// Candidates of each sentence with their columns; `None` if the sentence may contain all
+    /// tokens. The list is empty if all sentences may contain all tokens.
     listed: Vec<Option<Listed<'a>>>,
 }
 
@@ -73,7 +74,8 @@ impl<'a> Columns<'a> {
         Self { width: vocabulary, listed: Vec::new() }
     }
 
-    /// The columns `union`, ascending; `None`: all tokens.
+    /// Makes the columns of a model that computes the logits of the tokens `union`, ascending, or
+    /// of all tokens if `union` is `None`.
     pub(crate) fn new(
         sentences: &[Sentence<'a>],
         union: Option<&[u32]>,
@@ -104,7 +106,8 @@ impl<'a> Columns<'a> {
         self.listed.is_empty()
     }
 
-    /// Calls `read` with the logits of a sentence in `row`, which has all columns.
+    /// Calls `read` with the logits of the tokens that the sentence may contain. `row` has all
+    /// columns.
     pub(crate) fn read<T>(
         &self,
         sentence: usize,
@@ -123,8 +126,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the union of the candidates of sentences, ascending. `None` if a sentence may contain all
-/// tokens, or if the union is so large that all logits cost less than gathering its weights.
+/// Returns the union of the candidates of sentences, ascending. `None` if a sentence may contain
+/// all tokens, or if the union is so large that all logits cost less than gathering its weights.
 pub(crate) fn union<'l>(
     lists: impl Iterator<Item = Option<&'l [u32]>>,
     vocabulary: usize,
@@ -142,8 +145,8 @@ pub(crate) fn union<'l>(
     (!union.is_empty() && union.len() <= vocabulary / 4 * 3).then_some(union)
 }
 
-/// Returns the index of each of `tokens` in `union`; both are ascending. A token that the union
-/// lacks gets an index after its end.
+/// Returns the index of each of `tokens` in `union`; both are ascending. A token that is not in
+/// `union` gets an index after the end of `union`.
 fn columns_in(union: &[u32], tokens: &[u32]) -> Vec<u32> {
     let mut column = 0;
     let place = |&token: &u32| {

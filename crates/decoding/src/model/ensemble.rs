@@ -6,9 +6,9 @@ use crate::{DecodingError, Result, SpecialIds, StepModel};
 /// Models with the same vocabulary, combined log-linearly: the probability of a token is
 /// proportional to the geometric mean of its probabilities under the models.
 ///
-/// The search gets the mean of the logits. It equals the mean of the log-probabilities, except for
-/// a constant in each row, which normalisation removes. So several equal models give exactly the
-/// same results as a single one.
+/// The search gets the mean of the models' logits. In each row, it equals the mean of the
+/// log-probabilities plus a constant, which normalisation removes. An ensemble of equal models
+/// gives exactly the same results as one of these models.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],
@@ -16,7 +16,7 @@ pub struct Ensemble<'m, M> {
 }
 
 impl<'m, M: StepModel> Ensemble<'m, M> {
-    /// Combines `models`, in all of which each id must stand for the same token.
+    /// Combines `models`. An id must stand for the same token in all of them.
     ///
     /// # Errors
     /// [`DecodingError::Ensemble`] if there are no models, or the sizes of their vocabularies
@@ -36,7 +36,7 @@ impl<'m, M: StepModel> Ensemble<'m, M> {
 #[derive(Debug)]
 pub struct EnsembleState<S> {
     states: Vec<S>,
-    /// Length of a row of logits.
+    /// Number of columns of a row of logits.
     columns: usize,
 }
 

@@ -8,7 +8,8 @@ use crate::search::constraints::Constraints;
 use crate::tokens::OURS;
 use crate::{Control, DecodingError, Result, Sentence, SpecialIds};
 
-/// An autoregressive model, as a search uses it: rows that advance by one token at a time.
+/// An autoregressive model, in the form in which a search uses it: a state with rows that advance
+/// by one token at a time.
 ///
 /// A state has `R` rows. After [`start`](StepModel::start), row `i` belongs to source `i`. Rows
 /// must be independent: the predictions of a row must depend only on its source and its own tokens.
@@ -25,8 +26,8 @@ pub trait StepModel: Sync {
         &OURS
     }
 
-    /// Returns the largest number of output tokens, without `</s>`, that the model can produce; a
-    /// search forces the end there. `None` if there is no limit.
+    /// Returns the largest number of output tokens, without `</s>`, that the model can produce. A
+    /// search forces the end of an output that has this length. `None` if there is no limit.
     fn longest_output(&self) -> Option<usize>;
 
     /// Returns the input of the first step for a row with this source: the token that precedes the
@@ -54,8 +55,8 @@ pub trait StepModel: Sync {
         false
     }
 
-    /// Starts like [`start`](StepModel::start), for a search that needs the logits of `_tokens`
-    /// alone: rows of logits then have one column for each of these tokens, in their order. A
+    /// Starts like [`start`](StepModel::start), for a search that needs only the logits of
+    /// `_tokens`. Rows of logits then have one column for each of these tokens, in their order. A
     /// search calls this only if the model [supports it](StepModel::shortlists).
     ///
     /// # Errors
@@ -64,10 +65,10 @@ pub trait StepModel: Sync {
         Err(DecodingError::model("start", "it computes the logits of all tokens"))
     }
 
-    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
-    /// `read`, in one or several blocks of whole rows, in order. `read` only borrows a block: all
-    /// predictions together are the largest data of decoding, and a model need not hold them all at
-    /// once.
+    /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the next tokens to `read`,
+    /// in one or several blocks of complete rows, in order. `read` only borrows a block. So a model
+    /// need not have the predictions of all rows in memory at once, which are the largest data of
+    /// decoding.
     ///
     /// # Shapes
     /// `tokens`: `R`. `read` gets `R * V` values in total, row-major. They are log-probabilities up
@@ -131,8 +132,9 @@ pub(crate) struct TopK {
 
 impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
-    /// admit, and for the token that the constraints ask for. `None` if the model cannot find
-    /// likeliest tokens, if there would be too many of them, or if `columns` has candidates.
+    /// admit, and for the token that the constraints ask for. Returns `None` if all logits are
+    /// needed instead: if the model cannot find likeliest tokens, if too many would be needed, or
+    /// if `columns` limits the tokens of a sentence.
     pub(crate) fn under<'a, M: StepModel>(
         (model, columns): (&M, &Columns<'_>),
         count: usize,
@@ -192,8 +194,8 @@ pub(crate) struct StepInput<'a, S> {
     pub(crate) sentence_of: S,
 }
 
-/// Steps all rows, and calls `of_row` with the index and the logits of each row; returns its
-/// results.
+/// Steps all rows, calls `of_row` with the index and the logits of each row, and returns the
+/// results of `of_row` in the order of the rows.
 pub(crate) fn step_rows<M: StepModel, T: Send, S: Fn(usize) -> usize + Sync>(
     model: &M,
     state: &mut M::State,
@@ -238,9 +240,10 @@ pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
 }
 
-/// Lets the control do other work, and then removes entries of cancelled sentences from `active`,
-/// and their rows from the state. `place` returns the index of an entry's sentence, and the number
-/// of its rows; these are consecutive, in the order of the entries.
+/// Lets the control do other work. Then removes the entries of cancelled sentences from `active`,
+/// and the rows of these entries from the state. `place` returns the index of an entry's sentence,
+/// and the number of the entry's rows. The rows of an entry are consecutive, and follow the rows of
+/// the entry before it.
 pub(crate) fn drop_cancelled<M: StepModel, T>(
     model: &M,
     state: &mut M::State,
@@ -260,8 +263,8 @@ pub(crate) fn drop_cancelled<M: StepModel, T>(
     if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept_rows) }
 }
 
-/// Keeps only the given `rows` of a state with `old_rows` rows, in this order; does nothing if they
-/// are all rows in their present order.
+/// Keeps only the given `rows` of a state with `old_rows` rows, in the order of `rows`. Does
+/// nothing if `rows` are all rows in their present order.
 pub(crate) fn select_if_changed<M: StepModel>(
     model: &M,
     state: &mut M::State,

@@ -7,9 +7,10 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Whether sentences can be divided into any number of batches, for example one for each thread,
-/// without changing a bit of the results. They can on a CPU with a matrix kernel that packs its
-/// operands, because then the result of a row does not depend on the number of rows.
+/// Whether threads that take separate batches are faster than threads that share each operation,
+/// and the division into batches changes no bit of the results. This is so on a CPU with a matrix
+/// kernel that packs its operands, because then the result of a row does not depend on the number
+/// of rows.
 fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
@@ -83,8 +84,9 @@ impl StepModel for Inference {
     steps_of!(Inference);
 }
 
-/// A language model, which continues its sources: the prompts. When a batch starts, all tokens of a
-/// prompt but the last are read in one pass; the last token is the input of the first step.
+/// A language model, which continues prompts: its sources are the prompts. When a batch starts, all
+/// tokens of a prompt except the last are read in one pass. The last token is the input of the
+/// first step.
 impl StepModel for TextInference {
     type State = TextState;
 
@@ -138,7 +140,7 @@ fn lend(
 }
 
 /// Finds the `count` likeliest tokens of each row `r`, and the logit of the token `also[r]`, on the
-/// device, in blocks of logits `(rows, V)`.
+/// device. `blocks`: logits of all rows, in blocks of shape `(rows, V)`.
 fn likeliest(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     count: usize,

@@ -7,23 +7,24 @@
 //! finished hypotheses take no places in the beam. Of the finished hypotheses, the `n_best` with
 //! the best score are kept.
 //!
-//! A sentence stops once no live hypothesis can still enter its list of the `n_best`. The
-//! log-probability of a token is at most 0, so that of a live hypothesis, `L ≤ 0`, can only fall.
-//! Length penalty and reward are largest at the maximum length `m`, and the shortfall penalty is
-//! smallest there. So no continuation of a live hypothesis can have a score above
-//! `score(L, m + 1)`, where the 1 is `</s>`. If the list is full, and this bound for the largest
-//! `L` does not exceed the worst score in the list, then running to the maximum length would give
-//! the same list. With `patience`, a sentence stops earlier: once enough hypotheses have finished.
+//! The search for a sentence stops once no live hypothesis can still enter the sentence's list of
+//! the `n_best`. Let `L ≤ 0` be the log-probability of a live hypothesis. It can only fall, because
+//! the log-probability of a further token is at most 0. Length penalty and reward are largest at
+//! the maximum length `m`, and the shortfall penalty is smallest there. So no continuation of a
+//! live hypothesis can have a score above `score(L, m + 1)`, where the 1 stands for `</s>`. If the
+//! list is full, and this bound for the largest `L` does not exceed the worst score in the list,
+//! then running to the maximum length would give the same list. With `patience`, the search stops
+//! earlier: once enough hypotheses have finished.
 //!
 //! If a sentence requires phrases, its beam is [divided among groups](super::phrases) of hypotheses
-//! that contain the same number of phrase tokens. Hypotheses that lack a phrase stay likelier
-//! than finished ones until the maximum length, so that no exact bound would stop the search. It
-//! stops once the number of finished hypotheses reaches the width of the beam, and no live
-//! hypothesis that contains all phrases would enter the list if it ended.
+//! that contain the same number of phrase tokens. Live hypotheses that lack a phrase stay likelier
+//! than finished hypotheses until the maximum length, so the bound above would not stop the search.
+//! Instead, the search stops once `beam_size` hypotheses have finished, and no live hypothesis that
+//! contains all phrases would enter the list if it ended.
 //!
-//! The length settings do not affect which hypotheses are live. They affect only the order of
-//! finished hypotheses, and when it is final. So a single search can find the lists for several
-//! length settings: it continues until all of the lists are final.
+//! The length settings do not affect which hypotheses are live. They affect only the order of the
+//! finished hypotheses, and the position at which this order is final. So a single search can find
+//! the lists for several length settings: it continues until all of the lists are final.
 
 use crate::model::columns::Columns;
 use crate::model::step::{
@@ -35,9 +36,9 @@ use crate::{Control, DecodingConfig, DecodingError, Hypothesis, Result, Sentence
 
 /// Translates one batch by beam search.
 ///
-/// Each of `sources` ends with `</s>`. The result has, for each source in order, its `n_best`
-/// hypotheses, best score first (fewer if fewer have finished). All live hypotheses of all
-/// sentences are stepped together; a sentence leaves the model's batch as soon as its list is
+/// Each of `sources` must end with `</s>`. The result has, for each source in order, its `n_best`
+/// hypotheses, best score first, or fewer hypotheses if fewer have finished. All live hypotheses of
+/// all sentences are stepped together. A sentence leaves the model's batch as soon as its list is
 /// final.
 ///
 /// # Errors
@@ -61,8 +62,8 @@ pub(crate) fn beam<M: StepModel>(
     Ok(hypotheses.into_iter().flatten().collect())
 }
 
-/// Translates one source, which ends with `</s>`, by beam search. Returns its hypotheses, and the
-/// continuations that the search considered, as a tree.
+/// Translates one source, which must end with `</s>`, by beam search. Returns its hypotheses, and
+/// the tree of the continuations that the search considered: each [`BeamNode`] names its parent.
 ///
 /// # Errors
 /// The errors of [`beam_search`].
@@ -92,8 +93,8 @@ pub(crate) fn beam_under<M: StepModel>(
     beam_traced(model, sentences, settings, control, None)
 }
 
-/// Runs [`beam_under`]. If `traced` is given, it receives the continuations considered for the
-/// sentence that ends last.
+/// Runs the search of [`beam_under`]. If `traced` is given, it receives the continuations that were
+/// considered for the sentence whose search ends last.
 fn beam_traced<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -166,8 +167,8 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // Besides as many tokens as the beam is wide, all end tokens are needed, because these take no
-    // places from tokens that continue a hypothesis.
+    // A beam of width n needs the best n tokens that continue a hypothesis. Up to as many tokens as
+    // there are end tokens can be likelier than these, so this number is added.
     let enough = |search: &SentenceBeam<'_>| search.width + special.ends();
     let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&SentenceBeam<'_>, Live)> = active

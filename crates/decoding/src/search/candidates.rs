@@ -19,9 +19,10 @@ pub(crate) struct Candidate {
     pub(crate) rank: f64,
 }
 
-/// Finds the `count` likeliest tokens that `constraints` admit, likeliest first; of equally likely
-/// tokens, that with the lower id comes first. They are followed by tokens that a phrase needs.
-/// Tokens with probability zero are omitted. Returns `None` if the row is not a distribution.
+/// Finds the `count` likeliest tokens that `constraints` admit, likeliest first. Of equally likely
+/// tokens, the one with the lower id comes first. After them come the tokens that phrases need
+/// next, if they are not among the likeliest. Tokens with probability zero are omitted. Returns
+/// `None` if the row is not a distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
@@ -55,11 +56,11 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(weighed.len()));
-    // At least `count` blocks have a logit of this size or more. This excludes nearly all other
-    // blocks at once.
+    // At least `count` blocks have a largest logit of this size or more, so the `count` largest
+    // logits are at least as large. This excludes nearly all other blocks at once.
     let mut best = best_from(&weighed, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Some of the tokens found are not admitted, so all blocks are searched.
+        // Some tokens with such large logits are not admitted, so all blocks are searched.
         best = best_from(&weighed, f32::NEG_INFINITY, count, constraints);
     }
     let needed = constraints.needed.iter().copied();
@@ -115,7 +116,7 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
     }
 }
 
-/// Returns those of the requested tokens that `constraints` admit, with their logits, likeliest
+/// Returns the tokens of `likeliest_of_row` that `constraints` admit, with their logits, likeliest
 /// first. Returns `None` if the row is not a distribution.
 pub(crate) fn admitted<'a>(
     likeliest_of_row: &'a Likeliest,
@@ -155,9 +156,9 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether `logit` would not be kept, because `count` logits are kept and none of them is
-    /// smaller. Ids must be inserted in ascending order, so that among equal logits, the one with
-    /// the lower id is kept.
+    /// Whether `logit` would not be kept, because `count` logits are kept already and none of them
+    /// is smaller. Logits must be inserted in ascending order of their tokens' ids, so that of two
+    /// equal logits, the one of the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -188,8 +189,8 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// Log-probability of the token at `column`, at most 0 in spite of rounding: the searches rely
-    /// on totals that never rise.
+    /// Log-probability of the token at `column`. It is at most 0 even if rounding would make it
+    /// positive, because the searches rely on totals of log-probabilities that never rise.
     pub(crate) fn log_probability(&self, column: usize) -> f64 {
         (f64::from(self.logits[column]) - self.normalizer).min(0.0)
     }
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_best_of_a_long_row_are_those_of_a_sort() {
-        // If there are few distinct logits, some in different blocks are equal.
+        // With few distinct values, there are equal logits in different blocks.
         for levels in [7, 1000] {
             let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
             let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
@@ -292,8 +293,8 @@ mod tests {
 
     #[test]
     fn a_special_token_takes_no_place_of_another() {
-        // Each of three blocks has a large logit: one of a special token, and two of allowed
-        // tokens.
+        // Each of three blocks has a large logit. The first is that of a special token, which is
+        // not allowed, and the other two are those of allowed tokens.
         let mut logits = [0.0_f32; 3 * BLOCK];
         (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);
         let best = best_tokens(Logits::All(&logits), 3, &anything()).expect("finite");

@@ -27,21 +27,23 @@ pub(crate) struct Constraints<'a> {
     /// Tokens whose repetition is penalised, each once, with the number of its occurrences in the
     /// output.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// Factor of the repetition penalty. The next two fields are the presence penalty and the
-    /// frequency penalty.
+    /// Factor of the repetition penalty. The fields `presence` and `frequency` are the presence
+    /// penalty and the frequency penalty.
     penalty: f32,
     presence: f32,
     frequency: f32,
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints on the token that follows `length` output tokens. If the configuration
-    /// [needs earlier tokens](looks_back), `history` must end with the output tokens. Tokens before
-    /// them in `history` (those of the source) count for the ban on repeated n-grams and, by the
-    /// rules of the library Transformers, for the repetition penalty.
+    /// Makes the constraints on the token that follows `length` output tokens.
     ///
-    /// At the maximum length the end is forced, and its log-probability counts, so that every
-    /// translation is a complete sentence whose score includes its end.
+    /// If the configuration [needs earlier tokens](looks_back), `history` must end with the output
+    /// tokens. Before them, `history` can have the tokens of the source. These count for the ban on
+    /// repeated n-grams and, by the rules of the library Transformers, for the repetition penalty.
+    ///
+    /// At the maximum length, the end is forced. Unless the rules are those of Transformers, its
+    /// log-probability counts, so that every translation is a complete sentence whose score
+    /// includes its end.
     pub(crate) fn after(
         special: &'a SpecialIds,
         length: usize,
@@ -80,8 +82,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Adds the constraints of phrases: an end is not admitted before the hypothesis contains all
-    /// phrases, except at the maximum length.
+    /// Adds the constraints of phrases that the output must contain: an end is not admitted before
+    /// the hypothesis contains all phrases, except at the maximum length.
     pub(crate) fn containing(mut self, progress: Progress, phrases: &[Vec<u32>]) -> Self {
         if !progress.is_complete(phrases) {
             self.end &= !self.others;
@@ -95,8 +97,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // If the output must end, only one of several end tokens is admitted, so that the
-            // likeliest of them need not be found.
+            // If the output must end, only one of several end tokens is admitted, so that it need
+            // not be found out which of them is the likeliest.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)
@@ -117,7 +119,9 @@ impl<'a> Constraints<'a> {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// Returns the logits of `tokens` that rank them in the search; `None` if they are the model's.
+    /// Returns the logits by which the search ranks `tokens`: the model's logits with the penalties
+    /// on repeated tokens. Returns `None` if there are no repeated tokens, so that these are the
+    /// model's logits.
     pub(crate) fn penalised(&self, logits: &[f32], tokens: RowTokens<'_>) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;

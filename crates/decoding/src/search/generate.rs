@@ -12,11 +12,13 @@ use crate::{
 };
 
 /// Continues each prompt, which is the source of a sentence. If tokens are sampled, a prompt gets
-/// `config.n_best` outputs, otherwise one output of the likeliest tokens. Calls `on_token` for each
-/// new token. An output ends with an end token, when `on_token` stops it, or at the length limit;
-/// its probability includes the end only in the first case. The ban on repeated n-grams also
-/// applies to those in the prompt, as in the library Transformers. The repetition penalty applies
-/// only to tokens of the output, unless the rules are those of Transformers.
+/// `config.n_best` outputs, otherwise one output of the likeliest tokens.
+///
+/// Calls `on_token` for each new token. An output ends with an end token, when `on_token` stops it,
+/// or at the length limit. Its probability includes an end only if it ends with an end token. The
+/// ban on repeated n-grams also applies to the n-grams of the prompt, as in the library
+/// Transformers. The repetition penalty applies only to tokens of the output, unless `config.rules`
+/// are the rules of Transformers.
 ///
 /// Prompts are processed in order, as many at a time as `config.batch_tokens` and
 /// `config.batch_rows` allow; this grouping changes no output. The outputs of a prompt are sorted,

@@ -8,15 +8,16 @@ use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
-/// Translates one batch by taking the likeliest allowed token at each position; of equally likely
-/// tokens, that with the lowest id.
+/// Translates one batch by taking the likeliest allowed token at each position. Of equally likely
+/// tokens, the one with the lowest id is taken.
 ///
-/// If neither a length penalty nor a length reward is set, the result equals that of
-/// [`beam_search`](crate::beam_search) with a beam of 1. Otherwise, such a beam continues after a
-/// `</s>` with the second likeliest token, and can end with a longer output whose score is better.
+/// If there is no length penalty, length reward or shortfall penalty, the result equals that of
+/// [`beam_search`](crate::beam_search) with a beam of 1. If there is one, a beam of 1 can differ:
+/// where `</s>` is the likeliest token, it also continues with the second likeliest token, and can
+/// so find a longer output with a better score.
 ///
-/// Each of `sources` ends with `</s>`. The result has one hypothesis for each source, in order. A
-/// sentence leaves the model's batch as soon as it ends.
+/// Each of `sources` must end with `</s>`. The result has one hypothesis for each source, in order.
+/// A sentence leaves the model's batch as soon as it ends.
 ///
 /// # Errors
 /// [`NotADistribution`](crate::DecodingError::NotADistribution) and

@@ -12,17 +12,18 @@ pub struct Hypothesis {
     /// Natural logarithm of the probability of the output tokens, including the closing `</s>` if
     /// the output has one.
     pub log_probability: f64,
-    /// Natural logarithm of the probability of each token given the tokens before it; if the output
-    /// has a closing `</s>`, its entry is the last.
+    /// Natural logarithm of the probability of each token, given the tokens before it. If the
+    /// output has a closing `</s>`, the last entry is that of `</s>`.
     pub token_log_probabilities: Vec<f64>,
-    /// [Score](DecodingConfig::score), computed from the log-probability or, if repetition is
-    /// penalised, from the penalised log-probability. Lists of hypotheses are sorted by it.
+    /// [Score](DecodingConfig::score), by which lists of hypotheses are sorted. It is computed from
+    /// the log-probability. If repetition is penalised, it is computed from the penalised
+    /// log-probability; and by the rules of the library Transformers, forced tokens do not count.
     pub score: f64,
     /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. 0 only
     /// for the translation of an empty source, which needs no model.
     pub length: usize,
-    /// Whether the output ended because it reached the maximum length: usually in the middle of a
-    /// sentence or of a repetition.
+    /// Whether the output ended because it reached the maximum length. Such an output usually ends
+    /// in the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
@@ -36,14 +37,14 @@ pub(crate) struct Path {
     pub(crate) token_log_probabilities: Vec<f64>,
     /// Sum of `token_log_probabilities`.
     pub(crate) log_probability: f64,
-    /// Log-probability by which the search ranks the path; equals `log_probability` if repetition
-    /// is not penalised and all tokens count, also the forced ones.
+    /// Log-probability by which the search ranks the path. It differs from `log_probability` if
+    /// repetition is penalised, or if forced tokens do not count in the score.
     pub(crate) rank: f64,
 }
 
 impl Path {
-    /// If the path ended at the maximum length, and the rules in `config` force no end there,
-    /// removes the end.
+    /// Removes the closing `</s>` if the path ended at the maximum length, and the rules in
+    /// `config` force no end there.
     pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let has_end = self.token_log_probabilities.len() > self.tokens.len();
         let is_longest = self.tokens.len() >= limits.max_length;

@@ -28,9 +28,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress after one more token. If a suffix of the hypothesis is a missing
-    /// phrase, this phrase becomes complete; otherwise the longest suffix that is the beginning of
-    /// a missing phrase counts as begun.
+    /// Returns the progress after one more token. If the hypothesis now ends with a missing phrase,
+    /// this phrase becomes complete. Otherwise, the longest end of the hypothesis that is the
+    /// beginning of a missing phrase counts as begun.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -89,10 +89,11 @@ impl Progress {
     }
 }
 
-/// Orders continuations for a beam that is divided among groups. `continuations` are sorted best
-/// first, each with its number of phrase tokens. The result begins with the best continuation for
-/// each number of tokens, from the largest number to the smallest; then follows the second best for
-/// each number, and so on. So each group has about the same share of a beam of any size.
+/// Orders continuations for a beam that is divided among groups with equal numbers of phrase
+/// tokens. `continuations` are sorted best first, each with its number of phrase tokens. The result
+/// begins with the best continuation of each group, from the group with the most phrase tokens to
+/// that with the fewest. Then follows the second best of each group, and so on. So each group has
+/// about the same share of a beam of any size.
 pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {
     let most = continuations.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
     let mut places = vec![0; most + 1];
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
         assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
         assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
-        // The phrase is interrupted, or the same token begins it again.
+        // Another token interrupts the phrase `[5, 6]`; its first token, repeated, begins it again.
         assert_eq!(after(&[5, 9]), Progress::default());
         assert_eq!(after(&[5, 5]), after(&[5]));
         assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!(after(&[5, 6, 8, 5]).tokens(&phrases), 4);
         assert!(Progress::default().is_complete(&[]));
         assert!(Progress::default().is_complete(&[vec![]]));
-        // The last tokens of the interrupted phrase are again its beginning.
+        // The third 7 interrupts the phrase, but the last two 7s are its beginning again.
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));

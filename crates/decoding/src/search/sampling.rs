@@ -2,8 +2,8 @@
 //! temperature, or limited to the likeliest tokens.
 //!
 //! A draw is a function of the seed, the sentence's number, the index of the sample and the
-//! position. So a translation depends neither on other sentences nor on batches, and drawing more
-//! samples does not change the first ones.
+//! position. So a translation depends neither on other sentences nor on batches. If more samples
+//! are drawn, the first samples stay the same.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -36,8 +36,8 @@ pub(crate) fn sample<M: StepModel>(
     decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
-/// Draws a token: the first one, in ascending order of ids, at which the cumulative probability
-/// exceeds `uniform`, a number in `[0, 1)`.
+/// Draws a token. `uniform` is a number in `[0, 1)`. Probabilities are summed in ascending order of
+/// ids, and the token is the first at which the sum exceeds `uniform`.
 ///
 /// Returns `None` if the row is not a distribution, and `Some(None)` if no token is possible.
 fn draw(
@@ -73,8 +73,8 @@ fn draw(
     Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
 }
 
-/// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut`: whether `tokens`
-/// are not all tokens, or not in the order of ids.
+/// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut` must be true if
+/// `tokens` are possibly not in ascending order of ids, because they were limited before.
 fn draw_of(
     mut tokens: Vec<Weight>,
     is_cut: bool,
@@ -100,13 +100,14 @@ fn draw_of(
         tokens.retain(|entry| entry.weight >= least);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // The order is always that of ids, however the tokens were limited; so a limit that
-        // excludes no token changes no draw.
+        // Tokens are drawn from in ascending order of ids, whether they were limited or not. So a
+        // limit that excludes no token changes no draw.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // `uniform` stands for an interval of numbers, and is replaced by its middle. Its lower end can
-    // be 0, for which the first token would be drawn even if it is very unlikely.
+    // `uniform` is the lower end of a small interval of real numbers. It is replaced by the middle
+    // of the interval. Otherwise, for `uniform` = 0, the first token would be drawn even if it is
+    // very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)
@@ -130,8 +131,9 @@ impl Weight {
     }
 }
 
-/// Returns the index of the first token for which `enough` is true of the sum of weights up to and
-/// including it; the last index if, because of rounding, there is none.
+/// Returns the index of the first token for which `enough` is true, called with the sum of the
+/// weights up to and including this token. Returns the last index if there is no such token, which
+/// can happen because of rounding.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(all(&epsilon(0.9)), [4]);
         // If `top_k` leaves fewer tokens, each has a larger share.
         assert_eq!(all(&SamplingConfig { epsilon: 0.2, ..with(3, 1.0) }), [4, 5, 7]);
-        // Each of two equally likely tokens has exactly half of the probability.
+        // Each of two equally likely tokens has exactly half of the probability, so with a `top_p`
+        // of 0.5, the token with the lower id is enough.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {
             assert_eq!(drawn_from(&[9.0, 9.0, 9.0, -50.0, 2.0, 2.0], &with(0, 0.5), uniform), 4);
         }

@@ -1,5 +1,5 @@
-//! Beam of one sentence: its live (unfinished) and finished hypotheses, and the decision when its
-//! search is over.
+//! Beam of one sentence: its live (unfinished) and finished hypotheses, and the decision whether
+//! its search is over.
 
 use crate::search::candidates::Candidate;
 use crate::search::constraints::{Constraints, looks_back};
@@ -13,8 +13,8 @@ use crate::{
 /// Index that stands for "no node", before the first token of a hypothesis.
 const ROOT: usize = usize::MAX;
 
-/// A token of a hypothesis, with the index of the node of the token before it. Hypotheses with the
-/// same beginning share its nodes.
+/// A token of a hypothesis, with the index of the node of the token before it. Hypotheses that
+/// begin with the same tokens share the nodes of these tokens.
 struct Node {
     parent: usize,
     token: u32,
@@ -30,22 +30,22 @@ pub(super) struct Live {
     /// Last token, which is the next input of the model.
     pub(super) token: u32,
     log_probability: f64,
-    /// Number by which the beam is ordered: the log-probability, reduced by the repetition penalty
-    /// if there is one.
+    /// Log-probability by which the beam is ordered. It differs from `log_probability` if
+    /// repetition is penalised, or if forced tokens do not count.
     rank: f64,
-    /// Which of the phrases that the output must contain are already in the hypothesis.
+    /// Record of the required phrases that the hypothesis already contains.
     progress: Progress,
 }
 
 /// A live hypothesis, continued by one token.
 #[derive(Clone, Copy)]
 struct Continuation {
-    /// Index of the continued hypothesis among the live ones.
+    /// Index of the continued hypothesis among the live hypotheses.
     live: usize,
     token: u32,
-    /// Log-probability of the token by which it is continued.
+    /// Log-probability of the added token.
     of_token: f64,
-    /// Log-probability of the hypothesis including this token.
+    /// Log-probability of the hypothesis, including the added token.
     log_probability: f64,
     rank: f64,
     progress: Progress,
@@ -58,8 +58,8 @@ pub enum BeamFate {
     Kept,
     /// The continuation ended with an end token, and is a finished hypothesis.
     Finished,
-    /// The continuation was dropped: better continuations took the places in the beam, or it ended
-    /// but was not among the best.
+    /// The continuation was dropped: better continuations took all places in the beam, or it ended
+    /// without a required phrase.
     Dropped,
 }
 
@@ -76,7 +76,7 @@ pub struct BeamNode {
     pub fate: BeamFate,
 }
 
-/// All continuations that a search considered, by ascending position.
+/// Continuations that a search considered, by ascending position.
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) nodes: Vec<BeamNode>,
@@ -96,8 +96,8 @@ pub(super) struct SentenceBeam<'a> {
     nodes: Vec<Node>,
     /// Live hypotheses, by descending rank; all have the same length.
     pub(super) live: Vec<Live>,
-    /// For each of the settings, the finished hypotheses with the best scores, best first; of equal
-    /// scores, that which finished first.
+    /// For each of the settings, the finished hypotheses with the best scores, best first. Of
+    /// hypotheses with equal scores, the one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
     /// Number of hypotheses that have finished, including those that were not kept.
     finished_count: usize,
@@ -156,15 +156,15 @@ impl<'a> SentenceBeam<'a> {
             let Continuation { token, of_token, log_probability, rank, progress, .. } =
                 continuation;
             let is_end = special.is_end(token);
-            // A hypothesis that lacks a phrase can end only at the maximum length; it becomes a
-            // finished hypothesis only if there is none so far.
+            // A hypothesis that lacks a phrase can end only at the maximum length. It becomes a
+            // finished hypothesis only if no hypothesis has finished so far.
             let may_end = self.finished_count == 0 || progress.is_complete(phrases);
             let fate = match is_end {
                 true if place < width && may_end => BeamFate::Finished,
                 false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Only the best continuations are recorded.
+            // Only the best `2 * width` continuations are recorded.
             if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
@@ -189,7 +189,8 @@ impl<'a> SentenceBeam<'a> {
             }
         }
         if !phrases.is_empty() {
-            // Sorts by rank again, because continuations are in another order if there are phrases.
+            // `continuations` are not sorted by rank if there are phrases, so the live hypotheses
+            // are sorted by rank here.
             let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
             both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
             (self.live, origins) = both.into_iter().unzip();
@@ -276,8 +277,9 @@ impl<'a> SentenceBeam<'a> {
     }
 }
 
-/// Returns the continuations of all live hypotheses by their candidates, best first; if there are
-/// phrases, in the order for a beam that is [divided among groups](super::phrases).
+/// Returns all continuations of live hypotheses by one of their candidates. They are sorted best
+/// first or, if there are phrases, in the order for a beam that is [divided among
+/// groups](super::phrases).
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],

@@ -1,4 +1,5 @@
-//! Decoding token by token, without revising a choice: shared by greedy search and sampling.
+//! Decoding token by token, in which a chosen token is never revised. Greedy search and sampling
+//! use it.
 
 use crate::model::columns::{Columns, Logits};
 use crate::model::step::{
@@ -21,13 +22,13 @@ pub(crate) enum Output {
     /// A translation, which is a complete sentence: `</s>` is forced at the length limit.
     Translation,
     /// A continuation of the source: it is cut off at the length limit. The ban on repeated n-grams
-    /// (`no_repeat_ngram`) also applies to those in the source. By the rules of the library
+    /// (`no_repeat_ngram`) also applies to the n-grams of the source. By the rules of the library
     /// Transformers, the repetition penalty also applies to the source's tokens.
     Continuation,
 }
 
-/// An unfinished output. Its index among the unfinished outputs is that of its row in the model's
-/// state.
+/// An unfinished output. Its index among the unfinished outputs is also the index of its row in the
+/// model's state.
 pub(crate) struct Growing<'a> {
     /// Index of the sentence.
     index: usize,
@@ -105,17 +106,20 @@ pub struct NewToken {
 pub(crate) struct Growth<F> {
     /// Number of outputs for each sentence.
     pub(crate) copies: usize,
-    /// How many of the likeliest allowed tokens `choose` needs.
+    /// Number of tokens among which `choose` chooses: it needs only this many of the likeliest
+    /// allowed tokens.
     pub(crate) enough: usize,
     /// Function that chooses a token from a row of logits; it returns `None` if the row is not a
     /// distribution, and `Some(None)` if no token is possible.
     pub(crate) choose: F,
 }
 
-/// Extends outputs of each sentence until all have ended. At each position, `growth.choose` chooses
-/// a token from a row of logits; then `observe` is called with the token, and can stop the output.
-/// Outputs that are cut off or stopped have no `</s>`. Returns the outputs of each sentence, best
-/// score first; if `control` cancels a sentence, only its finished outputs.
+/// Extends the outputs of each sentence until all of them have ended. At each position,
+/// `growth.choose` chooses a token from a row of logits. Then `observe` is called with the token,
+/// and can stop the output. Outputs that are cut off at the length limit or stopped have no `</s>`.
+///
+/// Returns the outputs of each sentence, best score first. If `control` cancels a sentence, only
+/// the outputs that it had finished are returned.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
@@ -177,8 +181,8 @@ where
     Ok(finished)
 }
 
-/// Steps the model, and chooses a token for each row by `choose`, which needs only the `enough`
-/// likeliest allowed tokens.
+/// Steps the model, and chooses a token for each row with the function `choose`, which needs only
+/// the `enough` likeliest allowed tokens of the row.
 fn next_tokens<M: StepModel, F>(
     model: &M,
     (state, columns): (&mut M::State, &Columns<'_>),

@@ -1,5 +1,5 @@
-//! A small model whose distributions are a hash of the whole source and of all tokens so far, and
-//! random sources for tests.
+//! A small model whose logits are a hash of the source and of all tokens so far, and random sources
+//! for tests.
 
 // Each test program uses only some of this module.
 #![allow(dead_code)]
@@ -21,7 +21,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 pub(crate) struct HashModel {
     pub(crate) vocabulary: usize,
     pub(crate) seed: u64,
-    /// Range of the logits.
+    /// Largest logit, without `end_bias`; the smallest is 0.
     pub(crate) spread: f32,
     /// Number added to the logit of `</s>`.
     pub(crate) end_bias: f32,
@@ -29,7 +29,7 @@ pub(crate) struct HashModel {
     pub(crate) levels: u64,
     /// Largest number of output tokens, if there is a limit.
     pub(crate) longest: Option<usize>,
-    /// Whether threads take separate batches.
+    /// Whether threads take separate batches (see [`StepModel::gains_from_workers`]).
     pub(crate) apart: bool,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,
@@ -103,7 +103,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        // Passes blocks of five rows; the last one can be smaller.
+        // Passes blocks of five rows; the last block can have fewer rows.
         logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 

@@ -1,5 +1,5 @@
-//! Tests what controls outputs: prefixes, sampling, penalties on repetition, ensembles and special
-//! tokens.
+//! Tests the features that influence outputs: prefixes, sampling, penalties on repetition,
+//! ensembles and special tokens.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -90,7 +90,8 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest share below 1: tokens are sorted to be limited, but none is excluded.
+    // These limits exclude no token: there are 12 tokens, and the `top_p` is the largest number
+    // below 1. But tokens are sorted to apply the limits.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -108,7 +109,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
             together
         );
     }
-    // Translates each sentence alone, with its number in the file.
+    // Each sentence is translated alone, with the number that it has in the whole text.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
         let sentence =
@@ -117,7 +118,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
         assert_eq!(&alone[0], expected);
     }
     assert_ne!(translate(&model, &sampled(sampling(1.0, 6), 3), &sources), together);
-    // Copies of the same sentence are drawn separately.
+    // Several copies of a sentence in a text have separate random draws.
     let twice = [sources[4].clone(), sources[4].clone(), sources[4].clone(), sources[4].clone()];
     let drawn = translate(&model, &sampled(sampling(2.0, 5), 1), &twice);
     assert!(drawn.iter().any(|found| found != &drawn[0]));
@@ -233,8 +234,8 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
             .score(sources, targets)
             .expect("scores")
     };
-    // The probability of a token is the geometric mean over the models, divided by the sum over the
-    // vocabulary.
+    // The probability of a token is proportional to the geometric mean of its probabilities under
+    // the models. These means are divided by their sum over the vocabulary.
     let single = |model: &HashModel, target: &[u32]| {
         let translator = Translator::new(model, greedy()).expect("valid");
         translator.score(&sources[..1], &[target.to_vec()]).expect("scores")[0]
@@ -313,7 +314,8 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         .expect("decodes");
         for ((found, written), source) in found.iter().zip(&written).zip(&sources) {
             for hypothesis in found {
-                // Tokens reported one by one, which include the end, unless the output is cut off.
+                // The tokens that were reported one by one include the end, unless the output is
+                // cut off.
                 let ends_here = usize::from(!hypothesis.truncated);
                 let is_whole = |tokens: &&Vec<u32>| {
                     tokens.len() == hypothesis.tokens.len() + ends_here

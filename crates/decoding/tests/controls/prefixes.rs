@@ -8,8 +8,9 @@ fn an_output_as_prefix_gives_that_output() {
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
-        // With a part of the output as prefix, a beam can find a longer output that is better than
-        // the whole output, and that the search without a prefix had dropped.
+        // Greedy search and sampling must find the same output again if a part of it is the prefix.
+        // A beam can find a better output, which the search without a prefix had dropped in favour
+        // of outputs with other beginnings.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {

@@ -33,8 +33,9 @@ fn no_run_comes_twice() {
     }
 }
 
-/// The ban applies to the tokens of a prompt, as in `NoRepeatNGramLogitsProcessor` of the library
-/// Transformers; in translation, it applies to the prefix.
+/// The ban on repeated n-grams also applies to the n-grams of a prompt, as in
+/// `NoRepeatNGramLogitsProcessor` of the library Transformers. In translation, it applies to those
+/// of the prefix, but not to those of the source.
 #[test]
 fn no_run_of_a_prompt_or_prefix_comes_again() {
     let mut model = model(53);
@@ -103,7 +104,8 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     for base in [greedy(), DecodingConfig::default()] {
         let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
-        // Log-probabilities are those of the model, although the search ranks by penalised ones.
+        // The log-probabilities in the result are those of the model, although the search ranks
+        // hypotheses by penalised log-probabilities.
         let translator = Translator::new(&model, penalised).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
         let targets: Vec<Vec<u32>> =

@@ -138,8 +138,8 @@ fn a_shortfall_makes_translations_as_long_as_expected_and_no_longer() {
     let rewarded = tokens(&DecodingConfig { length_reward: 1e3, ..config });
     for (index, source) in sources.iter().enumerate() {
         let expected = source.len() - 1;
-        // No translation is shorter than expected, and only those that were longer before are
-        // longer.
+        // No translation is shorter than expected. A translation is more than one token longer than
+        // expected only if it was so long without the penalty.
         assert!(after[index] >= expected, "{index}: {} of {expected}", after[index]);
         assert!(after[index] <= before[index].max(expected + 1), "{index}: {}", after[index]);
         assert_eq!(rewarded[index], 30);
@@ -182,7 +182,8 @@ fn expected_lengths_are_fitted_by_least_squares() {
     assert_eq!(fit(&[(2, 5), (4, 9), (10, 21)]), (2.0, 1.0));
     // Expected values by numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1).
     assert_eq!(fit(&[(3, 4), (5, 6), (8, 9), (13, 15), (20, 22)]), (1.0717, 0.697));
-    // Lengths that do not vary, and an offset below 0: the ratio of the mean lengths.
+    // In the first case, all sources have the same length; in the second, the fitted offset would
+    // be negative. Both give the ratio of the mean lengths.
     assert_eq!(fit(&[(4, 6), (4, 8)]), (1.75, 0.0));
     assert_eq!(fit(&[(5, 1), (10, 11)]), (0.8, 0.0));
     assert!(ExpectedLength::fit(std::iter::empty()).is_unknown());

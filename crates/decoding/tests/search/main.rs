@@ -17,8 +17,8 @@ fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
     sources.iter().map(Vec::as_slice).collect()
 }
 
-/// Computes the natural logarithm of the softmax in the row after `prefix` by its definition, in
-/// f64.
+/// Computes the log-probabilities of all tokens after `prefix`, by the definition of the softmax,
+/// in f64.
 fn log_softmax(model: &HashModel, source: &[u32], prefix: &[u32]) -> Vec<f64> {
     let mut state = model.start(&[source]).expect("starts");
     let mut logits = Vec::new();
@@ -129,8 +129,8 @@ fn a_full_beam_finds_what_exhaustive_enumeration_finds() {
                 shortfall_penalty: shortfall,
                 expected_length: ExpectedLength { ratio: 0.4, offset: 0.3 },
                 min_length,
-                // There are 4 ordinary tokens: at most 4^4 live hypotheses, each with 5
-                // continuations.
+                // The beam is so wide that nothing is dropped: there are 4 ordinary tokens, so
+                // at most 4^4 live hypotheses, each with 5 continuations.
                 ..short_outputs(4_usize.pow(MAX_LENGTH as u32) * 5, MAX_LENGTH)
             };
             let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
@@ -359,8 +359,8 @@ fn has_all(output: &[u32], phrases: &[Vec<u32>]) -> bool {
     phrases.iter().all(|phrase| output.windows(phrase.len()).any(|part| part == phrase))
 }
 
-/// Checks that translations contain their phrases, with a beam of any size, and that with a beam
-/// that drops nothing they are the best of all outputs that contain them.
+/// Checks that translations contain their phrases, with a beam of any size. With a beam so wide
+/// that nothing is dropped, a translation must be the best of all outputs that contain the phrases.
 #[test]
 fn phrases_are_in_every_translation() {
     let phrases = [vec![vec![5, 6]], vec![vec![4], vec![7, 7]], vec![vec![6, 5, 4], vec![7]]];
@@ -389,13 +389,14 @@ fn phrases_are_in_every_translation() {
                 assert!(has_all(&list[0].tokens, phrases), "{:?}", list[0].tokens);
             }
         }
-        // Translates some of them in a batch with sentences without phrases; the results of the
-        // latter must be the same as without the others.
+        // Two sentences with phrases are translated in one batch with two sentences without
+        // phrases. The results of the latter must be the same as in a batch without phrases.
         let mixed = [with[0], plain[1], with[2], plain[3]];
         let (all, alone) = (translate(3, &mixed), translate(3, &plain));
         assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
         assert!(all[1] == alone[1] && all[3] == alone[3]);
-        // The maximum length is three tokens, by the configuration, plus the tokens of the phrases.
+        // The maximum length is the configured length of three tokens, plus the tokens of the
+        // phrases.
         let longest = 3 + phrases.iter().map(Vec::len).sum::<usize>();
         let wide = DecodingConfig { beam_size: 5000, ..config.clone() };
         for sentence in with.iter().take(usize::from(seed < 6)) {
