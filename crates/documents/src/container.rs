@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// Largest number of bytes of all text parts together.
 const LARGEST: u64 = 1 << 28;
 
-/// A DOCX file. Its text parts, the XML files in the archive that have text, are read as one
-/// [`Document`](crate::Document), and all other parts are copied.
+/// A DOCX file. The XML files in the archive that have text (its text parts) are read as one
+/// [`Document`](crate::Document). All other files in the archive are copied unchanged.
 #[derive(Debug, Clone)]
 pub struct Docx {
     bytes: Vec<u8>,
@@ -21,8 +21,8 @@ pub struct Docx {
 }
 
 impl Docx {
-    /// Reads a file; returns it with its text, for
-    /// [`DocumentFormat::Docx`](crate::DocumentFormat::Docx).
+    /// Reads a file. Also returns its text, which a [`Document`](crate::Document) reads in the
+    /// format [`DocumentFormat::Docx`](crate::DocumentFormat::Docx).
     ///
     /// # Errors
     ///
@@ -31,12 +31,12 @@ impl Docx {
         Self::read_within(bytes, LARGEST)
     }
 
-    /// Reads a file like [`Self::read`], with at most `most` bytes in all text parts together. The
-    /// limit is needed because a small archive may expand to any size.
+    /// Reads a file like [`Self::read`], with at most `most` bytes in all text parts together.
+    /// There must be a limit, because a small archive can expand to any size.
     ///
     /// # Errors
     ///
-    /// If the file is not DOCX, is damaged, or has more text.
+    /// If the file is not DOCX, is damaged, or has more than `most` bytes of text.
     pub fn read_within(bytes: Vec<u8>, most: u64) -> Result<(Self, String)> {
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).map_err(damaged)?;
         let (mut parts, mut text, mut left) = (Vec::new(), String::new(), most);
@@ -84,7 +84,7 @@ impl Docx {
         Ok((Self { bytes, parts }, text))
     }
 
-    /// Returns the file with `text` in place of its text.
+    /// Returns the file with its text replaced by `text`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A document as texts to translate and everything around them.
+//! A document, divided into texts to translate and the bytes around them.
 
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
@@ -6,7 +6,7 @@ use crate::line::{Line, Translated};
 use crate::segment::{Part, Segment, divide};
 use crate::{Error, Result};
 
-/// Document whose sentences, called lines, are to be translated.
+/// Document whose sentences, which are called lines, can be replaced by translations.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// True if the document begins with a byte-order mark.
@@ -54,9 +54,9 @@ impl Document {
         self.lines[number] = line;
     }
 
-    /// Returns the document with translations of its lines; a line whose translation is `None`
-    /// stays as it is. A segment, which is a paragraph or another block of text, stays identical
-    /// byte for byte if none of its lines changes, and so does everything between segments.
+    /// Returns the document with translations of its lines. A line whose translation is `None`
+    /// stays as it is. If no line of a segment (a paragraph or another block of text) changes, the
+    /// segment stays identical byte for byte. Everything between segments stays identical, too.
     #[must_use]
     pub fn write(&self, translations: &[Option<Translated>]) -> String {
         let mut out = String::with_capacity(self.source.len());

@@ -1,9 +1,9 @@
-//! Errors of documents, each with its line.
+//! Errors of documents.
 
 /// Result of the fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error of a document, without its path, which the caller knows.
+/// Error of a document. It does not have the path of the document, because the caller knows it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

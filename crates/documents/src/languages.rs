@@ -1,6 +1,6 @@
 //! Languages by their tags (BCP 47).
 
-/// True if the language `tag` of a document is the `wanted` language or a variant of it. If `en` is
+/// True if the language tag `tag` names the `wanted` language or a variant of it. If `en` is
 /// wanted, `en`, `EN-US` and `en_GB` match; but if `pt-BR` is wanted, `pt` does not.
 ///
 /// ```

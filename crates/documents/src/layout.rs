@@ -1,4 +1,4 @@
-//! Lines of a text, and division of a segment's new text into lines.
+//! Lines of a text, and division of the translation of a segment into lines.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::segment::Layout;
 /// Largest number of characters of a line in a catalog; gettext breaks lines there.
 const CATALOG_WIDTH: usize = 76;
 
-/// Byte ranges of the lines of a text, without line ends, which are `\n`, `\r\n` or, in old files,
-/// `\r`.
+/// Byte ranges of the lines of a text, without their line ends. A line end is `\n`, `\r\n` or, in
+/// old files, `\r`.
 pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
     let (mut lines, mut start) = (Vec::new(), 0);
     while start < text.len() {
@@ -28,7 +28,7 @@ pub(crate) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Divides a text into lines by a layout.
+/// Divides a text into lines as the layout requires. `newline` is written between two lines.
 pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
     match layout {
         Layout::Free => text.to_owned(),

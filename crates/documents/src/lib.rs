@@ -1,5 +1,5 @@
-//! Documents and files of translation tools: gives their texts, takes the translations, and leaves
-//! every other byte as it was.
+//! Reading and writing of documents and of files of translation tools. The texts of a document can
+//! be replaced by translations; every other byte stays as it was.
 //!
 //! This crate uses neither models nor tensors, and opens no files. For training, it gives the pairs
 //! of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
@@ -7,8 +7,8 @@
 //! [`Line`]s, and takes their translations. In the result, tags follow their words, placeholders
 //! stay, and everything but text is identical byte for byte.
 //!
-//! XML is read with `quick-xml`, which gives the bytes of each tag. A tree, which other crates
-//! make, would have to be written as new XML, which would have other bytes.
+//! XML is read with `quick-xml`, which gives the bytes of each tag. Other crates parse XML to a
+//! tree. A tree would have to be written as new XML, with other bytes than those of the document.
 //!
 //! ```
 //! let catalog = "msgid \"Open\"\nmsgstr \"Öffnen\"\n";

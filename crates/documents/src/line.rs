@@ -12,12 +12,14 @@ use crate::syntax::Syntax;
 pub struct Translated {
     /// The text.
     pub text: String,
-    /// Byte ranges of the line, each with the byte range of `text` to which it was translated.
-    /// Markup follows its words by these links; without links, it is placed in proportion.
+    /// Links between words of the line and words of `text`: pairs of a byte range of the line and
+    /// the byte range of its translation in `text`. They determine the places of markup. Without
+    /// links, markup is placed in proportion to the lengths of the two texts.
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line. If it extends beyond the line, one of its tags is `None`.
+/// Element around a part of a line. A tag is `None` if it is not in the line, because the element
+/// extends beyond the line. Markup that stands alone has an empty range, and no closing tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) range: Range<usize>,
@@ -42,7 +44,7 @@ impl Line {
         &self.text
     }
 
-    /// True if the line has markup, for which a translation needs links.
+    /// True if the line has markup. To place it, a translation needs links.
     #[must_use]
     pub fn has_markup(&self) -> bool {
         !self.elements.is_empty()
@@ -144,8 +146,8 @@ impl Line {
             add(LinePart::Text(&text[at..start]), out);
             let Element { open, close, .. } = one.element;
             if let Some(open) = open {
-                // If the text before the opening tag already ends with a blank, the blank at the
-                // beginning of the tag is written after the tag.
+                // Markup that stands alone can begin with a blank (see `without_placeholders`). If
+                // there is a blank before it already, its own blank is written after it instead.
                 let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
                 let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
                 add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
@@ -233,7 +235,8 @@ impl Target {
         Self { source, target, linked, length: translated.text.len() }
     }
 
-    /// Bytes of the translation that correspond to the bytes `range` of the line.
+    /// Returns the byte range of the translation that corresponds to the byte range `range` of the
+    /// line.
     fn span(&self, range: &Range<usize>) -> Range<usize> {
         let linked = &self.linked[overlapped(&self.source, range)];
         let first = linked.iter().flatten().map(|&(first, _)| first).min();
@@ -244,8 +247,9 @@ impl Target {
         }
     }
 
-    /// Place in the translation that corresponds to the byte `at` of the line: after the
-    /// translation of the unit before, or before the translation of the unit after.
+    /// Returns the place in the translation, as an empty range, that corresponds to the byte `at`
+    /// of the line. It is directly after the translation of the unit before `at`, or directly
+    /// before the translation of the unit after `at`.
     fn point(&self, at: usize) -> Range<usize> {
         let before = self.source.partition_point(|unit| unit.end <= at).checked_sub(1);
         let touches = before.is_some_and(|unit| self.source[unit].end == at);
@@ -319,8 +323,8 @@ mod tests {
             [("I", "ich"), ("saw", "sah"), ("the", "Das"), ("red", "rote"), ("house", "Haus")];
         let translated = Translated { text: to.to_owned(), links: links(text, to, &pairs) };
         assert_eq!(own.render(&translated), "Das <b>rote <i>Haus</i></b> sah ich &amp; Garten.");
-        // In the first case, two elements exchange their places; in the second, the words of the
-        // elements are missing.
+        // In the first translation, two elements exchange their places. In the second, the words of
+        // both elements are missing.
         let own = line(text, vec![element(text, "saw", "b"), element(text, "house", "i")]);
         assert_eq!(own.render(&translated), "Das rote <i>Haus</i> <b>sah</b> ich &amp; Garten.");
         let gone = Translated { text: "Ja".to_owned(), links: Vec::new() };

@@ -16,8 +16,8 @@ pub(crate) enum LinePart<'a> {
 }
 
 impl<'a> LinePart<'a> {
-    /// Makes a part from markup. `has_other` is true if its counterpart is in the line, too;
-    /// `is_open` is true if it opens an element.
+    /// Makes a part from markup. `has_other` is true if the markup's counterpart (its opening or
+    /// closing tag) is in the line, too; `is_open` is true if the markup opens an element.
     pub(crate) fn mark(raw: &'a str, has_other: bool, is_open: bool) -> Self {
         match (has_other, is_open) {
             (false, _) => Self::Alone(raw),
@@ -26,7 +26,8 @@ impl<'a> LinePart<'a> {
         }
     }
 
-    /// Characters of the part, without escapes.
+    /// Characters of the part: those of a text are not escaped, and markup is in the syntax of the
+    /// document.
     pub(crate) fn raw(self) -> &'a str {
         let (Self::Text(raw) | Self::Open(raw) | Self::Close(raw) | Self::Alone(raw)) = self;
         raw

@@ -19,8 +19,8 @@ pub(crate) enum Tag<'a> {
     Other,
 }
 
-/// Returns the tag or text that begins at the byte `at`, with its byte range. A `<` that begins no
-/// tag is text; a tag that is not closed extends to the end of the text.
+/// Returns the tag or text that begins at the byte `at`, with its byte range. A `<` that does not
+/// begin a tag is text. A tag that is not closed extends to the end of the document.
 pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     let rest = &text[at..];
     let bytes = rest.as_bytes();
@@ -39,7 +39,7 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
         return (Tag::Text, at..text.len());
     }
     if rest.starts_with("<!--") {
-        // `<!-->` is a whole comment, and `--!>` ends one as well.
+        // `<!-->` is a complete comment, and a comment can also end with `--!>`.
         let ends = |place: &usize| {
             let rest = &bytes[*place..];
             rest.starts_with(b"-->") || *place > 3 && rest.starts_with(b"--!>")
@@ -64,8 +64,8 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     (tag, at..at + end)
 }
 
-/// Attributes of a tag, read as HTML does: names and values as they are written. A value may be in
-/// quotes, which may contain a `>`, or without them, which may contain a `/`.
+/// Attributes of a tag by the rules of HTML. Names and values are returned as they are written. A
+/// value in quotes can contain a `>`, and a value without quotes can contain a `/`.
 pub(crate) struct Attributes<'a> {
     text: &'a str,
     /// Next byte; after the last attribute, the byte behind the tag.
@@ -83,7 +83,8 @@ impl<'a> Attributes<'a> {
         Self { text, at, is_empty: false }
     }
 
-    /// First byte from `at` on with a character for which `is` holds.
+    /// Returns the position of the first character from `at` on for which `is` returns true; the
+    /// end of the text if there is none.
     fn next_place(&self, at: usize, is: impl Fn(char) -> bool) -> usize {
         self.text[at..].find(is).map_or(self.text.len(), |length| at + length)
     }
@@ -137,8 +138,8 @@ pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     }
 }
 
-/// Pieces of inline tags that are properly nested: a tag without a counterpart, or one that crosses
-/// another element, stands alone.
+/// Makes the tags of a segment properly nested, and returns its pieces. A tag without a
+/// counterpart, or of an element that crosses another element, becomes [`Piece::Alone`].
 pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
     let mut open: Vec<(String, usize)> = Vec::new();
@@ -158,8 +159,8 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
                 open.push((name, pieces.len()));
                 pieces.push(piece);
             }
-            // This case avoids a search, since there may be many closing tags without an open
-            // element.
+            // This case could be handled by the next one, too. It avoids the search there, because
+            // there can be very many closing tags without an open element.
             Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
                 pieces.push(alone(&piece));
             }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Largest number of bytes of a placeholder; a longer text in braces is text.
+/// Largest number of bytes of a placeholder. A longer text in braces is ordinary text.
 const LONGEST: usize = 80;
 
 /// Largest numbers of bytes of a part of a template (`{{…}}` and `{%…%}`), and of a message with
@@ -50,8 +50,8 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Length of a pair of braces with a name, a number or a format between them, of a part of a
-/// template, or of the forms of a message.
+/// Length of the placeholder in braces with which `text` begins: a name, a number or a format in
+/// braces; a part of a template; or the forms of a message. `None` if there is none.
 fn braces(text: &str) -> Option<usize> {
     for (start, end) in [("{{{", "}}}"), ("{{", "}}"), ("{%", "%}"), ("{#", "#}")] {
         let Some(inner) = text.strip_prefix(start) else { continue };
@@ -77,8 +77,9 @@ fn braces(text: &str) -> Option<usize> {
     }
 }
 
-/// Length of the forms of a message (ICU): `{n, plural, one {# file} other {# files}}`. A
-/// translation of the names of forms would be no message.
+/// Length of the forms of a message (ICU) with which `text` begins: `{n, plural, one {# file} other
+/// {# files}}`. They are not translated, because a model would also translate the names of forms,
+/// and the result would not be a message. `None` if `text` does not begin with such forms.
 fn forms(text: &str) -> Option<usize> {
     let text = &text[..text.floor_char_boundary(LONGEST_FORMS)];
     let mut fields = text[1..].splitn(3, ',').map(str::trim);
@@ -128,8 +129,9 @@ fn percent(text: &str) -> Option<usize> {
         .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
     let conversion = rest[at..].chars().next()?;
     let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
-    // `100 %` before a word is a percentage, and `%de` is a word. With a name or a position nothing
-    // else is possible, nor in `%dx%d`.
+    // `100 % sure` has a percentage, and the `%de` of `5 %de` is a word. So no letter or digit may
+    // follow a conversion. There are exceptions where it can only be a conversion: with a name
+    // (`%(n)s`), with a position (`%1$s`), and in `%dx%d`.
     let behind = &rest[at + conversion.len_utf8()..];
     let ends = !behind.starts_with(|next: char| next.is_alphanumeric())
         || rest[..at].contains([')', '$'])
@@ -145,7 +147,8 @@ fn address(text: &str) -> Option<usize> {
         return (word.len() > scheme.len()).then_some(word.len());
     }
     let is_person = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    // Reading stops where the longest local part would end, because most texts have no address.
+    // Only as many bytes are read as the longest local part has, because most texts have no
+    // address.
     let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
     let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
     let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);

@@ -3,7 +3,7 @@
 /// Largest number of bytes of a character reference, with its semicolon.
 const LONGEST: usize = 33;
 
-/// Names that are references without a semicolon too (HTML standard, section 13.5).
+/// Names of references that need no semicolon (HTML standard, section 13.5).
 const WITHOUT_SEMICOLON: [&str; 106] = [
     "AElig", "AMP", "Aacute", "Acirc", "Agrave", "Aring", "Atilde", "Auml", "COPY", "Ccedil",
     "ETH", "Eacute", "Ecirc", "Egrave", "Euml", "GT", "Iacute", "Icirc", "Igrave", "Iuml", "LT",
@@ -18,11 +18,11 @@ const WITHOUT_SEMICOLON: [&str; 106] = [
     "yacute", "yen", "yuml",
 ];
 
-/// Characters that the references to 128 … 159 mean, which are those of Windows-1252; `\0` stands
-/// for the control character itself.
+/// Characters for the numeric references 128 to 159, in order. They are those of Windows-1252. `\0`
+/// means that the reference stands for the control character with this number.
 const WINDOWS: &str = "€\0‚ƒ„…†‡ˆ‰Š‹Œ\0Ž\0\0‘’“”•–—˜™š›œ\0žŸ";
 
-/// Text with its character references replaced; invalid ones stay.
+/// Returns a text with its character references replaced by characters. Invalid references stay.
 pub(crate) fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -40,8 +40,8 @@ pub(crate) fn decoded(text: &str) -> String {
     out + rest
 }
 
-/// Characters of the reference whose `&` precedes a text, and the bytes of the text that belong to
-/// it.
+/// Reads the reference whose `&` is directly before `text`. Returns its characters, and the number
+/// of bytes of `text` that belong to it; `None` if there is no valid reference.
 fn reference(text: &str) -> Option<(String, usize)> {
     if let Some(number) = text.strip_prefix('#') {
         return numeric(number).map(|(character, length)| (character.to_string(), 1 + length));
@@ -57,7 +57,8 @@ fn reference(text: &str) -> Option<(String, usize)> {
     quick_xml::escape::resolve_html5_entity(name).map(|of| (of.to_owned(), name.len()))
 }
 
-/// Character of a number, and the bytes of the number with its semicolon, if there is one.
+/// Reads the number of a numeric reference. Returns its character, and the number of its bytes,
+/// including the semicolon if there is one; `None` if there are no digits.
 fn numeric(text: &str) -> Option<(char, usize)> {
     let (radix, start) = if text.starts_with(['x', 'X']) { (16, 1) } else { (10, 0) };
     let digits = &text[start..];

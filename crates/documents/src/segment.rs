@@ -16,14 +16,14 @@ pub(crate) enum Piece {
     Text(String, Range<usize>),
     /// Tag that opens an element.
     Open(Range<usize>),
-    /// Tag that closes an element. Elements are properly nested; a tag without a counterpart is
-    /// `Alone`.
+    /// Tag that closes an element. Elements are properly nested: a tag without a counterpart is
+    /// [`Piece::Alone`].
     Close(Range<usize>),
-    /// Closing tag that is written differently if the text has changed.
+    /// Closing tag that is written as this text if the segment has changed.
     CloseAs(Range<usize>, String),
     /// Markup or code without text to translate, including all its content.
     Alone(Range<usize>),
-    /// Part like `Alone` that ends a line, and so a sentence.
+    /// Part like [`Piece::Alone`] that ends a line of text, and so also a sentence.
     Break(Range<usize>),
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Segment {
     /// Bytes that end the text before a tag, and bytes that begin it again after a tag. `None` if
     /// text and tags may be next to each other.
     pub(crate) between: Option<[String; 2]>,
-    /// True if the translation is written to another place than that of the text.
+    /// True if the translation does not replace the text, but is written to another place of the
+    /// document.
     pub(crate) is_copy: bool,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,
@@ -58,7 +59,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment that replaces its own text; `None` without pieces.
+    /// Makes a segment whose translation replaces its own text; `None` if there are no pieces.
     pub(crate) fn in_place(pieces: Vec<Piece>, syntax: Syntax) -> Option<Self> {
         let range = |piece: &Piece| match piece {
             Piece::Text(_, range)
@@ -82,7 +83,7 @@ impl Segment {
     }
 }
 
-/// Makes the text elements of Word (`<w:t>`) in tags keep blanks at their ends.
+/// Adds the attribute with which text elements of Word (`<w:t>`) keep blanks at their ends.
 pub(crate) fn spaced(raw: &str) -> String {
     raw.replace("<w:t>", "<w:t xml:space=\"preserve\">")
 }
@@ -110,12 +111,12 @@ struct Mark {
 /// Deepest nesting of elements. Tags of elements that are nested more deeply stand alone.
 const DEEPEST: usize = 100;
 
-/// Text of a segment without its markup, the markup in its order, and the places in the text where
-/// a line ends.
+/// Separates the text of a segment from its markup. Returns the text, the markup in the order of
+/// the segment, and the places in the text where a line ends.
 fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, Vec<usize>) {
     let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
     let mut breaks = Vec::new();
-    // Number of open elements that are nested more deeply.
+    // Number of open elements that are nested more deeply than `DEEPEST`.
     let mut deeper = 0_usize;
     for piece in &segment.pieces {
         let (range, opens) = match piece {
@@ -191,7 +192,8 @@ fn has_words(text: &str) -> bool {
     })
 }
 
-/// Sentences without a division within a placeholder, which may contain sentences.
+/// Joins sentences that were divided within a placeholder. (A placeholder can contain full stops,
+/// or even sentences.)
 fn undivided(sentences: Vec<Range<usize>>, text: &str) -> Vec<Range<usize>> {
     let mut placeholders = placeholders(text).into_iter().peekable();
     let mut joined: Vec<Range<usize>> = Vec::with_capacity(sentences.len());
@@ -210,8 +212,8 @@ fn undivided(sentences: Vec<Range<usize>>, text: &str) -> Vec<Range<usize>> {
     joined
 }
 
-/// Elements of the sentence with this index, which take its marks; their ranges are counted from
-/// its start.
+/// Assigns marks to the sentence with the index `number`, and returns them as the elements of the
+/// sentence. The ranges of the elements are counted from the start of the sentence.
 fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
     let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
     let belongs = |mark: &Mark| {
@@ -240,7 +242,9 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
                 Element { range: at..sentence.len(), open: raw, close: None }
             }
             (None, false) if partner.is_some() => {
-                // It began before all others, and the last that ends began first.
+                // The element began before this sentence, and so before the elements that begin in
+                // it. Of several such elements, the one that ends last began first, so it is
+                // inserted at the front.
                 elements.insert(0, Element { range: 0..at, open: None, close: raw });
                 continue;
             }
@@ -252,7 +256,8 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
     elements
 }
 
-/// Divides a segment into lines, which are appended to `lines`, and the content between them.
+/// Divides a segment into lines and the content between them. The lines are appended to `lines`,
+/// and are named in the result by their indices in it.
 pub(crate) fn divide(
     source: &str,
     segment: &Segment,

@@ -1,18 +1,20 @@
 //! Division of texts into sentences, by rules.
 //!
-//! A sentence ends after `.`, `!`, `?` or a similar mark and the closing quotes and brackets after
-//! it, if a blank follows and then no lower-case letter. After a Chinese or Japanese mark, no blank
-//! is needed. A full stop does not end a sentence after an abbreviation or an initial. In languages
-//! that write ordinals with a full stop, neither does one after a number of one or two digits.
-//! Abbreviations of twenty languages are known; for any other language, the abbreviations listed
-//! under `*` apply.
+//! A sentence ends after `.`, `!`, `?` or a similar mark, and after the closing quotes and brackets
+//! that follow the mark. But it ends there only if a blank follows, and then no lower-case letter.
+//! After a Chinese or Japanese mark, no blank is needed.
+//!
+//! A full stop does not end a sentence after an abbreviation, after an initial, or after the number
+//! of a list item at the beginning. In languages that write ordinals with a full stop, it does not
+//! end one after any number of one or two digits before a letter. The abbreviations of a number of
+//! languages are known. For any other language, the abbreviations listed under `*` apply.
 
 use std::ops::Range;
 
 /// Marks that end a sentence only if a blank follows.
 const ENDS: [char; 13] = ['.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '‽', '๛'];
 
-/// Marks that end a sentence without a blank.
+/// Marks that end a sentence even if no blank follows.
 const WIDE_ENDS: [char; 4] = ['。', '！', '？', '｡'];
 
 /// Languages in which a number with a full stop is an ordinal: `am 3. Mai`.
@@ -99,7 +101,8 @@ fn push(ranges: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     }
 }
 
-/// True for a quote or bracket that may follow the mark at the end of a sentence.
+/// True for a quote or bracket that can come after the mark at the end of a sentence and still
+/// belong to the sentence.
 fn closes(character: char) -> bool {
     matches!(
         character,

@@ -1,4 +1,4 @@
-//! Syntax of texts in a document, between its markup.
+//! Syntax of the texts of a document, which are between its markup.
 
 use crate::placeholders::placeholders;
 
@@ -53,7 +53,7 @@ impl Syntax {
                         }
                         '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
                         '~' => next == Some('~'),
-                        // Two of them could enclose mathematics.
+                        // Two dollar signs could enclose mathematics.
                         '$' => has_dollars,
                         '|' => table,
                         // At the beginning of a paragraph, these characters would begin another
@@ -74,21 +74,24 @@ impl Syntax {
         out
     }
 
-    /// True if two adjacent parts would be read as one: spans of code, or of mathematics.
+    /// True if two parts of a text, one directly after the other, would be read as a single part.
+    /// This happens with two spans of code, or of mathematics.
     pub(crate) fn join(self, before: &str, next: &str) -> bool {
         let join = |mark| before.ends_with(mark) && next.starts_with(mark);
         matches!(self, Self::Markdown { .. }) && (join('`') || join('$'))
     }
 }
 
-/// Placeholders and parts of templates, whose programs do not know the escapes of Markdown.
+/// Byte ranges of placeholders and parts of templates. They must not be escaped, because the
+/// programs that replace them do not know the escapes of Markdown.
 fn templates(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut ranges = placeholders(text);
     ranges.retain(|range| text[range.clone()].starts_with(['{', '$', '%']));
     ranges
 }
 
-/// Whether a mark of a heading, an item or a quotation ends before this character.
+/// Whether `mark` is a complete mark of a heading, a list item or a quotation if `next` is the
+/// character after it.
 fn ends_mark(mark: char, next: Option<char>) -> bool {
     mark == '>' || next.is_none_or(|next| next == ' ' || mark == '#' && next == '#')
 }

@@ -9,8 +9,8 @@ pub(crate) fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the part of `range` without the mark of an item or speaker at its beginning, and without
-/// music notes and blanks at both ends. These do not count as words, and a model might omit them.
+/// Returns `range` without the mark of a list item or speaker at its beginning, and without music
+/// notes and blanks at both ends. These are not translated, because a model might omit them.
 pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     let around = |character: char| character.is_whitespace() || "♩♪♫♬".contains(character);
     let part = text[range.clone()].trim_start_matches(around);
@@ -19,13 +19,13 @@ pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim_end_matches(around).len()
 }
 
-/// True if a line begins with the dash of a speaker or the mark of an item.
+/// True if a line begins with the dash of a speaker or the mark of a list item.
 pub(crate) fn has_mark(line: &str) -> bool {
     behind_mark(line.trim_start()).is_some()
 }
 
-/// Text after the mark at the beginning of `text`. `None` without a mark: a dash before a number or
-/// an arrow, or a star before a word, is no mark.
+/// Returns the text after the mark at the beginning of `text`, or `None` if there is no mark. A
+/// dash before a number or an arrow is no mark, and neither is a star before a word.
 fn behind_mark(text: &str) -> Option<&str> {
     let behind = text.strip_prefix(['-', '–', '—', '‐', '•', '‣', '◦', '·', '*'])?;
     let is_mark = |next: char| match text.starts_with('*') {
@@ -35,7 +35,7 @@ fn behind_mark(text: &str) -> Option<&str> {
     behind.starts_with(is_mark).then_some(behind)
 }
 
-/// True if a text has something to translate, which must include a letter.
+/// True if a text has a letter. A text without letters has nothing to translate.
 pub(crate) fn has_letters(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
 }

@@ -1,4 +1,4 @@
-//! Damaged documents are read or refused, and never end the program.
+//! Tests that damaged documents are either read or give an error, and never cause a panic.
 
 use taper_documents::{
     Document, DocumentFormat, Docx, Line, Tmx, Translated, po_pairs, utf8_of, xliff_pairs,
@@ -29,7 +29,8 @@ const FORMATS: [DocumentFormat; 8] = [
     DocumentFormat::Text,
 ];
 
-/// Makes a source of pseudo-random numbers below a bound, which depend on the seed alone.
+/// Makes a function that returns a pseudo-random number below its argument. The numbers depend only
+/// on the seed.
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move |below| {

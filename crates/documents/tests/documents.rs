@@ -1,5 +1,5 @@
-//! Documents come back identical, byte for byte, if nothing is translated. If everything is
-//! translated, all that is not text stays.
+//! Tests that a document stays identical byte for byte if nothing is translated, and that
+//! everything except text stays identical if everything is translated.
 
 use taper_documents::{Document, DocumentFormat, Docx, Line, Translated};
 
@@ -121,8 +121,8 @@ fn markdown_keeps_its_marks() {
     }
 }
 
-/// Elements nested as deeply as a page can nest them, very many marks, and marks that are opened
-/// but never closed.
+/// Checks documents with very deeply nested elements, with very many marks, and with marks that are
+/// opened but never closed.
 #[test]
 fn no_number_of_marks_is_too_much() {
     const MANY: usize = 20_000;
@@ -184,7 +184,8 @@ fn subtitles_keep_times_and_lines() {
 #[test]
 fn texts_of_a_cue_are_all_translated() {
     let of = |srt: &str| lines(srt, DocumentFormat::Srt);
-    // Cases: blank lines within a cue, no blank line after a cue, and cues without numbers.
+    // The cases include blank lines within a cue, no blank line after a cue, and cues without
+    // numbers.
     for (cues, expected) in [
         (
             "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\nTwo.\n\n2\n00:00:03,000 --> 00:00:04,000\nThree.\n",
@@ -198,7 +199,7 @@ fn texts_of_a_cue_are_all_translated() {
         assert_eq!(of(cues).len(), expected, "{cues}");
         assert!(!of(cues).iter().any(|line| line.contains(['1', '2'])), "{cues}");
     }
-    // Marks next to the words stay, whatever the translation of the words is.
+    // Marks next to the words stay, because only the words are translated.
     let cue =
         "1\n00:00:01,000 --> 00:00:02,000\n- Who is\nthere?\n- ♪ Me! ♪\n\n-5 of\n*us* ♪ all ♪\n";
     assert_eq!(of(cue), ["Who is there?", "Me!", "-5 of *us* ♪ all"]);
@@ -241,7 +242,8 @@ fn paragraphs_are_broken_as_they_were() {
     assert_eq!(shouted(LETTER, DocumentFormat::Text), expected);
 }
 
-/// Makes a source of pseudo-random numbers below a bound, which depend on the seed alone.
+/// Makes a function that returns a pseudo-random number below its argument. The numbers depend only
+/// on the seed.
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move |below| {
@@ -252,8 +254,9 @@ fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Documents that are put together from difficult parts come back byte for byte. If their texts
-/// change, each tag still occurs as often as before.
+/// Checks documents that are put together at random from difficult parts. If nothing is translated,
+/// they must stay identical byte for byte. If their texts change, each tag must still occur as
+/// often as before.
 #[test]
 fn no_byte_is_lost_in_any_document() {
     let parts = [
@@ -382,7 +385,7 @@ fn word_documents_keep_their_runs() {
     let made = shouted(&text, DocumentFormat::Docx);
     let again = Docx::read(docx.write(&made).unwrap()).unwrap().1;
     assert_eq!(again, made);
-    // Without links, words are placed in proportion, so their order is that of the source.
+    // Without links, markup is placed in proportion, so its order is that of the source.
     let plain = |text: &str| {
         let mut plain = String::new();
         let mut in_tag = false;
@@ -417,8 +420,9 @@ fn an_archive_expands_only_so_far() {
     assert!(error.contains("larger than"), "{error}");
 }
 
-/// Every document in the folder `TAPER_DOCUMENTS` and its subfolders comes back byte for byte,
-/// without translations and with translations that equal the texts.
+/// Checks that every document in the folder `TAPER_DOCUMENTS` and its subfolders stays identical
+/// byte for byte, without translations and with translations that equal the texts. Does nothing if
+/// this environment variable is not set.
 #[test]
 fn documents_of_a_folder_come_back() {
     let Some(folder) = std::env::var_os("TAPER_DOCUMENTS") else { return };

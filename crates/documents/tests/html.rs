@@ -1,8 +1,9 @@
-//! Pages as browsers read them: what is kept ends where the HTML standard says.
+//! Tests that pages are read like browsers read them: an element that is kept must end where the
+//! HTML standard says.
 
 use taper_documents::{Document, DocumentFormat, Translated};
 
-/// The page with its texts in capitals.
+/// Returns the page with its texts in capitals.
 fn shouted(page: &str) -> String {
     let document = Document::parse(page.to_owned(), DocumentFormat::Html, "en").expect("a page");
     let translations: Vec<Option<Translated>> = document
@@ -16,13 +17,13 @@ fn shouted(page: &str) -> String {
 #[test]
 fn kept_elements_end_where_browsers_end_them() {
     for (page, expected) in [
-        // Elements without an end.
+        // Elements that have no closing tag.
         (
             "<p>Look <img class=\"notranslate\" src=x> here.</p><p>More</p>",
             "<p>LOOK <img class=\"notranslate\" src=x> HERE.</p><p>MORE</p>",
         ),
         ("<input translate=no><p>text</p>", "<input translate=no><p>TEXT</p>"),
-        // Elements whose end is left out.
+        // Elements whose closing tag is left out.
         (
             "<ul><li class=\"a notranslate\">Brand<ul><li>x</ul><li>one<li translate=no>two</ul>end",
             "<ul><li class=\"a notranslate\">Brand<ul><li>x</ul><li>ONE<li translate=no>two</ul>END",
@@ -47,7 +48,8 @@ fn kept_elements_end_where_browsers_end_them() {
             "<div translate=no><script>write('<div>')</script></div><p>TEXT</p>",
         ),
         ("<script>'</scripts>a b'</script>text", "<script>'</scripts>a b'</script>TEXT"),
-        // Other attributes and values.
+        // Attributes and values that only resemble `translate=no`, and one that is written
+        // differently.
         (
             "<a href=\"/notranslate\" title='translate=no'>one</a><b translate = \"No\">two</b>",
             "<a href=\"/notranslate\" title='translate=no'>ONE</a><b translate = \"No\">two</b>",

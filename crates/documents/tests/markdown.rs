@@ -1,8 +1,8 @@
-//! Markdown whose meaning depends on lines, marks and characters around the text.
+//! Tests of Markdown whose meaning depends on lines, marks and characters around the text.
 
 use taper_documents::{Document, DocumentFormat, Translated};
 
-/// The text with its sentences in capitals, but for its placeholders.
+/// Returns the text with its sentences in capitals, except for placeholders.
 fn shouted(text: &str) -> String {
     let document =
         Document::parse(text.to_owned(), DocumentFormat::Markdown, "en").expect("a document");

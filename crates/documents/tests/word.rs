@@ -1,4 +1,4 @@
-//! Documents of word processors: paragraphs with marks, text boxes and hyphens.
+//! Tests of documents of word processors: paragraphs with marks, text boxes and hyphens.
 
 use taper_documents::{Document, DocumentFormat, Line, Translated};
 
@@ -11,7 +11,7 @@ fn lines(paragraph: &str) -> Vec<String> {
     document(paragraph).lines().iter().map(|line| line.text().to_owned()).collect()
 }
 
-/// The paragraph with its texts in capitals, each word linked to itself.
+/// Returns the paragraph with its texts in capitals, in which each word is linked to itself.
 fn shouted(paragraph: &str) -> String {
     let document = document(paragraph);
     let shout = |line: &Line| {

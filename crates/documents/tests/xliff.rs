@@ -1,8 +1,8 @@
-//! Exchange files: what is translated, and where translations are put.
+//! Tests of exchange files: which texts are translated, and where translations are inserted.
 
 use taper_documents::{Document, DocumentFormat, Translated};
 
-/// The file with its texts in capitals.
+/// Returns the file with its texts in capitals.
 fn shouted(text: &str) -> String {
     let document =
         Document::parse(text.to_owned(), DocumentFormat::Xliff, "en").expect("an exchange file");
@@ -15,7 +15,7 @@ fn shouted(text: &str) -> String {
 #[test]
 fn protected_text_stays_and_lines_are_separate() {
     for (source, target) in [
-        // Version 1.2, sections "mtype" and "ctype".
+        // These cases follow the sections "mtype" and "ctype" of the specification of version 1.2.
         (
             "Try <mrk mtype=\"protected\">Taper</mrk> now",
             "TRY <mrk mtype=\"protected\">Taper</mrk> NOW",
@@ -25,7 +25,8 @@ fn protected_text_stays_and_lines_are_separate() {
             "one<ph id=\"1\" ctype=\"lb\">&lt;br></ph>two",
             "ONE<ph id=\"1\" ctype=\"lb\">&lt;br></ph>TWO",
         ),
-        // Version 2, sections "translate" and "subType".
+        // These cases follow the sections "translate" and "subType" of the specification of version
+        // 2.
         (
             "<mrk id=\"1\" translate=\"no\">Taper</mrk> x",
             "<mrk id=\"1\" translate=\"no\">Taper</mrk> X",

@@ -4,7 +4,8 @@
 const DEEPEST: usize = 64;
 
 /// Index of the plural form for the number `number`, by a field such as `nplurals=2;
-/// plural=(n != 1);`. `None` if it is not such an expression.
+/// plural=(n != 1);`. `None` if the field has no such expression, or if a computation in it is not
+/// possible, such as a division by zero.
 pub(crate) fn form_of(field: &str, number: u64) -> Option<usize> {
     let (_, expression) = field.split_once("plural=").filter(|(before, _)| !before.is_empty())?;
     let expression = expression.split(';').next()?;
@@ -16,11 +17,11 @@ pub(crate) fn form_of(field: &str, number: u64) -> Option<usize> {
     usize::try_from(value).ok()
 }
 
-/// Operators of two operands, those that bind least first.
+/// Operators with two operands, by ascending precedence.
 const OPERATORS: [&[&str]; 6] =
     [&["||"], &["&&"], &["==", "!="], &["<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
-/// Expression that is read and computed at once, as all its numbers are known.
+/// Parser of an expression, which also computes its value while it reads.
 struct Parser<'a> {
     rest: &'a str,
     number: u64,
@@ -34,7 +35,7 @@ impl Parser<'_> {
         rest.is_some()
     }
 
-    /// Value of `a ? b : c`, or of an expression without a condition.
+    /// Reads `a ? b : c`, or an expression without a condition, and returns its value.
     fn condition(&mut self) -> Option<u64> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -53,7 +54,8 @@ impl Parser<'_> {
         Some(value)
     }
 
-    /// Value of operands between operators of this level or of a higher one.
+    /// Reads operands between operators of this level of [`OPERATORS`] or of a higher level, and
+    /// returns their value.
     fn operation(&mut self, level: usize) -> Option<u64> {
         let Some(operators) = OPERATORS.get(level) else { return self.operand() };
         let mut value = self.operation(level + 1)?;

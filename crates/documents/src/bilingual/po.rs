@@ -25,7 +25,8 @@ pub struct Message {
     pub is_fuzzy: bool,
     /// Text to translate, `msgid`; empty for the header.
     pub id: PoString,
-    /// Text to translate for several things, `msgid_plural`; `None` if the message has no plural.
+    /// Text to translate if there are several things, `msgid_plural`; `None` if the message has no
+    /// plural.
     pub plural: Option<PoString>,
     /// Translations, `msgstr`; if the message has a plural, one for each plural form, in order.
     pub translations: Vec<PoString>,
@@ -115,7 +116,7 @@ impl Reader {
             return Ok(());
         }
         if line.starts_with("#~") {
-            // The flags before it are those of an obsolete message.
+            // The flags on the lines before this one belong to an obsolete message.
             self.finish()?;
             (self.open, self.is_fuzzy) = (Open::None, false);
             return Ok(());
@@ -205,13 +206,13 @@ impl Reader {
     }
 }
 
-/// Parses a string in quotes, which begins at the byte `start` of the catalog. `number` is the
-/// number of its line.
+/// Parses a string in quotes, which begins at the byte `start` of the catalog, in the line with the
+/// number `number`.
 fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
     let wrong = |what: &str| Error::line(number, what);
     let inner = line.strip_prefix('"').ok_or_else(|| wrong("a string in quotes is missing"))?;
     let mut text = String::new();
-    // Escapes are bytes, and a character may consist of several of them.
+    // An escape stands for a byte, and several bytes can form one character.
     let mut bytes: Vec<u8> = Vec::new();
     let mut characters = inner.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
@@ -271,7 +272,8 @@ fn flush(text: &mut String, bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// Index of the plural form for one thing, by the header of a catalog; without it, the first.
+/// Index of the plural form for one thing, by the header of a catalog. It is 0, the first form, if
+/// the header does not give it.
 pub(crate) fn form_of_one(messages: &[Message]) -> usize {
     let header = messages.iter().find(|message| message.is_header());
     header
@@ -280,13 +282,16 @@ pub(crate) fn form_of_one(messages: &[Message]) -> usize {
         .unwrap_or(0)
 }
 
-/// Source and target of each translated message, each on one line, with the message's line in the
-/// catalog. Fuzzy translations are omitted. One plural form, by the header or else the first,
-/// translates the text for one thing, and the last other form the text for several; a language with
-/// a single form has only the translation for several.
+/// Returns the source and the target of each translated message, each on one line, together with
+/// the message's line in the catalog. Fuzzy translations are omitted.
 ///
-/// If the header names a language, it must be the target or the source. If it is the source, the
-/// sides of all pairs are exchanged.
+/// A message with a plural has up to two pairs. The text for one thing is paired with the plural
+/// form for one thing, which the header determines; by default it is the first form. The text for
+/// several things is paired with the last of the other forms. If the language has only one form,
+/// only the text for several things is paired.
+///
+/// If the header names a language, it must be the target or the source. If it is the source, source
+/// and target of all pairs are exchanged.
 ///
 /// # Errors
 ///
@@ -401,7 +406,7 @@ msgstr "letzte"
             po_pairs(catalog, ["en", "ar"]).unwrap().into_iter().map(|(_, pair)| pair).collect()
         };
         assert_eq!(pairs(catalog), [["one", "1"], ["many", "2"]]);
-        // The form for one thing is the last.
+        // Here, the last form is that for one thing.
         assert_eq!(pairs(&catalog.replace("? 1 : 2", "? 2 : 1")), [["one", "2"], ["many", "1"]]);
         assert_eq!(pairs(&catalog.replace("plural=n", "x=n")), [["one", "0"], ["many", "2"]]);
     }

@@ -15,9 +15,10 @@ const LISTED: usize = 20;
 
 /// Reader of the pairs of two languages in a translation memory.
 ///
-/// A unit without one of the languages is skipped. If a unit has several variants of a language,
-/// such as `en-US` and `en-GB`, the first counts. Formatting codes within a segment (`bpt`, `ept`,
-/// `it`, `ph`, `ut`) are dropped with their content; the text of `hi` is kept.
+/// A unit that lacks one of the two languages is skipped. If a unit has several variants of a
+/// language, such as `en-US` and `en-GB`, the first of them is used. Formatting codes within a
+/// segment (`bpt`, `ept`, `it`, `ph`, `ut`) are dropped with their content; the text of `hi` is
+/// kept.
 pub struct Tmx<R> {
     xml: Xml<R>,
     /// Languages of source and target.
@@ -58,11 +59,12 @@ impl<R: BufRead> Tmx<R> {
         self.line
     }
 
-    /// Returns the source and target of the next unit that has both; `None` after the last.
+    /// Returns the source and target of the next unit that has both; `None` after the last unit.
     ///
     /// # Errors
     ///
-    /// If the stream is not well-formed (the error has the line), or has no pair at all.
+    /// If the stream is not well-formed, or has no pair at all. In the first case, the error has
+    /// the line.
     pub fn next_pair(&mut self) -> Result<Option<[String; 2]>> {
         loop {
             match self.xml.next()? {
@@ -90,7 +92,8 @@ impl<R: BufRead> Tmx<R> {
                     let Some(language) = attributes.get("lang") else {
                         return Err(self.wrong("a <tuv> without xml:lang, its language"));
                     };
-                    // The longer one of `pt` and `pt-BR` counts.
+                    // If both languages match, such as `pt` and `pt-BR`, the longer tag is the
+                    // better match.
                     let sides = (0..2).filter(|&side| is_language(language, &self.languages[side]));
                     side = sides.max_by_key(|&side| self.languages[side].len());
                     if self.met.len() < LISTED && !self.met.contains(language) {

@@ -16,7 +16,7 @@ pub(crate) struct Content {
     /// Byte range of the element, including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
-    /// Text without tags and codes; a line break is a blank.
+    /// Text without tags and codes. Line breaks have become blanks.
     pub(crate) text: String,
     /// Whether its state marks it as not translated yet.
     is_initial: bool,
@@ -27,7 +27,8 @@ pub(crate) struct Content {
 pub(crate) struct Unit {
     /// First byte of the opening tag of the source.
     pub(crate) start: usize,
-    /// Byte where a target can be put: after the source, and after its division into segments.
+    /// Byte at which a target can be inserted: after the source and, in version 1.2, after the
+    /// element with the source's division into segments.
     pub(crate) end: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,
@@ -80,8 +81,8 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     }
 }
 
-/// Whether the content of an element is not a translation for the document: proposals, originals of
-/// codes, notes, and the rest of the original document.
+/// Whether the sources and targets in an element do not belong to the document's own text: in
+/// proposals, originals of codes, notes, and the rest of the original document.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,
@@ -105,7 +106,7 @@ struct Reader<'a> {
     unit: Option<Unit>,
     /// Number of open ignored elements.
     ignored: usize,
-    /// Whether the state of the segment (version 2) marks it as not translated yet.
+    /// Whether the state of the open segment (version 2) marks it as not translated yet.
     is_initial: bool,
     /// Whether translation is forbidden, for each open element.
     untranslatable: Vec<bool>,
@@ -162,7 +163,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends the division of a source into segments (version 1.2), which precedes the target.
+    /// Ends the division of a source into segments (version 1.2). The target comes after it.
     fn end_division(&mut self, end: usize) {
         if let Some(unit) = self.unit.as_mut().filter(|unit| unit.target.is_none()) {
             unit.end = end;
@@ -208,7 +209,7 @@ fn content(
     Ok(Content { range, whole, parts: inline.parts, text: inline.text, is_initial })
 }
 
-/// Kind of a part that is kept with all its content.
+/// Kind of a code, which is a part that is kept with all its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Code {
     Markup,
@@ -224,7 +225,7 @@ struct Inline {
     text: String,
     /// Number of open elements.
     depth: usize,
-    /// Depth and first byte of an open code, which is one part with all its content, and its kind.
+    /// Depth, first byte and kind of the open code, if there is one.
     code: Option<(usize, usize, Code)>,
 }
 
@@ -303,7 +304,8 @@ impl Inline {
     }
 }
 
-/// Whether a code is a line break: by its type, or by the tag that it stands for.
+/// Whether the attributes of a code say that it is a line break: by its type, or by the tag that it
+/// stands for.
 fn is_break(attributes: &Attributes) -> bool {
     let is = |name: &str, values: &[&str]| {
         attributes.get(name).is_some_and(|value| values.contains(&value.to_lowercase().as_str()))
@@ -325,7 +327,8 @@ fn is_protected(name: &str, attributes: &Attributes) -> bool {
             || attributes.get("translate") == Some("no"))
 }
 
-/// Character that XML cannot write, as `<cp hex="…"/>`; it is not part of a sentence's text.
+/// Text for an element `<cp hex="…"/>`, which stands for a character that XML cannot contain. It is
+/// a blank if the character is white space, otherwise `None`.
 fn character(name: &str, attributes: &Attributes) -> Option<String> {
     let code = u32::from_str_radix(attributes.get("hex")?, 16).ok()?;
     let character = char::from_u32(code).filter(|one| one.is_whitespace());

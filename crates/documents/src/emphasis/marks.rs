@@ -25,9 +25,9 @@ enum Mark {
     Link,
 }
 
-/// Marks in a line, in groups between which there is text. Each mark comes with true if it opens,
-/// and false if it closes. The order of marks within a group does not count, because they may be
-/// nested either way.
+/// Marks in a line. Marks without text between them form a group. Each mark has a flag: true if it
+/// opens, and false if it closes. The order of marks within a group is ignored, because they may be
+/// nested in any order.
 #[derive(Debug, Default)]
 struct Marks {
     groups: Vec<Vec<(bool, Mark)>>,
@@ -50,7 +50,8 @@ impl Marks {
     }
 }
 
-/// True if `line`, when it is parsed, has the same marks as its parts `parts`.
+/// True if parsing `line` gives the same marks as those in `parts`, the parts from which the line
+/// was written.
 pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     let mut expected = Marks::default();
     for part in parts {
@@ -60,8 +61,8 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
             LinePart::Text(_) | LinePart::Alone(_) => None,
         });
     }
-    // The line is parsed within a paragraph. Labels of links count as defined, because their
-    // definitions are not known here.
+    // A word before the line makes it a paragraph. All labels of links are treated as defined,
+    // because their definitions are elsewhere in the document.
     let text = format!("a {line}");
     let defined = |link: BrokenLink<'_>| {
         let is_note = link.reference.starts_with('^');

@@ -2,8 +2,9 @@
 //!
 //! `*` and `_` are delimiters only next to certain characters (CommonMark 0.31, section 6.2). For
 //! example, `_` within a word is no delimiter, and `*` after a letter and before punctuation opens
-//! no emphasis. A translation moves delimiters to other places, where some would be read as plain
-//! characters, especially in scripts without blanks between words.
+//! no emphasis. A translation moves delimiters to other places. There, some of them would be read
+//! as plain characters, especially in scripts without blanks between words. This module changes
+//! such delimiters.
 
 mod marks;
 
@@ -13,8 +14,8 @@ pub(crate) use marks::{OPTIONS, is_kept};
 use crate::line_part::LinePart;
 use crate::syntax::Syntax;
 
-/// Delimiters. Each comes with an equivalent that also works within words, and with the HTML
-/// element of the same meaning.
+/// Delimiters of emphasis. For each: the delimiter, an equivalent delimiter that also works within
+/// words, and the name of the HTML element with the same meaning.
 const DELIMITERS: [(&str, &str, &str); 6] = [
     ("*", "*", "em"),
     ("_", "*", "em"),
@@ -133,8 +134,8 @@ fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     moved
 }
 
-/// Writes a part as Markdown, but a delimiter as an HTML tag, which has the same meaning at every
-/// place.
+/// Writes a part as Markdown, except that a delimiter is written as an HTML tag. Unlike a
+/// delimiter, a tag has the same meaning at every place.
 fn as_element(part: LinePart<'_>, syntax: Syntax) -> String {
     match (delimiter(part), part) {
         (Some((.., name)), LinePart::Open(_)) => format!("<{name}>"),
@@ -156,15 +157,15 @@ mod tests {
     fn emphasis_is_read_as_such_wherever_it_comes_to_stand() {
         let of =
             |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
-        // The line has no underscores within a word, and no punctuation at the end of an emphasis,
-        // so its delimiters are unchanged.
+        // The first line has no underscores within a word, and no punctuation at the end of an
+        // emphasis, so its delimiters are unchanged. Those of the other lines are changed.
         assert_eq!(made(&of("**", "红", "**")), "这**红**花");
         assert_eq!(made(&of("_", "红", "_")), "这*红*花");
         assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");
         assert_eq!(made(&of("*", "（红）", "*")), "这（*红*）花");
         assert_eq!(made(&of("~~", "红", "~~")), "这~~红~~花");
-        // In the first case, there is only punctuation within the emphasis. In the second, two
-        // delimiters next to each other would be read as one.
+        // Here, no delimiters would work: in the first line, there is only punctuation within the
+        // emphasis; in the second, two delimiters next to each other would be read as one.
         assert_eq!(made(&of("*", "！", "*")), "这<em>！</em>花");
         let two = [Open("*"), Text("红"), Close("*"), Open("*"), Text("花"), Close("*")];
         assert_eq!(made(&two), "<em>红</em><em>花</em>");

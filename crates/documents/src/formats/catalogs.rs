@@ -1,4 +1,5 @@
-//! Catalogs and exchange files: entries without a translation get one, and everything else stays.
+//! Catalogs and exchange files. Only their entries without a translation are translated, and
+//! everything else stays unchanged.
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
@@ -6,8 +7,10 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Messages of a catalog without a translation. Of several plural forms, the one for one thing (by
-/// the header, or else the first) is translated from the text for one thing.
+/// Segments of a catalog: the messages without a translation. If a message has several plural
+/// forms, the form for one thing is translated from the text for one thing, and the others from the
+/// text for several things. The header determines the form for one thing; by default it is the
+/// first.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let messages = parse_po(text)?;

@@ -1,4 +1,5 @@
-//! HTML: texts between the tags of blocks. A text includes its inline tags.
+//! HTML. The texts to translate are those between the tags of blocks. A text includes its inline
+//! tags.
 
 use std::ops::Range;
 
@@ -22,16 +23,16 @@ const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
 const PASSED: [&str; 8] =
     ["script", "style", "textarea", "pre", "template", "svg", "math", "noscript"];
 
-/// Elements whose content has no tags: only their own end counts as one.
+/// Elements whose content has no tags. In it, only the closing tag of the element itself is a tag.
 const RAW: [&str; 3] = ["script", "style", "textarea"];
 
-/// Elements that have neither content nor an end.
+/// Elements that have neither content nor a closing tag.
 const VOID: [&str; 14] = [
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source",
     "track", "wbr",
 ];
 
-/// Elements that end a paragraph whose end is left out.
+/// Elements at whose beginning or end a paragraph ends if its closing tag is left out.
 const BLOCKS: [&str; 37] = [
     "address",
     "article",
@@ -72,17 +73,18 @@ const BLOCKS: [&str; 37] = [
     "ul",
 ];
 
-/// Parts of a table, which end at each other.
+/// A table and its parts. At the end of one of them, an open row or cell ends as well.
 const ROWS: [&str; 5] = ["table", "tbody", "thead", "tfoot", "tr"];
 
-/// Element whose end may be left out.
+/// Elements whose closing tag may be left out.
 struct Optional {
     names: &'static [&'static str],
-    /// Elements at whose beginning it ends.
+    /// The element ends at the beginning of one of these elements.
     next: &'static [&'static str],
-    /// Elements at whose end it ends.
+    /// The element ends at the end of one of these elements.
     outer: &'static [&'static str],
-    /// Elements in it that may have such elements of their own.
+    /// Elements that can be inside the element and can contain further elements with these
+    /// `names`.
     nests: &'static [&'static str],
 }
 
@@ -112,7 +114,7 @@ const OPTIONAL: [Optional; 6] = [
 
 const LISTS: [&str; 3] = ["ul", "ol", "menu"];
 
-/// Segments of a page, which are texts to translate.
+/// Returns the segments of a page, which are to be translated.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut pieces: Vec<(Piece, Option<(String, bool)>)> = Vec::new();
@@ -161,8 +163,8 @@ fn is_not_translated(raw: &str) -> bool {
     })
 }
 
-/// End of the element with this name whose first tag ends at `at`. If its own end is left out, this
-/// is the beginning of the tag that ends it.
+/// Returns the end of the element with this name whose opening tag ends at `at`. If its closing tag
+/// is left out, this is the beginning of the next tag that ends the element.
 fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     if RAW.contains(&name) {
         return end_of_raw(text, name, at);
@@ -207,7 +209,7 @@ fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     text.len()
 }
 
-/// End of an element of [`RAW`].
+/// Returns the end of an element of [`RAW`], whose opening tag ends at `at`.
 fn end_of_raw(text: &str, name: &str, at: usize) -> usize {
     let is_end = |&end: &usize| {
         let rest = &text.as_bytes()[end + 2..];
@@ -219,7 +221,7 @@ fn end_of_raw(text: &str, name: &str, at: usize) -> usize {
     end.map_or(text.len(), |end| next_tag(text, end).1.end)
 }
 
-/// Visible text of HTML: consecutive blanks become one.
+/// Visible text of HTML: character references are decoded, and consecutive blanks become one.
 pub(super) fn collapsed(text: &str) -> String {
     let text = decoded(text);
     let mut out = String::with_capacity(text.len());

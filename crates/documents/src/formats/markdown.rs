@@ -11,11 +11,11 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, one_line};
 
-/// Pieces of a segment: text, tags and codes. A tag has its name, and true if it opens or false if
-/// it closes.
+/// Pieces of a segment: text, tags and codes. A tag comes with its name, and with a flag: true if
+/// it opens, and false if it closes.
 type Tags = Vec<(Piece, Option<(String, bool)>)>;
 
-/// Segments of a document, which are texts to translate.
+/// Returns the segments of a document, which are to be translated.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let (segments, pieces) = (Vec::new(), Tags::new());
     let mut reader =
@@ -45,7 +45,7 @@ struct Reader<'a> {
     cells: usize,
     /// Label of the open link if its text is also its label, otherwise `None`.
     label: Option<String>,
-    /// End of the last line that is kept as a whole.
+    /// End of the last line that is kept unchanged (see [`Reader::begins_container`]).
     skipped: usize,
 }
 
@@ -83,8 +83,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether this byte is at the beginning of a line that begins or ends a container of a dialect
-    /// of Markdown: `::: note`, `:::` or `!!! note`. Joined to another line it would be none.
+    /// Whether `at` is the beginning of a line that begins or ends a container in some dialects of
+    /// Markdown: `::: note`, `:::` or `!!! note`. Such a line must not be joined to another line,
+    /// because it would no longer be a mark of a container.
     fn begins_container(&self, at: usize) -> bool {
         let line = &self.text[at..];
         let is_kind = |behind: &str| behind.starts_with(|one: char| one.is_ascii_lowercase());
@@ -97,8 +98,9 @@ impl Reader<'_> {
         is_mark && self.pieces.last().is_none_or(|(piece, _)| is_break(piece))
     }
 
-    /// Whether what the parser reads as mathematics is text between two prices: a `$` before a digit
-    /// ends no mathematics for Pandoc and GitHub. Text with markup stays as it is.
+    /// Whether the parser has taken text between two prices for mathematics. In Pandoc and on
+    /// GitHub, a `$` before a digit does not end mathematics. Such a text is translated, unless it
+    /// has characters of markup.
     fn is_price(&self, range: &Range<usize>) -> bool {
         let is_digit = |next: char| next.is_ascii_digit();
         self.text[range.end..].starts_with(is_digit)
@@ -162,8 +164,8 @@ impl Reader<'_> {
         let raw = from.min(range.end)..range.end;
         let label = self.label.take_if(|_| name == "link");
         let close = match label {
-            // The text is translated, but the label must stay, because the address is found by the
-            // label.
+            // The text is translated, but the label must stay, because the address of the link is
+            // found by its label.
             Some(label) => {
                 // The parser's range does not include an empty label.
                 let rest = &self.text[raw.end..];
@@ -206,7 +208,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an element is part of a line.
+/// Whether an element is an inline element, which is a part of a text.
 fn is_inline(block: TagEnd) -> bool {
     use TagEnd::{Emphasis, Image, Link, Strikethrough, Strong};
     matches!(block, Emphasis | Strong | Strikethrough | Link | Image)

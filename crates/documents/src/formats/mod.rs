@@ -1,4 +1,4 @@
-//! Formats of documents, and where their texts are.
+//! Formats of documents, and the places of texts in each of them.
 
 mod catalogs;
 mod html;

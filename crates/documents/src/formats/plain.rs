@@ -7,13 +7,13 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, without_marks};
 
-/// Smallest number of characters of a full line: a line that may have been broken because of its
-/// length.
+/// Smallest number of characters of a full line. A shorter line cannot have been broken because of
+/// its length.
 const FULL: usize = 40;
 
-/// Segments of a text, which are texts to translate. If the lines of a paragraph were broken at
-/// about the same width, they are one segment, and the translation is broken at this width;
-/// otherwise each line is a segment.
+/// Returns the segments of a text, which are to be translated. If the lines of a paragraph were
+/// broken at about the same width, they are one segment, and its translation is broken at this
+/// width. Otherwise each line is a segment.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let (mut segments, mut paragraph) = (Vec::new(), Vec::new());
     for line in lines(text) {

@@ -10,15 +10,15 @@ use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
 
 /// Largest number of bytes of a time within a cue; anything longer is text. [`LONGEST_STYLE`] is
-/// the same for a style of SubStation.
+/// the largest number of bytes of a style of SubStation.
 const LONGEST_STAMP: usize = 20;
 const LONGEST_STYLE: usize = 1000;
 
-/// Segments of subtitles. Lines of a cue are one text; the dash or the voice of a speaker begins a
-/// new one.
+/// Returns the segments of subtitles. The lines of a cue (a subtitle with its times) are one
+/// segment, but the dash or the voice of a speaker begins a new segment.
 ///
-/// In WebVTT, a blank line ends a cue. In SubRip, it may also stand between two texts of a cue: the
-/// cue ends before the times of the next cue, or before the number in front of them.
+/// In WebVTT, a blank line ends a cue. In SubRip, a blank line may also be between two texts of a
+/// cue. There, the cue ends before the times of the next cue, or before the number of the next cue.
 pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     let (mut segments, mut cue) = (Vec::new(), None);
     let lines = lines(text);
@@ -47,7 +47,7 @@ pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     segments
 }
 
-/// True if a line has the times of a cue, and not just an arrow.
+/// True if a line has the times of a cue, which are two times with an arrow between them.
 fn is_timing(line: &str) -> bool {
     let is_time = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_digit())

@@ -1,9 +1,10 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! Text can only be in a run, so the run with most of a paragraph's text is the base. A run with
-//! another formatting becomes an element, which ends the base run before it and begins it again
-//! after it. Marks without text, such as references to notes, deletions and formulas, stay between
-//! their words. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
+//! A run has text with the same formatting, and text can only be in a run. The run with most of a
+//! paragraph's text is the base run. A run with another formatting is treated as an element within
+//! the base run: it is written as the end of the base run, the other run, and the beginning of the
+//! base run. Marks without text, such as references to notes, deletions and formulas, stay between
+//! the same words. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
 
@@ -19,7 +20,8 @@ pub(crate) const BETWEEN: char = '\0';
 /// A run that consists of text.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Byte range before the text; `close` is the byte range after it.
+    /// Byte range of the run's markup before its text; `close` is that of its markup after the
+    /// text.
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
@@ -184,8 +186,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a segment. If a link is open, its runs form a separate one, as its tag is between them
-    /// and those before it.
+    /// Ends a segment. If a link is open, the runs in it form a separate segment, because the tag
+    /// of the link is between them and the runs before the link.
     fn divide(&mut self) {
         if let Some((first, _)) = self.link.take() {
             let inner = self.items.split_off(first);
@@ -215,7 +217,7 @@ enum Read {
     Mixed(Vec<Texts>, Vec<Range<usize>>),
 }
 
-/// End of the element whose tag was the last token.
+/// Returns the end of the element whose opening tag was the last token.
 fn end_of(spans: &mut Spans<'_>) -> Result<usize> {
     let mut depth = 1_usize;
     loop {
@@ -239,7 +241,7 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     // The whole text, with its hyphens.
     let mut whole = Texts::new();
     let (mut in_text, mut joins, mut is_reference) = (false, false, false);
-    // Text boxes, and the depth and first byte of the open one.
+    // Byte ranges of text boxes, and depth and first byte of the text box that is open.
     let (mut boxes, mut open_box) = (Vec::new(), None);
     loop {
         let Spanned { token, range } = spans.next()?;
@@ -255,7 +257,7 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
                         (in_text, joins) = (true, false);
                         texts.push(Vec::new());
                     } else if is("w:softHyphen") || is("w:noBreakHyphen") {
-                        // A word goes on behind it.
+                        // The hyphen is within a word, which continues in the next text.
                         is_simple &= open.is_some();
                         joins = true;
                         if is("w:noBreakHyphen") {
@@ -309,8 +311,8 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Makes the segment of these items, with tags around all runs but the base run (`ground`); `None`
-/// if the items have no text.
+/// Makes the segment of these items. All runs except the base run (`ground`), and runs with the
+/// same formatting, become elements. Returns `None` if the items have no text.
 fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();

@@ -1,5 +1,5 @@
-//! An XML document as a stream of UTF-8, whatever its Unicode encoding. The stream counts lines,
-//! and bounds the bytes that are read at a time.
+//! An XML document in UTF-8 or UTF-16 as a stream of UTF-8. The stream counts lines, and limits the
+//! number of bytes of a token.
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
@@ -22,7 +22,7 @@ enum Encoding {
 pub(crate) struct Input<R> {
     inner: Chain<Cursor<Vec<u8>>, R>,
     encoding: Encoding,
-    /// Decoded bytes of UTF-16; `read` is the number of them that have been read.
+    /// UTF-8 bytes decoded from UTF-16; `read` is the number of these bytes that have been read.
     decoded: Vec<u8>,
     read: usize,
     /// First half of a surrogate pair whose second half has not been read yet.
@@ -89,7 +89,7 @@ impl<R: BufRead> Input<R> {
         let mut text = String::with_capacity(bytes.len());
         let all: Vec<u16> = self.surrogate.take().into_iter().chain(units).collect();
         let is_last_half = all.last().is_some_and(|unit| (0xD800..0xDC00).contains(unit));
-        // The second half may come with the next chunk.
+        // The second half of the surrogate pair can be at the beginning of the next chunk.
         let cut = is_last_half && bytes.len() == CHUNK;
         let whole = &all[..all.len() - usize::from(cut)];
         for character in char::decode_utf16(whole.iter().copied()) {

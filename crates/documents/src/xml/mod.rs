@@ -1,8 +1,8 @@
 //! XML as a sequence of tags and texts: streamed for files of any size, or with byte ranges for
 //! texts in memory.
 //!
-//! References to entities that a document declares are refused, so that no entity can expand;
-//! external entities are never read. Elements may be nested at most [`DEEPEST`] deep.
+//! References to entities that a document declares are errors, so that no entity can expand to a
+//! large text. External entities are never read. Elements can be nested at most [`DEEPEST`] deep.
 
 mod input;
 mod spans;

@@ -9,7 +9,7 @@ pub(crate) enum Token {
     Open { name: String, attributes: Attributes, is_empty: bool },
     /// Closing tag.
     Close(String),
-    /// Text, or a part of a text: each reference is a token of its own.
+    /// Text, or a part of a text, because each reference in a text is a separate token.
     Text(String),
     /// Comment, declaration or instruction.
     Other,
@@ -22,7 +22,8 @@ pub(crate) enum Token {
 pub(crate) struct Attributes(Vec<(String, String)>);
 
 impl Attributes {
-    /// Value of an attribute, whatever its namespace prefix; `None` without this attribute.
+    /// Value of the attribute `name`, with any namespace prefix or none; `None` if the tag does not
+    /// have the attribute.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
