@@ -48,10 +48,10 @@ pub enum Error {
         /// Allowed values.
         expected: String,
     },
-    /// The text contains nothing to learn from.
+    /// The text or the vectors do not have what a computation needs.
     #[error("{message}")]
     Text {
-        /// Missing part and advice.
+        /// Description of what is missing, and advice.
         message: String,
     },
     /// Training needs more memory than is allowed.

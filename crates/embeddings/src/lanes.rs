@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-/// Number of lanes (numbers) of a group, which is the number of lanes of the widest registers. Sums
-/// go over the lanes in a fixed order, so that they are the same on registers of any width.
+/// Number of lanes (numbers) of a group. The widest registers have as many lanes. Sums are computed
+/// over the lanes of a group in a fixed order, so that they are the same on registers of any width.
 pub(crate) const LANES: usize = 16;
 
 /// Sixteen numbers, aligned so that a register reads them at once.
@@ -31,8 +31,8 @@ pub(crate) fn numbers(row: &[Lanes], dimensions: usize) -> impl Iterator<Item = 
     row.iter().flat_map(|group| group.0).take(dimensions)
 }
 
-/// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, whose halves are then added to each other until one
-/// is left.
+/// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, one for each lane. Then the second half of the
+/// partial sums is added to the first half, until one sum is left.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
     // Number of registers that together hold a group; 1 if a register holds a whole group.
@@ -89,8 +89,9 @@ pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
     }
 }
 
-/// Computes `eˣ` to within a few units in the last place, for |x| below 80. With x = n·ln 2 + rest,
-/// 2ⁿ is written to the exponent's bits, and e^rest is a polynomial.
+/// Computes `eˣ` for |x| below 80, with an error of a few units in the last place. x is divided
+/// into n·ln 2 + rest with an integer n. Then 2ⁿ is made by writing n to the exponent's bits, and
+/// e^rest is approximated by a polynomial.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5·2²³ rounds to the nearest integer.

@@ -7,17 +7,21 @@
 //! **Decision.** Training is stochastic gradient descent, one pair of rows (vectors) after another,
 //! and its result does not depend on the number of threads. In word2vec and gensim, threads
 //! overwrite each other's rows (Recht et al. 2011, "Hogwild!"), so that no two trainings give the
-//! same result. Here the rows of both matrices (input vectors and output vectors) are divided among
-//! a fixed number of blocks, and pairs are processed in as many rounds as there are blocks. In a
-//! round, each block of one matrix meets one block of the other. So threads never share a row, and
-//! the order of threads within a round changes nothing (Gemulla et al. 2011, "Large-scale matrix
-//! factorization with distributed stochastic gradient descent"). Two alternatives were rejected:
-//! averaging the copies of several threads costs a pass over the vocabulary each time, and summing
-//! the gradients of a large batch makes the rows of frequent words overshoot.
+//! same result. Here, two matrices are trained: one of input vectors and one of output vectors. The
+//! rows of each matrix are divided among a fixed number of blocks, and pairs are processed in as
+//! many rounds as there are blocks. In a round, each block of input vectors is combined with one
+//! block of output vectors. So threads never share a row, and the order of threads within a round
+//! changes nothing (Gemulla et al. 2011, "Large-scale matrix factorization with distributed
+//! stochastic gradient descent").
 //!
-//! **Decision.** This crate has no tensors and no `unsafe`: `pulp` compiles the loops over sixteen
-//! lanes for the registers of each processor. Products and sums are rounded separately and added in
-//! a fixed order, so that registers of any width give the same bits.
+//! Two alternatives were rejected. If each thread had its own copy of the vectors, averaging the
+//! copies would cost a pass over the vocabulary each time. If the gradients of a large batch were
+//! summed, the rows of frequent words would overshoot.
+//!
+//! **Decision.** This crate has no tensors and no `unsafe`. The crate `pulp` compiles the loops
+//! over sixteen lanes (numbers) for the registers of each processor. Each product and each sum is
+//! rounded separately, and sums are added in a fixed order, so that registers of any width give the
+//! same bits.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;

@@ -7,8 +7,8 @@ use taper_data::{LineReader, words};
 
 use crate::{Error, Result, WordVectors};
 
-/// Pairs of words, each with a human judgement, such as WordSim-353 (Finkelstein et al. 2002) and
-/// SimLex-999 (Hill et al. 2015).
+/// Set of pairs of words with human judgements of their similarity. Examples of such sets are
+/// WordSim-353 (Finkelstein et al. 2002) and SimLex-999 (Hill et al. 2015).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimilaritySet {
     /// Pairs: two words, and the human judgement of their similarity.
@@ -20,7 +20,7 @@ pub struct SimilaritySet {
 pub struct Agreement {
     /// Spearman's rank correlation of cosines and judgements.
     pub spearman: f64,
-    /// Number of scored pairs, in which both words have a vector.
+    /// Number of pairs in which both words have a vector. Only these pairs are scored.
     pub pairs: usize,
     /// Number of pairs in which at least one word has no vector.
     pub out_of_vocabulary: usize,
@@ -28,9 +28,9 @@ pub struct Agreement {
 
 impl SimilaritySet {
     /// Reads a file of pairs: two words and a number on each line, separated by tabs, commas or
-    /// spaces. The judgement is the first number after the words. Other columns, which SimLex-999
-    /// has, are skipped, and so are lines that begin with `#`, empty lines, and one line of
-    /// headings.
+    /// spaces. The judgement is the first number after the words. Other columns, such as those of
+    /// SimLex-999, are skipped. Lines that begin with `#`, empty lines, and one line of headings
+    /// are skipped, too.
     ///
     /// # Errors
     /// When the file cannot be read, a line does not have two words and a number, or there is no
@@ -62,8 +62,9 @@ impl SimilaritySet {
         Ok(Self { pairs })
     }
 
-    /// Compares the cosines of vectors with the judgements, ignoring case. Of words that differ
-    /// only in case, the most frequent one is used.
+    /// Compares the cosines of vectors with the judgements. Words are looked up without regard to
+    /// case. If several words with vectors differ only in case, the first of them is used, which is
+    /// usually the most frequent.
     ///
     /// # Errors
     /// When fewer than two pairs have vectors.
@@ -93,8 +94,8 @@ impl SimilaritySet {
     }
 }
 
-/// Returns the two words of a line and the first number after them; `None` if the line lacks one of
-/// these.
+/// Returns the two words of a line and the first number after them; `None` if the line does not
+/// have all three.
 fn pair_of(line: &str) -> Option<(String, String, f64)> {
     let fields: Vec<&str> = if line.contains('\t') {
         line.split('\t').map(str::trim).collect()
@@ -112,11 +113,12 @@ fn pair_of(line: &str) -> Option<(String, String, f64)> {
     Some((words[0].to_owned(), words[1].to_owned(), judgement))
 }
 
-/// Computes Spearman's rank correlation, which is Pearson's correlation of ranks; equal values
-/// share the mean of their ranks. The result is 0 if all values of one side are equal.
+/// Computes Spearman's rank correlation of `a` and `b`, which is Pearson's correlation of their
+/// ranks. Equal values share the mean of their ranks. The result is 0 if all values of `a`, or all
+/// values of `b`, are equal.
 ///
 /// # Panics
-/// If the sides differ in length.
+/// If `a` and `b` differ in length.
 #[must_use]
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "one value of each side for each pair");

@@ -49,7 +49,8 @@ impl WordVectors {
         Ok(Self { words, rows, values, dimensions, lengths })
     }
 
-    /// Returns the words in the order of the file, in which the most frequent come first.
+    /// Returns the words in the order of the rows. In files of word2vec, gensim and this crate, the
+    /// most frequent words come first.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
@@ -86,8 +87,7 @@ impl WordVectors {
         over(dot(self.row(a), self.row(b)), self.lengths[a] * self.lengths[b])
     }
 
-    /// Computes the cosine of each pair of `words`. For one-hot vectors of different words, it
-    /// would always be 0.
+    /// Computes the cosine of the vectors of each pair of `words`.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -102,7 +102,7 @@ impl WordVectors {
     }
 
     /// Finds the `count` words whose vectors have the largest cosine with the mean direction of
-    /// `words`, except for `words` themselves.
+    /// `words`, best first. `words` themselves are left out.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -169,8 +169,8 @@ fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// Computes `Σ aᵢ·bᵢ` in f64, in which squares of all f32 values are finite, with eight partial
-/// sums, which the compiler vectorises.
+/// Computes `Σ aᵢ·bᵢ` in f64, because squares of large f32 values would be infinite in f32. It is
+/// computed in eight partial sums, so that the compiler can vectorise the loop.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let product = |a: f32, b: f32| f64::from(a) * f64::from(b);
     let mut sums = [0.0_f64; 8];

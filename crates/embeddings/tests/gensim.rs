@@ -1,5 +1,5 @@
-//! Vector files, neighbours, analogies and agreement with judgements, compared with gensim
-//! (`scripts/golden/word_vectors.py`).
+//! Compares vector files, neighbours, analogies and agreement with judgements with the results of
+//! gensim. The script `scripts/golden/word_vectors.py` made these results.
 
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused
         let file = std::fs::read(golden(name)).expect("golden");
         let marked = read(&["\u{feff}".as_bytes(), &file].concat()).expect("vectors");
         assert_eq!((marked.words(), bits(&marked)), (whole.words(), bits(&whole)), "{name}");
-        // The head promises one vector less than the file has.
+        // This header announces one vector less than the file has.
         let head = file.iter().position(|&byte| byte == b'\n').expect("a head");
         let (count, dimensions) = (whole.words().len() - 1, whole.row(0).len());
         let fewer = [format!("{count} {dimensions}").as_bytes(), &file[head..]].concat();
@@ -85,8 +85,8 @@ fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused
     assert!(error.contains("UTF-16"), "{error}");
 }
 
-/// The bytes of the first number begin with a letter and a line end or space, as a short line of
-/// text does.
+/// In this file, the bytes of the first number begin with a letter, followed by a line end or a
+/// space. So the first row looks like a short line of text.
 #[test]
 fn a_binary_file_that_begins_like_text_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,8 +111,8 @@ fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
         std::fs::write(&path, text).expect("write");
         WordVectors::read(&path)
     };
-    // The first text is in word2vec's format, the second in GloVe's, whose words may contain
-    // spaces.
+    // The first text is in word2vec's format. The second is in the format of GloVe, in which words
+    // can contain spaces.
     for before in ["2 3\nb 1 2 3\n", "b 1 2 3\n"] {
         let error = read(&format!("{before}a 1 2 3 4\n")).expect_err("four numbers").to_string();
         assert!(error.contains("a word and 3 numbers are expected"), "{error}");
@@ -121,8 +121,8 @@ fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
     }
 }
 
-/// Compares words and similarities with gensim's list, up to 1e-5, because gensim normalises
-/// vectors first.
+/// Compares words and similarities with gensim's list. Similarities can differ by up to 1e-5,
+/// because gensim normalises the vectors before it computes products.
 fn same(ours: Vec<(&str, f64)>, theirs: &Value, question: &Value) {
     let theirs = theirs.as_array().expect("a list");
     assert_eq!(ours.len(), theirs.len());

@@ -1,5 +1,5 @@
-//! Training: vectors learn from the text, depend on nothing but settings and text, and are not
-//! changed by interruptions.
+//! Tests of training: vectors must learn from the text, depend only on the settings and the text,
+//! and be the same after an interruption.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,8 @@ use taper_embeddings::training::{
 };
 use taper_embeddings::{Format, WordVectors};
 
-/// Words of two subjects, which never occur in one line. Other words occur with both subjects.
+/// Words of two subjects. Words of different subjects never occur in the same line. Other words
+/// occur with both subjects.
 const SUBJECTS: [[&str; 6]; 2] = [
     ["boat", "wave", "sail", "harbour", "anchor", "tide"],
     ["oven", "bread", "flour", "dough", "crust", "yeast"],
@@ -77,7 +78,8 @@ fn words_of_a_subject_come_together() {
         let (limits, stop) = (Limits::default(), AtomicBool::new(false));
         start(std::slice::from_ref(&corpus), &output, &settings, &limits, &mut observe, &stop)
             .expect("training");
-        // All output vectors are zero at first, so the first loss is six times ln 2.
+        // At first, all output vectors are zero. So a positive pair and its five negative samples
+        // have a loss of six times ln 2 in total, and training must reduce this.
         assert!(losses[0] < 6.0 * 2.0_f64.ln(), "{losses:?}");
         assert!(losses.last().expect("chunks") < &losses[0], "{losses:?}");
         let vectors = WordVectors::read(&output.join("vectors.bin")).expect("vectors");

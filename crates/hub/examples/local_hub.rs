@@ -1,8 +1,8 @@
-//! A hub on this machine, or a transfer: `serve`, `push ENDPOINT FOLDER REPOSITORY` or
-//! `pull ENDPOINT REPOSITORY FOLDER`. `scripts/check/hub.py` uses it with the library
-//! huggingface_hub at the other end.
+//! A hub on this machine, or a transfer to or from a hub. The arguments are `serve`,
+//! `push ENDPOINT FOLDER REPOSITORY` or `pull ENDPOINT REPOSITORY FOLDER`. `scripts/check/hub.py`
+//! checks that this program and the Python library huggingface_hub understand each other.
 
-// The example does not use all parts of the tests' module.
+// This program uses only some parts of the module, which belongs to the tests.
 #[allow(dead_code)]
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ fn main() {
         ["serve"] => {
             let server = Server::start();
             println!("{} {LARGE}", server.endpoint);
-            // Serves until the other end closes the input.
+            // Serves until the standard input is closed.
             std::io::read_to_string(std::io::stdin()).expect("an input");
         }
         ["push", endpoint, folder, repository] => {

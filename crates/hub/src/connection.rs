@@ -1,4 +1,5 @@
-//! Connection to a hub: its address, the token, and requests whose failures are errors.
+//! Connection to a hub: the hub's address, the token, and requests. A request that is not
+//! successful is an error.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::{HubError, Result};
 const ENDPOINT: &str = "https://huggingface.co";
 /// Time limit for a connection, and for a request that transfers no file.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Lowest rate of a transfer in bytes per second; a slower transfer is given up.
+/// Lowest mean rate of a transfer, in bytes per second. A slower transfer is given up.
 const SLOWEST: u64 = 10_000;
 /// Largest number of characters of an error's message that are shown.
 const MOST_SHOWN: usize = 200;
@@ -29,9 +30,9 @@ pub struct Hub {
 
 impl Hub {
     /// Makes a connection to the hub at `HF_ENDPOINT`, by default huggingface.co. The token is the
-    /// value of `HF_TOKEN`, or else the content of the file that `HF_TOKEN_PATH` names. Without
-    /// this variable, the file is `token` in the folder `HF_HOME`, which is
-    /// `~/.cache/huggingface` by default.
+    /// value of `HF_TOKEN`. If this is not set, it is the content of the file that `HF_TOKEN_PATH`
+    /// names. If this is not set, either, the file is `token` in the folder `HF_HOME`, by default
+    /// `~/.cache/huggingface`. If there is no such file, there is no token.
     ///
     /// # Errors
     /// When the file of the token cannot be read.
@@ -76,7 +77,7 @@ impl Hub {
         &self.client
     }
 
-    /// Makes a request to the path `place` of the hub, with the token.
+    /// Makes a request to the path `place` of the hub, with the token if there is one.
     pub(crate) fn request(&self, method: reqwest::Method, place: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{place}", self.endpoint));
         match &self.token {
@@ -93,7 +94,7 @@ impl Hub {
         self.request(reqwest::Method::POST, place)
     }
 
-    /// Sends a request that transfers `bytes` bytes, and waits for the head of the answer.
+    /// Sends a request that transfers `bytes` bytes, and waits for the headers of the answer.
     ///
     /// # Errors
     /// When there is no answer, or its status is neither a success nor in `accepted`. `subject`
@@ -149,8 +150,8 @@ impl Hub {
     }
 }
 
-/// Returns the message of the innermost cause of an error. It contains no address, since addresses
-/// may contain signatures.
+/// Returns the message of the innermost cause of an error. It contains no address. (The address of
+/// a large file can contain a signature that gives access to the file, so it must not be shown.)
 fn whole(error: &reqwest::Error) -> String {
     let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
     let last = causes.by_ref().last().map(ToString::to_string);
@@ -196,9 +197,9 @@ pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
     }
 }
 
-/// Escapes a text for an address. Letters, digits and `-_.~` are kept. Slashes are kept too if
-/// `text` is a path; if `is_whole` is true, `text` is a single part of a path, and slashes are
-/// escaped.
+/// Escapes a text for an address. Letters, digits and `-_.~` are kept. If `is_whole` is true,
+/// `text` is a single part of a path, so slashes are escaped. If it is false, `text` is a path with
+/// several parts, so slashes are kept.
 pub(crate) fn escaped(text: &str, is_whole: bool) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

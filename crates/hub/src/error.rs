@@ -1,4 +1,4 @@
-//! Errors of transfers, each with advice.
+//! Errors of transfers. Most messages give advice.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ pub enum HubError {
         /// Cause.
         message: String,
     },
-    /// An answer that does not follow the API.
+    /// An answer does not follow the API.
     #[error("{subject}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
     Answer {
         /// Request or file.

@@ -1,4 +1,4 @@
-//! Upload of large files by Git LFS: as a whole, or in the parts that the hub requests.
+//! Upload of large files by Git LFS: in one request, or in several parts if the hub requires this.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,7 +14,7 @@ use crate::{Hub, HubError, HubEvent, Result};
 /// Media type of the messages of Git LFS.
 const KIND: &str = "application/vnd.git-lfs+json";
 
-/// Large file.
+/// Large file of the folder that is uploaded.
 pub(crate) struct LargeFile {
     /// Path in the repository.
     pub(crate) path: String,
@@ -96,7 +96,8 @@ pub(crate) fn upload(
         }
         if let Some(verify) = &actions.verify {
             let said = json!({"oid": file.oid, "size": file.bytes});
-            // The hub sends a complete address. Only an address of the hub itself gets the token.
+            // The hub names a complete address. The token is sent only if this is an address of the
+            // hub itself.
             let request = match verify.href.strip_prefix(hub.endpoint()) {
                 Some(place) => hub.post(place),
                 None => hub.client().post(&verify.href),
@@ -129,8 +130,8 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
     Ok(())
 }
 
-/// Uploads a file in parts of `size` bytes. The header of `upload` has the address of each part
-/// under the number of the part.
+/// Uploads a file in parts of `size` bytes. In the header of `upload`, the key for the address of a
+/// part is the number of the part.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
     let fault = |message: &str| HubError::Answer {
         subject: file.path.clone(),
@@ -164,7 +165,8 @@ fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Resul
     Ok(())
 }
 
-/// Returns the path of the hub's API for the action `verb` on a revision of a repository.
+/// Returns the path in the hub's API for the action `verb` (such as `commit`) on a revision of a
+/// repository.
 pub(crate) fn of_models(repository: &str, verb: &str, revision: &str) -> String {
     format!("/api/models/{repository}/{verb}/{}", escaped(revision, true))
 }

@@ -1,9 +1,10 @@
 //! Upload and download of model folders, to and from the [Hugging Face
 //! hub](https://huggingface.co/docs/hub/api) or another server with the same API.
 //!
-//! [`push`] uploads a folder as one commit: small files are sent within the commit, and large files
-//! before it, by Git LFS. [`pull`] downloads the files of one revision into a folder. It continues
-//! files that an earlier call has begun, and compares each file with the hub's checksum.
+//! [`push`] uploads a folder as one commit. Large files are uploaded first, by Git LFS. Small files
+//! are sent within the commit. [`pull`] downloads the files of one revision into a folder. It
+//! continues files that an earlier call has downloaded in part, and compares each file with the
+//! hub's checksum.
 
 mod checksums;
 mod connection;
@@ -24,11 +25,11 @@ pub type Result<T> = std::result::Result<T, HubError>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HubEvent<'a> {
-    /// A file of `bytes` bytes is transferred from the byte `from` on.
+    /// The transfer of a file begins.
     Transfers {
         /// Path in the repository.
         path: &'a str,
-        /// First byte that is transferred.
+        /// First byte that is transferred. It is above 0 if an earlier call transferred a part.
         from: u64,
         /// Number of bytes of the whole file.
         bytes: u64,

@@ -1,4 +1,5 @@
-//! Download of the files of one revision; a later call continues where an earlier call stopped.
+//! Download of the files of one revision. If a call is interrupted, a later call continues where it
+//! stopped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use crate::lfs::of_models;
 use crate::push::INCOMPLETE;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of characters of a checksum in the name of an incomplete file.
+/// Number of characters of the checksum that are part of the name of an incomplete file.
 const SHOWN: usize = 12;
 
 /// Result of a download.
@@ -77,8 +78,8 @@ impl Sibling {
 /// branch, tag or commit. Existing files with the same content are kept.
 ///
 /// # Errors
-/// When the hub does not answer or refuses, a file exists already with different content, or a
-/// downloaded file does not have the hub's checksum.
+/// When the hub does not answer or refuses a request, a file exists already with different content,
+/// a file cannot be written, or a downloaded file does not have the hub's checksum.
 pub fn pull(
     hub: &Hub,
     repository: &str,
@@ -122,7 +123,7 @@ fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// Downloads a file, beginning where an earlier call stopped.
+/// Downloads a file. Continues where an earlier call stopped, if there was one.
 fn download(
     hub: &Hub,
     (repository, commit): (&str, &str),

@@ -1,4 +1,4 @@
-//! Transfers to and from a server on this machine that speaks the hub's API.
+//! Tests of transfers to and from a server on this machine with the hub's API.
 
 mod common;
 
@@ -9,7 +9,8 @@ use std::path::Path;
 use common::{LARGE, Server, State};
 use taper_hub::{Hub, HubError, HubEvent, PushSettings, pull, push};
 
-/// Files of every kind: small, large, in parts, empty, in folders, with unusual names.
+/// Files of every kind: small files, large files, files that are uploaded in parts, empty files,
+/// files in folders, and files with unusual names.
 fn contents() -> BTreeMap<String, Vec<u8>> {
     let bytes =
         |count: usize, seed: usize| (0..count).map(|at| (at * at / 7 + seed) as u8).collect();
@@ -61,8 +62,8 @@ fn a_folder_comes_back_with_every_byte() {
     for (path, bytes) in contents() {
         assert_eq!(fs::read(target.join(&path)).unwrap(), bytes, "{path}");
     }
-    // A large file that the hub has is not sent again. A push can create a branch, and a pull can
-    // name a commit.
+    // A large file that the hub already has is not sent again. Also tests that a push can create a
+    // branch, and that a pull can name a commit.
     let mut changed = contents();
     changed.insert("config.json".to_owned(), b"{\"a\": 1}".to_vec());
     write(&source, &changed);
@@ -182,7 +183,7 @@ fn each_refusal_says_what_to_do() {
         let error = push(&hub(&server, None), &source, name, &settings(), &mut |_| {}).unwrap_err();
         assert!(matches!(error, HubError::Repository(_)), "{error}");
     }
-    // Nothing listens at this port: it was free a moment ago.
+    // Nothing listens at this port, because the listener is closed again at once.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let hub = Hub::new(&format!("http://{free}"), None).unwrap();
     let error = pull(&hub, "me/model", folder.path(), "main", &mut |_| {}).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! The checksum of records: CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 
-/// Remainder of each byte by the polynomial, with reflected bits.
+/// Remainder of the division of each byte by the polynomial, with reflected bits.
 const REMAINDERS: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,4 +1,5 @@
-//! Files of records, each with its length and checksums (TensorFlow's `record_writer.h`).
+//! Files of records. Each record is stored with its length and two checksums (TensorFlow's
+//! `record_writer.h`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -35,9 +36,11 @@ pub struct Record {
 }
 
 impl EventFile {
-    /// Opens the file at `path` for appending; creates it if it is missing. Keeps the records
-    /// before the first record that is damaged, or for whose step and tags `known` returns `false`.
-    /// If other records must be dropped, the whole file is replaced.
+    /// Opens the file at `path` for appending; creates it if it is missing.
+    ///
+    /// `known` is called with the step and the tags of each record, in order. The first record for
+    /// which it returns `false`, or that is damaged, is dropped with all records after it. If
+    /// records are dropped, the whole file is replaced.
     ///
     /// # Errors
     /// When the file cannot be read, replaced or opened.
@@ -69,7 +72,7 @@ impl EventFile {
         Ok(events)
     }
 
-    /// Reads the records of the file at `path`, up to the first damaged one.
+    /// Reads the records of the file at `path`, up to the first damaged record.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -83,14 +86,14 @@ impl EventFile {
         &self.path
     }
 
-    /// Appends a record, which is written at once if the disk accepts it, otherwise together with
-    /// the next record.
+    /// Appends a record. It is written at once. If this fails, it is kept in memory, and is written
+    /// together with the next record or by [`EventFile::flush`].
     pub fn append(&mut self, step: u64, values: &[Value]) {
         let summary = values.iter().fold(Message::default(), |all, one| all.message(1, &one.0));
         self.record(&Message::default().double(1, now()).integer(2, step).message(5, &summary));
     }
 
-    /// Writes every pending record to the disk, durably.
+    /// Writes every pending record, and waits until the file is on the disk.
     ///
     /// # Errors
     /// When the disk refuses a write.
@@ -105,7 +108,8 @@ impl EventFile {
         self.pending.extend(masked(&length));
         self.pending.extend(&message.0);
         self.pending.extend(masked(&message.0));
-        // A write that fails here is reported by the flush before the next checkpoint.
+        // An error is ignored here, because the bytes stay pending, and the next `flush` writes
+        // them again and reports the error.
         let _ = self.write_pending();
     }
 
@@ -113,7 +117,7 @@ impl EventFile {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // A full disk may accept a part of a record.
+                // If the disk is nearly full, it can accept only a part of the bytes.
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -169,8 +173,8 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the CRC-32C of bytes in TensorFlow's masked form. The mask is needed because a checksum
-/// over data that contains its own checksum would be weak.
+/// Returns the CRC-32C of bytes in TensorFlow's masked form. TensorFlow masks checksums, because a
+/// checksum of data that contain checksums themselves would be weak.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }
@@ -194,7 +198,7 @@ mod tests {
         }
         events.flush().expect("flush");
         let whole = fs::read(&path).expect("read");
-        // The process was killed while it wrote the fourth record.
+        // This is the file of a process that was killed while it wrote the fourth record.
         fs::write(&path, &whole[..whole.len() - 3]).expect("write");
         assert_eq!(EventFile::read(&path).expect("read").len(), 4, "the version, and three");
         let mut events = EventFile::resume(&path, |step, _| step <= 2).expect("resume");

@@ -4,10 +4,10 @@
 const RATIO: f64 = 1.1;
 /// Upper limit of the bin that contains 0.
 const FIRST: f64 = 1e-12;
-/// Number of bins on each side of 0; their limits reach about 10²⁰.
+/// Number of bins on each side of 0. The limit of the last bin is about 10²⁰.
 const BINS: i32 = 774;
 
-/// Number of values in each bin, with sums over all values.
+/// Histogram of values: the number of values in each bin, and sums over all values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     pub(crate) least: f64,
@@ -49,8 +49,8 @@ impl Histogram {
     }
 }
 
-/// Returns the index of a value's bin: 0 for values near 0, positive for larger values, negative
-/// for smaller values. The index is further from 0 for a value further from 0.
+/// Returns the index of a value's bin. It is 0 for values near 0, positive for positive values, and
+/// negative for negative values. Its absolute value grows with the absolute value of `value`.
 fn place(value: f64) -> i32 {
     let size = value.abs();
     if size < FIRST {

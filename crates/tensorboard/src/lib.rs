@@ -16,9 +16,10 @@
 //! # }
 //! ```
 //!
-//! Five kinds of TensorFlow's messages are written field by field (`event.proto`, `summary.proto`,
-//! `tensor.proto`, and `plugin_data.proto` of the plugin for hyper-parameters): a code generator
-//! would be larger than the code that it makes.
+//! The files consist of TensorFlow's protocol-buffer messages (`event.proto`, `summary.proto`,
+//! `tensor.proto`, and `plugin_data.proto` of the plugin for hyper-parameters). The few fields that
+//! are needed are written one by one. A code generator was rejected, because it would be larger
+//! than the code that it would replace.
 #![forbid(unsafe_code)]
 
 mod checksum;

@@ -3,7 +3,7 @@
 use crate::histogram::Histogram;
 use crate::wire::Message;
 
-/// Numbers of data types in TensorFlow.
+/// Number of the type f32 in TensorFlow's `types.proto`; the next constant is that of strings.
 const FLOAT: u64 = 1;
 const STRING: u64 = 7;
 /// Version of the data that the plugin for hyper-parameters reads.
@@ -51,7 +51,7 @@ impl Value {
         Self(Self::tagged(tag).message(5, &message))
     }
 
-    /// Makes a text, which is shown as Markdown.
+    /// Makes a text, which TensorBoard shows as Markdown.
     #[must_use]
     pub fn text(tag: &str, text: &str) -> Self {
         let shape = Message::default().message(2, &Message::default().integer(1, 1));
@@ -60,7 +60,7 @@ impl Value {
         Self(Self::tagged(tag).message(8, &tensor).message(9, &plugin("text", &[])))
     }
 
-    /// Makes a picture from PNG bytes.
+    /// Makes a picture with this width and height, in pixels, from the bytes of a PNG file.
     #[must_use]
     pub fn image(tag: &str, (width, height): (u32, u32), png: &[u8]) -> Self {
         let image = Message::default()
@@ -71,8 +71,8 @@ impl Value {
         Self(Self::tagged(tag).message(4, &image))
     }
 
-    /// Makes the hyper-parameters of a run, for the plugin that compares runs. `began` is the start
-    /// of the run in seconds since 1970.
+    /// Makes the hyper-parameters of a run, for TensorBoard's plugin that compares runs. `began` is
+    /// the start of the run, in seconds since 1970.
     #[must_use]
     pub fn parameters(began: f64, parameters: &[(String, Parameter)]) -> Self {
         let mut start = Message::default();
@@ -97,7 +97,7 @@ impl Value {
     }
 }
 
-/// Metadata that names the plugin which shows a value.
+/// Metadata of a value: the name of the plugin that shows it, and data for this plugin.
 fn plugin(name: &str, content: &[u8]) -> Message {
     let data = Message::default().bytes(1, name.as_bytes()).bytes(2, content);
     Message::default().message(1, &data)

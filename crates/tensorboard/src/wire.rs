@@ -1,4 +1,4 @@
-//! Wire format of protocol buffers, as much of it as event files need.
+//! The part of the wire format of protocol buffers that event files need.
 
 /// A message being written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Message {
 pub(crate) enum Field<'a> {
     /// An integer.
     Integer(u64),
-    /// A 64-bit or 32-bit number, without its value.
+    /// A 64-bit or 32-bit number. Its value is skipped, because nothing reads it.
     Fixed,
     /// Text, bytes or a message.
     Bytes(&'a [u8]),

@@ -5,15 +5,15 @@ use rayon::prelude::*;
 
 use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 
-/// Number of blocks of a matrix, and of threads that can work at once. It is fixed, so that no
-/// result depends on the number of threads.
+/// Number of blocks of a matrix, which is also the largest number of threads that can work at once.
+/// It is fixed, so that no result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// The loss is computed for one in this many pairs.
+/// The loss is computed only for every sixteenth pair of a list.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose row r is row r / 16 of block r mod 16. Rows are sorted by the frequency of their
-/// words, so that each block gets its share of the frequent ones.
+/// words, so each block gets the same share of the frequent words.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     /// Rows of each block, one after another; each row has `groups` groups of numbers.
@@ -22,8 +22,8 @@ pub(super) struct Blocks {
     pub(super) groups: usize,
 }
 
-/// A row of each of the two matrices, inputs and outputs, with a flag: true if the rows belong
-/// together, false for a negative sample.
+/// A row of the matrix of input vectors and a row of the matrix of output vectors, with a flag:
+/// true if the rows belong together, false if the output row is a negative sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     input: u32,
@@ -73,11 +73,11 @@ impl Blocks {
 }
 
 /// Makes a gradient step on each pair. `pairs(i, j)` returns slices of pairs, whose rows are in
-/// input block i and output block j. Returns the sum of the losses of some pairs, and the number of
-/// these pairs.
+/// input block i and output block j. Returns the sum of the losses of every sixteenth pair, and the
+/// number of these pairs.
 ///
-/// In round r, input block i meets output block (i + r) mod 16: no two threads share a row, and the
-/// order in which threads run does not change the rows.
+/// In round r, input block i is combined with output block (i + r) mod 16. So no two threads share
+/// a row, and the order in which threads run does not change the rows.
 pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
     inputs: &mut [Vec<Lanes>],
     outputs: &mut Blocks,
@@ -136,9 +136,10 @@ impl WithSimd for BlockPairs<'_> {
     }
 }
 
-/// Makes one gradient step on the loss −ln σ(±v·u) of a pair, with + if its rows belong together:
-/// both rows move by rate · (label − σ(v·u)) times the old value of the other row, where the label
-/// is 1 if the rows belong together, otherwise 0 (Mikolov et al. 2013, equation 4). Returns σ(v·u).
+/// Makes one gradient step on a pair of rows v and u (Mikolov et al. 2013, equation 4). The loss is
+/// −ln σ(v·u) if the rows belong together, otherwise −ln σ(−v·u). Each row moves by
+/// rate · (label − σ(v·u)) times the old value of the other row, where the label is 1 if the rows
+/// belong together, otherwise 0. Returns σ(v·u).
 #[inline(always)]
 fn step<S: Simd>(
     simd: S,

@@ -8,11 +8,12 @@ use super::blocks::{BLOCKS, Blocks, Pair, RowSums, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 use crate::lanes::{Lanes, add, scale};
 
-/// Means of the context words in a chunk of the text, and the pairs of these means with output
-/// rows. A chunk is divided into pieces, which are processed in parallel.
+/// Working space for a chunk of the text: the means of the context vectors around each word, and
+/// the pairs of these means with output rows. A chunk is divided into pieces, which are processed
+/// in parallel.
 pub(super) struct Cbow {
     pieces: Vec<Piece>,
-    /// Means, one block for each piece; gradient steps change them.
+    /// Means, in one block for each piece. Gradient steps change them as if they were input rows.
     means: Vec<Vec<Lanes>>,
 }
 
@@ -22,7 +23,8 @@ struct Piece {
     moved: Vec<Lanes>,
     /// Pairs of a mean and an output row, by the output block.
     pairs: Vec<Vec<Pair>>,
-    /// For each block of context vectors, pairs of a mean's row and a context vector's row.
+    /// For each block of input vectors, pairs of the row of a mean and the row of a context vector
+    /// that is part of this mean.
     context: Vec<Vec<(u32, u32)>>,
 }
 
@@ -37,13 +39,13 @@ impl Cbow {
         Self { pieces: vec![piece; PIECES], means: vec![Vec::new(); PIECES] }
     }
 
-    /// Makes gradient steps on a chunk. Returns the sum of the losses of some pairs, and the number
-    /// of these pairs.
+    /// Makes gradient steps on a chunk. Returns the sum of the losses of every sixteenth pair, and
+    /// the number of these pairs.
     ///
-    /// Means are computed from the vectors as they were before the chunk. Each context vector then
-    /// moves by the full change of the mean, as in word2vec and gensim. By the exact gradient, it
-    /// would move by this change divided by the number of context words (İrsoy et al. 2021,
-    /// "Corrected CBOW performs as well as skip-gram").
+    /// All means are computed from the vectors before the chunk. Then each context vector moves by
+    /// the full change of its mean, as in word2vec and gensim. By the exact gradient, it would move
+    /// by this change divided by the number of context words (İrsoy et al. 2021, "Corrected CBOW
+    /// performs as well as skip-gram").
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

@@ -26,8 +26,8 @@ pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Largest number of bytes of a record, and of the header of a checkpoint.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Record of a training: its settings, text and vocabulary, which must not change before it is
-/// resumed.
+/// Record of a training: its settings, its text and its vocabulary. These must be the same when the
+/// training is resumed.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Record {
     /// Version of this layout.
@@ -84,7 +84,7 @@ impl Record {
     }
 }
 
-/// Names of the blocks of both matrices, in the order in which a checkpoint has them.
+/// Names of the blocks of both matrices, in the order in which they are in a checkpoint.
 fn names() -> impl Iterator<Item = String> {
     ["inputs", "outputs"]
         .into_iter()
@@ -127,7 +127,8 @@ fn bytes_of(block: &[Lanes]) -> Vec<u8> {
     block.iter().flat_map(|group| group.0).flat_map(f32::to_le_bytes).collect()
 }
 
-/// Reads a checkpoint into matrices of the same shape; returns the position of training.
+/// Reads a checkpoint into `matrices`, which must have the shape of the saved matrices. Returns the
+/// position of training.
 ///
 /// # Errors
 /// When the file is damaged, or is the checkpoint of another vocabulary or other settings.

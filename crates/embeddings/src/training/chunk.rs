@@ -10,15 +10,17 @@ use super::vocabulary::Vocabulary;
 use super::{Architecture, TrainingSettings};
 use crate::Result;
 
-/// Number of pieces of a chunk, whose windows are made in parallel. It is fixed, as the number of
-/// blocks is.
+/// Number of pieces of a chunk. The windows of different pieces are made in parallel. The number is
+/// fixed, so that no result depends on the number of threads.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// Purposes of random draws: the choice of words to keep, and that of window sizes and negatives.
+/// Purpose of the random draws that decide which words are kept. [`WINDOWS`] is the purpose of
+/// those for window sizes and negatives. Different purposes have different random numbers.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 
-/// Whole sentences of the text, without words that are too rare or were dropped at random.
+/// Chunk of the text: complete sentences, without words that are too rare, and without words that
+/// were dropped at random.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunk {
     words: Vec<u32>,
@@ -34,7 +36,7 @@ pub(super) struct Chunk {
 pub(super) struct Chunks<'a> {
     sentences: Sentences<'a>,
     vocabulary: &'a Vocabulary,
-    /// Share of the occurrences of each word that is kept, times 2³².
+    /// For each word, the share of its occurrences that is kept, times 2³².
     kept: &'a [u64],
     draws: Draws,
     /// Number of words of this epoch read so far.
@@ -43,8 +45,9 @@ pub(super) struct Chunks<'a> {
 }
 
 impl Architecture {
-    /// Number of words of a chunk. A larger chunk keeps threads busier between rounds. But all
-    /// means of CBOW use the vectors from before the chunk, which must not be too old.
+    /// Number of words of a chunk. With a larger chunk, threads have more work between two waits
+    /// for each other. But CBOW computes all means from the vectors before the chunk, so a chunk
+    /// must not be too large.
     fn chunk(self) -> u64 {
         match self {
             Self::SkipGram => 1 << 14,
@@ -54,7 +57,8 @@ impl Architecture {
 }
 
 impl<'a> Chunks<'a> {
-    /// Opens the chunks of an epoch from `place` on, before which the epoch has `words` words.
+    /// Opens the chunks of an epoch from `place` on. `words`: number of words of the epoch before
+    /// `place`.
     ///
     /// # Errors
     /// When a file cannot be opened.
@@ -147,9 +151,10 @@ impl<'a> Sampling<'a> {
         Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
     }
 
-    /// Passes each word of a piece to `take`, with its context words in the sentence, before and
-    /// after it, and a source of negatives. The number of context words on each side is at most a
-    /// number that is drawn from 1 to the window.
+    /// Passes each word of a piece to `take`, together with its context words before it, those
+    /// after it, and a source of negatives. Context words are in the same sentence. There are as
+    /// many on each side as a number that is drawn at random from 1 to the window, or fewer at the
+    /// ends of a sentence.
     #[inline(always)]
     pub(super) fn windows(
         &self,

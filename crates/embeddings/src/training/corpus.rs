@@ -1,8 +1,8 @@
 //! A text as a stream of sentences of words.
 //!
-//! A line is a sentence; words are separated by ASCII whitespace. A sentence is divided after every
-//! ten thousand words, as in word2vec and gensim, so that a text without line ends can be learned
-//! from too.
+//! A line is a sentence, and words are separated by ASCII whitespace. A sentence is divided after
+//! every ten thousand words, as in word2vec and gensim. So a text without line ends can also be
+//! learned from.
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::{Error, Result};
 
 /// Largest number of words of a sentence.
 const LONGEST_SENTENCE: usize = 10_000;
-/// Largest number of bytes of a word. Words of a text are shorter, but binary files may have longer
-/// runs without spaces.
+/// Largest number of bytes of a word. A longer run of bytes without spaces is probably not text,
+/// but part of a binary file.
 const LONGEST_WORD: usize = 1 << 16;
 
 /// A place in a text.
@@ -164,8 +164,8 @@ impl<'a> Sentences<'a> {
                 words += usize::from(!self.word.is_empty());
                 self.word.clear();
                 if let Some(hash) = &mut self.hash {
-                    // The hash includes a separator, so that it changes if text moves from one file
-                    // to the next.
+                    // The hash includes a separator after each file, so that it changes if text is
+                    // moved from one file to the next.
                     hash.update([0]);
                 }
                 self.enter(self.place.file + 1)?;

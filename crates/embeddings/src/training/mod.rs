@@ -1,16 +1,21 @@
 //! Training of word vectors by skip-gram and CBOW with negative sampling.
 //!
-//! The objective is equation 4 of Mikolov et al. 2013, "Distributed representations of words and
-//! phrases and their compositionality", for each word w and each context word c:
+//! The loss is equation 4 of Mikolov et al. 2013, "Distributed representations of words and phrases
+//! and their compositionality", with the opposite sign. For each word w and each of its context
+//! words c, it is
 //!
 //! ```text
-//! −ln σ(v·u) − Σ ln σ(−v·uₙ)      with the vector v of c, and u of w and of each negative n
+//! −ln σ(v·u) − Σ ln σ(−v·uₙ)
 //! ```
 //!
-//! The text is streamed. Memory holds the two matrices, the vocabulary, and two chunks of the text:
-//! while one chunk is learned from, the next is read. Windows and negatives are functions of (seed,
-//! epoch, chunk, place in the chunk), so random numbers have no state, and an interrupted training
-//! gives exactly the same vectors after it is resumed.
+//! where v is the input vector of c, u is the output vector of w, and uₙ is the output vector of
+//! the negative sample n.
+//!
+//! The text is read in chunks. The memory contains the two matrices, the vocabulary, and two chunks
+//! of the text: while one chunk is learned from, the next is read. Windows and negative samples are
+//! functions of the seed, the epoch, the chunk and the place in the chunk. So random numbers have
+//! no state, and a training that was interrupted and resumed gives exactly the same vectors as an
+//! uninterrupted one.
 
 mod blocks;
 mod cbow;
@@ -47,7 +52,7 @@ const FIRST: u64 = 3;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Memory ran short while words were counted. Words with at most `most` occurrences so far were
-    /// forgotten; if they occur again, they are counted too low.
+    /// forgotten. If such a word occurs again, its count begins at 1, so it is too low.
     Forgotten {
         /// Largest number of occurrences of a forgotten word.
         most: u64,
@@ -58,7 +63,7 @@ pub enum Event {
         words: u64,
         /// Number of words that get a vector.
         vocabulary: usize,
-        /// Number of words of the text that have a vector.
+        /// Number of words of the text, counted with repetitions, that get a vector.
         covered: u64,
     },
     /// A chunk of the text was learned from.
@@ -71,7 +76,8 @@ pub enum Event {
         total: u64,
         /// Words per second since this process began to train.
         rate: f64,
-        /// Mean loss of a word with its negatives, over a part of the chunk.
+        /// Mean loss of a positive pair together with its negative samples, over a part of the
+        /// chunk.
         loss: f64,
         /// The learning rate.
         learning_rate: f64,
@@ -115,8 +121,8 @@ pub fn start(
             "it has a training already: go on with it by resume, or choose another folder";
         return Err(Error::malformed(folder, "", message));
     }
-    // Counted words are limited to a quarter of the memory, because their table doubles as it
-    // grows.
+    // The words that are counted are limited to a quarter of the memory, because their table
+    // doubles its size when it is full.
     let counting = limits.memory.map(|memory| memory / 4);
     let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
     settings.check_memory(vocabulary.words.len(), limits.memory)?;
@@ -263,8 +269,8 @@ impl Training<'_> {
         Ok(Outcome::Complete(vectors))
     }
 
-    /// Reads the vectors and the position from the checkpoint at `path`, or makes the initial ones
-    /// if there is no checkpoint.
+    /// Reads the vectors and the position from the checkpoint at `path`. If there is no checkpoint,
+    /// makes the initial vectors, with the position at the beginning of the text.
     fn beginning(&self, path: &Path) -> Result<(Blocks, Blocks, Position)> {
         let (mut inputs, mut outputs) = self.first_vectors();
         let position = match path.exists() {
@@ -274,8 +280,9 @@ impl Training<'_> {
         Ok((inputs, outputs, position))
     }
 
-    /// Makes the initial vectors, as word2vec and gensim do. Input vectors are random, with
-    /// absolute values up to ½ divided by the number of dimensions; output vectors are 0.
+    /// Makes the initial vectors, with the same distribution as in word2vec and gensim. The values
+    /// of input vectors are uniform from −1/(2d) to 1/(2d) for d dimensions, and those of output
+    /// vectors are 0.
     fn first_vectors(&self) -> (Blocks, Blocks) {
         let TrainingSettings { dimensions, seed, .. } = self.record.settings;
         let words = self.vocabulary.words.len();
@@ -303,7 +310,7 @@ impl Training<'_> {
 }
 
 impl TrainingSettings {
-    /// Returns the learning rate after a share of the training, from 0 to 1.
+    /// Returns the learning rate after the share `done` of the training, from 0 to 1.
     fn rate(&self, done: f64) -> f64 {
         self.learning_rate - (self.learning_rate - self.last_learning_rate) * done.clamp(0.0, 1.0)
     }

@@ -1,12 +1,13 @@
-//! Random words, drawn in proportion to their counts to the power of 3/4 (Mikolov et al. 2013,
-//! section 2.2).
+//! Negative samples: random words. The probability of a word is proportional to its count to the
+//! power of 3/4 (Mikolov et al. 2013, section 2.2).
 
-/// A table for Walker's alias method (Walker 1977; Vose 1991). A draw reads one entry, whatever the
-/// number of words.
+/// A table for Walker's alias method (Walker 1977; Vose 1991). A draw reads only one entry, however
+/// many words there are.
 #[derive(Debug)]
 pub(super) struct Negatives {
-    /// For each word a column: a threshold and another word. A number below 2³² gives the word
-    /// itself if it is below the threshold, otherwise the other word.
+    /// A column for each word: a threshold and another word. A draw chooses a column and a random
+    /// number below 2³². If the number is below the threshold, the draw gives the column's own
+    /// word, otherwise the other word.
     columns: Vec<(u32, u32)>,
 }
 

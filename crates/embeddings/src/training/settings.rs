@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Error, Format, Result};
 
-/// Direction of prediction.
+/// Direction of prediction between a word and its context words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Architecture {
@@ -30,18 +30,19 @@ pub struct TrainingSettings {
     pub negatives: usize,
     /// Number of passes over the text.
     pub epochs: u64,
-    /// Initial learning rate, which falls linearly to the final one.
+    /// Initial learning rate. It falls linearly to `last_learning_rate`.
     pub learning_rate: f64,
-    /// Final learning rate.
+    /// Learning rate at the end of training.
     pub last_learning_rate: f64,
-    /// Relative frequency above which a word is subsampled; 0 disables subsampling.
+    /// Threshold of subsampling, as a share of the text from 0 to 1. The more often a word occurs
+    /// relative to it, the more of the word's occurrences are skipped. 0 disables subsampling.
     pub subsampling: f64,
     /// Smallest number of occurrences for which a word gets a vector.
     pub min_count: u64,
-    /// Largest number of words that get a vector, from the most frequent; `None` if there is no
-    /// limit.
+    /// Largest number of words that get a vector, beginning with the most frequent; `None` if there
+    /// is no limit.
     pub max_words: Option<usize>,
-    /// Converts the text to lower case.
+    /// Whether the text is converted to lower case.
     pub lowercase: bool,
     /// Seed of random numbers.
     pub seed: u64,
@@ -111,11 +112,12 @@ impl TrainingSettings {
 
     /// Refuses a vocabulary of `words` words if training would take more than `allowed` bytes.
     pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
-        /// Bytes that a word takes, with its entry in the table.
+        /// Number of bytes that a word takes, including its entry in the table of words.
         const WORD: u64 = 120;
         let Some(allowed) = allowed else { return Ok(()) };
         let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;
-        // Pairs of at most two chunks. Their lists may have twice the capacity that they need.
+        // Mean number of pairs of a chunk. A pair takes 8 bytes, and lists of pairs can have twice
+        // the capacity that they need.
         let pairs = (1_u64 << 14) * (self.window as u64 + 1) * (self.negatives as u64 + 1);
         let fixed = (16 << 20) + 16 * pairs;
         let needed = fixed + words as u64 * (row + WORD);

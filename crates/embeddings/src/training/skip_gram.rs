@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 
-/// Pairs of each piece of a chunk, by input and output block. A piece is a sixteenth of a chunk.
+/// Working space for a chunk of the text: for each piece (a sixteenth of the chunk), a list of
+/// pairs for each pair of an input block and an output block.
 pub(super) struct SkipGram {
     pieces: Vec<Vec<Vec<Pair>>>,
 }
@@ -16,11 +17,12 @@ impl SkipGram {
         Self { pieces: vec![vec![Vec::new(); BLOCKS * BLOCKS]; PIECES] }
     }
 
-    /// Makes gradient steps on a chunk. Returns the sum of the losses of some pairs, and the number
-    /// of these pairs.
+    /// Makes gradient steps on a chunk. Returns the sum of the losses of every sixteenth pair, and
+    /// the number of these pairs.
     ///
-    /// As in word2vec, the context word's vector is the input, and predicts the word in the middle.
-    /// Over a whole text, the pairs are the same as if each word predicted its context words.
+    /// As in word2vec, the input is the vector of a context word, which predicts the word in the
+    /// middle of the window. Over a whole text, this gives about the same pairs as if each word
+    /// predicted its context words.
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

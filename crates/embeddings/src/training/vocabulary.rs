@@ -1,4 +1,5 @@
-//! The words that get vectors, their counts, and the share of their occurrences that is kept.
+//! The words that get vectors, their counts, and the share of each word's occurrences that
+//! subsampling keeps.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Counts the words of `files`. Counting takes at most `memory` bytes: when more would be
-    /// needed, the words that are rarest so far are forgotten, as often as necessary.
+    /// Counts the words of `files`. Counting takes about `memory` bytes at most. If more would be
+    /// needed, the words that are rarest so far are forgotten; this is repeated whenever necessary.
     ///
     /// # Errors
     /// When a file cannot be read, or no word is frequent enough.
@@ -127,11 +128,12 @@ impl Vocabulary {
         Ok(Self::new(words, counts))
     }
 
-    /// Returns the share of the occurrences of each word that is kept, in units of 2⁻³².
+    /// Returns, for each word, the share of its occurrences that is kept, in units of 2⁻³².
     ///
-    /// Let f be the share of a word in the text, and t the threshold. The word keeps √(t/f) + t/f
-    /// of its occurrences, as in word2vec's program. Mikolov et al. 2013, "Distributed
-    /// representations of words and phrases and their compositionality", equation 5, keep √(t/f).
+    /// Let f be the share of a word in the text, and t the threshold. The share √(t/f) + t/f of the
+    /// word's occurrences is kept, or all if this is above 1, as in word2vec's program. Mikolov et
+    /// al. 2013, "Distributed representations of words and phrases and their compositionality",
+    /// equation 5, keep √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {

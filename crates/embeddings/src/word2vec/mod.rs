@@ -1,10 +1,10 @@
 //! Vector files of word2vec and gensim, text or binary.
 //!
-//! A header has two numbers: the number of words and the number of dimensions. Then each word is
-//! followed by a space and its vector. In text, a vector is numbers separated by spaces, up to the
-//! line end. In binary, it is the bytes of little-endian 32-bit numbers. After a binary vector,
-//! gensim writes nothing and word2vec a line end; both are read. Text files of GloVe, which have no
-//! header, are read too.
+//! A file begins with a header of two numbers: the number of words and the number of dimensions.
+//! Then come the words, each followed by a space and its vector. In a text file, a vector consists
+//! of numbers separated by spaces, up to the line end. In a binary file, it consists of
+//! little-endian 32-bit floats. After a binary vector, word2vec writes a line end, and gensim
+//! writes nothing; both forms are read. Text files of GloVe, which have no header, are also read.
 
 mod numbers;
 mod read;
@@ -19,7 +19,7 @@ pub enum Format {
     /// Binary 32-bit numbers.
     #[default]
     Binary,
-    /// Decimal numbers, as short as possible while they read back to the same bits.
+    /// Decimal numbers: for each, the shortest that is read as the same bits.
     Text,
 }
 

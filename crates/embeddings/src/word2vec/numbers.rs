@@ -1,9 +1,11 @@
-//! Decimal numbers in the format of NumPy 2.4, so that files equal gensim's byte for byte.
+//! Decimal numbers in the format of NumPy 2.4, so that files are identical to those of gensim byte
+//! for byte.
 
 use std::io::{self, Write};
 
-/// Writes the shortest decimal number that reads back to the bits of `value`. Below 10⁻⁴ and from
-/// 10⁶ on it has an exponent, otherwise a point followed by at least one digit.
+/// Writes the shortest decimal number that is read as the bits of `value`. If the absolute value is
+/// below 10⁻⁴ (but not 0), or is 10⁶ or more, the number has an exponent. Otherwise it has a
+/// decimal point, followed by at least one digit.
 pub(super) fn write_number(out: &mut impl Write, value: f32) -> io::Result<()> {
     let size = f64::from(value.abs());
     if size != 0.0 && !(1e-4..1e6).contains(&size) {

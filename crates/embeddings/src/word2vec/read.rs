@@ -1,4 +1,5 @@
-//! Reading of vector files, which are not trusted.
+//! Reading of vector files. The files can be damaged or malicious, so sizes in them are not
+//! trusted.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -7,11 +8,11 @@ use taper_data::{not_a_file, open_text};
 
 use crate::{Error, Format, Result, WordVectors};
 
-/// Largest number of bytes of a line, because a line without an end would fill the memory.
+/// Largest number of bytes of a line. Without a limit, a line without an end would fill the memory.
 const LONGEST_LINE: u64 = 1 << 24;
-/// Largest number of bytes of a word, because a word without an end would fill the memory.
+/// Largest number of bytes of a word. Without a limit, a word without an end would fill the memory.
 const LONGEST_WORD: u64 = 1 << 16;
-/// Largest number of dimensions, more than any vectors have.
+/// Largest accepted number of dimensions. It is far above the number that any known vectors have.
 const MOST_DIMENSIONS: usize = 1 << 16;
 /// Number of bytes of a number.
 const NUMBER: usize = size_of::<f32>();
@@ -108,10 +109,10 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     (!ends_in_number).then_some((word, numbers))
 }
 
-/// True if a line is an invalid row of text, and false if it is the beginning of binary numbers.
-/// Such bytes may begin with printable characters and a line end. So in a row of text, the first
-/// field after the word must be a number, and there must be at least half as many fields as
-/// dimensions.
+/// True if a line is a row of text, but an invalid one; false if it is the beginning of binary
+/// numbers. The bytes of binary numbers can look like text that ends with a line end. So a line
+/// only counts as text if the first field after the word is a number, and if there are at least
+/// half as many fields as dimensions.
 fn is_faulty_text(line: &[u8], dimensions: usize) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let fields: Vec<&str> = text.trim_end().split(' ').skip(1).collect();

@@ -9,8 +9,8 @@ use super::numbers::write_number;
 use crate::{Format, Result, WordVectors};
 
 impl WordVectors {
-    /// Writes the vectors to a file, byte for byte like gensim. The file appears only when it is
-    /// complete.
+    /// Writes the vectors to a file, which is identical byte for byte to a file that gensim writes.
+    /// The file appears only when it is complete.
     ///
     /// # Errors
     /// When the file cannot be written.

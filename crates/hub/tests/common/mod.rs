@@ -1,5 +1,5 @@
 //! A server on this machine with the part of the hub's API that transfers use.
-//! `scripts/check/hub.py` tests the server with the library huggingface_hub.
+//! `scripts/check/hub.py` tests this server with the Python library huggingface_hub.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// Number of bytes from which a file is large. From twice this number, a file is uploaded in parts.
+/// Smallest number of bytes of a large file. Files of at least twice this number of bytes are
+/// uploaded in parts.
 pub(crate) const LARGE: usize = 3000;
 /// Number of bytes of a part.
 const PART: usize = 4000;
@@ -25,13 +26,13 @@ type Files = BTreeMap<String, (Vec<u8>, bool)>;
 pub(crate) struct State {
     /// Files by repository and revision.
     pub(crate) repositories: BTreeMap<(String, String), Files>,
-    /// Large files by SHA-256. `parts` has uploaded parts by the SHA-256 of the file and the number
-    /// of the part.
+    /// Large files by SHA-256. The field `parts` has the uploaded parts of large files, by the
+    /// SHA-256 of the file and the number of the part.
     objects: BTreeMap<String, Vec<u8>>,
     parts: BTreeMap<(String, usize), Vec<u8>>,
     /// Token that requests must have; `None` if requests need no token.
     pub(crate) token: Option<String>,
-    /// Part of a path, and the status with which requests to paths that contain it are refused.
+    /// A text and an HTTP status: requests to paths that contain the text get this status.
     pub(crate) refuses: Option<(&'static str, u16)>,
     /// Number of bytes of a download after which the connection breaks; only one download is
     /// broken.
@@ -40,7 +41,7 @@ pub(crate) struct State {
     pub(crate) damages: bool,
     /// Requests so far, each as its method and path.
     pub(crate) requests: Vec<String>,
-    /// Values of the header `Range`.
+    /// Values of the header `Range` of the requests so far.
     pub(crate) ranges: Vec<String>,
 }
 
@@ -216,7 +217,7 @@ fn answer(request: &Request, state: &mut State, endpoint: &str) -> Answer {
     }
     let is_stored = place.starts_with("/stored/") && !place.ends_with("/verify");
     let token = request.headers.get("authorization").and_then(|it| it.strip_prefix("Bearer "));
-    // The store of large files may be another server, which must not get the token.
+    // On a real hub, large files can be stored on another server, which must not get the token.
     assert!(!is_stored || token.is_none(), "a token went to another place");
     if !is_stored && state.token.is_some() && state.token.as_deref() != token {
         return Answer::status(401, "Invalid credentials");
