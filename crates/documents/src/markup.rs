@@ -159,8 +159,8 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
                 open.push((name, pieces.len()));
                 pieces.push(piece);
             }
-            // This case could be handled by the next one, too. It avoids the search there, because
-            // there can be very many closing tags without an open element.
+            // No element with this name is open, so the tag has no counterpart. The count shows
+            // this without a search, because there can be very many such tags.
             Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
                 pieces.push(alone(&piece));
             }

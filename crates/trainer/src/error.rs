@@ -192,8 +192,9 @@ pub enum CheckpointError {
         /// Path of the checkpoint.
         path: PathBuf,
     },
-    /// Adapters with a weight other than 1 were to be added to the weights of another checkpoint.
-    /// This is not possible for adapters of DoRA, because they also rescale the weights.
+    /// A part of the change that adapters make was to be added to the weights of another
+    /// checkpoint. This is not possible for adapters of DoRA, because they also rescale the
+    /// weights.
     #[error(
         "the adapters have trained lengths (DoRA), so no share of them can be added to {}",
         path.display()

@@ -13,7 +13,7 @@
 //! save the state of random generators and iterators, was rejected, because each new generator
 //! would have a state that could be left out by mistake.
 //!
-//! Readers of the code begin with the module [`config`](TrainingConfig). Then follow `trainer` (the
+//! A good order to read the code: first the module [`config`](TrainingConfig), then `trainer` (the
 //! loop), `updates` (one update), `optimizers`, and `checkpoints` (the files on disk).
 #![forbid(unsafe_code)]
 

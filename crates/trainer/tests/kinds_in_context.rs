@@ -219,8 +219,8 @@ fn reformer() {
     Lesson { updates: 400, ..Lesson::new(own) }.learns();
 }
 
-/// The attention sees a chunk of two words only as their mean. The mean still shows which word is
-/// the first, because position embeddings were added to the words.
+/// The attention sees a chunk of two words as the mean of both. The mean still shows both words,
+/// because position embeddings were added to them.
 #[test]
 fn hierarchical() {
     let own = AttentionConfig { chunk: 2, ..of_kind(AttentionKind::Hierarchical) };

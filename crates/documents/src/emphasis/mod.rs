@@ -158,14 +158,16 @@ mod tests {
         let of =
             |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
         // The first line has no underscores within a word, and no punctuation at the end of an
-        // emphasis, so its delimiters are unchanged. Those of the other lines are changed.
+        // emphasis, so its delimiters are unchanged. In the next three lines, underscores are
+        // replaced, or punctuation is moved out of the emphasis.
         assert_eq!(made(&of("**", "红", "**")), "这**红**花");
         assert_eq!(made(&of("_", "红", "_")), "这*红*花");
         assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");
         assert_eq!(made(&of("*", "（红）", "*")), "这（*红*）花");
         assert_eq!(made(&of("~~", "红", "~~")), "这~~红~~花");
-        // Here, no delimiters would work: in the first line, there is only punctuation within the
-        // emphasis; in the second, two delimiters next to each other would be read as one.
+        // In the next two cases, no delimiters would work. In the first, there is only punctuation
+        // within the emphasis. In the second, two delimiters next to each other would be read as
+        // one.
         assert_eq!(made(&of("*", "！", "*")), "这<em>！</em>花");
         let two = [Open("*"), Text("红"), Close("*"), Open("*"), Text("花"), Close("*")];
         assert_eq!(made(&two), "<em>红</em><em>花</em>");

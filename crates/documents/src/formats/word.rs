@@ -1,10 +1,10 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! A run has text with the same formatting, and text can only be in a run. The run with most of a
-//! paragraph's text is the base run. A run with another formatting is treated as an element within
-//! the base run: it is written as the end of the base run, the other run, and the beginning of the
-//! base run. Marks without text, such as references to notes, deletions and formulas, stay between
-//! the same words. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
+//! A run is a piece of a paragraph with one formatting, and text can only be in runs. The run with
+//! most of a paragraph's text is the base run. A run with another formatting is treated as an
+//! element within the base run: the base run is ended before it, and begun again after it. Marks
+//! without text, such as references to notes, deletions and formulas, stay between the same words.
+//! Runs with other content, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
 

@@ -1,9 +1,9 @@
 //! Optimizers: rules by which weights are updated from their gradients.
 //!
 //! To add an optimizer, write a file in this folder, and name the optimizer in this file three
-//! times: as a module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. No other code
-//! needs a change: checkpoints, the command `inspect`, and the checks of memory and disk space get
-//! the names of the buffers from [`Optimizer::buffers`].
+//! times: as a module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, the
+//! command `inspect`, and the checks of memory and disk space get the names and the number of the
+//! optimizer's buffers from [`Optimizer::buffers`].
 //!
 //! Weights, gradient and buffers are flat: each is one vector of all parameters, in the order of
 //! the parameter store. A step can be made on any range of these vectors that does not divide a

@@ -3,8 +3,9 @@
 //!
 //! In two cases, such a high loss is no divergence. First, a model that overfits can have a high
 //! validation loss, because it gives wrong answers a high probability. But its training loss is
-//! low, so the training loss must be high, too. Second, a model can begin with a high loss, for
-//! example because of large word vectors. But then its validation loss decreases.
+//! low. So training only counts as diverged if the training loss is far above that of random
+//! guesses, too. Second, a model can begin with a high loss, for example because of large word
+//! vectors. But then its validation loss decreases.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
