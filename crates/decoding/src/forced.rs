@@ -51,10 +51,10 @@ impl ForcedScore {
 /// `<unk>`.
 ///
 /// Tokens go through the same steps and the same normalisation as in a search, so that the output
-/// of a search gets the same score here. The score can differ only in two cases: penalties on
-/// repeated tokens are applied only by a search, and by the rules of the library Transformers
-/// ([`SearchRules`](crate::SearchRules)), forced tokens cost nothing in a search. When a target
-/// ends, its row leaves the model's batch.
+/// of a search gets the same score here. The score can differ in three cases, because only a search
+/// applies penalties on repeated tokens; limits tokens to a shortlist; or does not count forced
+/// tokens, by the rules of the library Transformers ([`SearchRules`](crate::SearchRules)). When a
+/// target ends, its row leaves the model's batch.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],

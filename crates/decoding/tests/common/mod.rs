@@ -21,7 +21,7 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
 pub(crate) struct HashModel {
     pub(crate) vocabulary: usize,
     pub(crate) seed: u64,
-    /// Largest logit, without `end_bias`; the smallest is 0.
+    /// Logits, without `end_bias`, are at least 0 and below this number.
     pub(crate) spread: f32,
     /// Number added to the logit of `</s>`.
     pub(crate) end_bias: f32,

@@ -90,8 +90,8 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // These limits exclude no token: there are 12 tokens, and the `top_p` is the largest number
-    // below 1. But tokens are sorted to apply the limits.
+    // These limits exclude no token: there are 12 tokens, and the `top_p` is just below 1. But
+    // tokens are sorted to apply the limits.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
