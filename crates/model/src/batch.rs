@@ -6,18 +6,20 @@ use crate::{ModelError, Result, Sequences};
 
 /// Inputs and expected answers of one pass: one type for every model and task.
 ///
-/// Each model names the streams that it reads ([`Model::cost`](crate::Model::cost)): a translation
-/// model reads the source and the shifted target, a language model its text, a classifier of images
-/// the values of their pixels, a model of functions the bits of their numbers. The model predicts
-/// an id at all or some rows (positions) of the last stream; `answers` has the true ids.
+/// A stream is one kind of input, such as the source sentences. Each model names the streams that
+/// it reads ([`Model::cost`](crate::Model::cost)): a translation model reads the source and the
+/// shifted target, a language model reads its text, a classifier of images reads the values of
+/// pixels, and an in-context regression model reads the bits of numbers. The model predicts an id
+/// at each row (token position) of the last stream, or only at some of the rows; `answers` has the
+/// true ids.
 ///
 /// The alternative, a batch type for each model, would make the training loop, the memory check and
-/// the exchange between processes generic over this type. They would gain nothing, because they
-/// only need the number of answers.
+/// the exchange between processes generic over the batch type. They would gain nothing from it,
+/// because all that they need from a batch is the number of its answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
-    /// Ids of each stream, with its sequences one after the other (packed); the streams are in the
-    /// model's order. Each stream has one sequence per example.
+    /// Streams, in the order in which the model names them. Each stream has one sequence per
+    /// example; the sequences are packed, one after the other.
     pub streams: Vec<Sequences>,
     /// Rows of the last stream at which an id is predicted, ascending; `None` if an id is predicted
     /// at every row. A masked language model predicts at a few rows only.
@@ -98,8 +100,8 @@ impl Batch {
         Ok(streams)
     }
 
-    /// Makes a batch that contains every example twice, so that one pass computes both predictions
-    /// that R-Drop compares (a loss between two predictions with different dropout).
+    /// Makes a batch that contains every example twice. One pass over it computes, for each
+    /// example, two predictions with different dropout, which R-Drop compares.
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
@@ -170,7 +172,8 @@ impl Batch {
         parts
     }
 
-    /// Returns `asked`, the rows at which an id is predicted, in the type that operations take.
+    /// Returns `asked`, the rows at which an id is predicted, in the type that tensor operations
+    /// take.
     pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
         self.asked.as_deref().map(Into::into)
     }

@@ -25,7 +25,7 @@ const COMPOSED: f64 = 9.0;
 /// steps, on the CPU) keep scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
-/// Sequence length for which the cost per token is stated where it depends on the length.
+/// Sequence length, in tokens, for which a cost per token is computed if it depends on the length.
 const USUAL_LENGTH: usize = 1024;
 
 /// Cost of a part of a model. Numbers are in f64, which is exact for every model that fits into a
@@ -81,8 +81,8 @@ impl PartCost {
         Self::default().keeping(scalars)
     }
 
-    /// Correction of a cost: `scalars` of its kept scalars are not kept if the pass recomputes
-    /// layers.
+    /// Correction of a cost: `scalars` scalars that are counted as kept are not kept if the pass
+    /// recomputes layers.
     pub(crate) fn saved(scalars: f64) -> Self {
         Self { saved: scalars, ..Self::default() }
     }
@@ -111,14 +111,14 @@ impl PartCost {
         Self { kept: self.kept + scalars as f64, ..self }
     }
 
-    /// Returns this cost with no kept scalars: those it had are kept by the composed operations
-    /// only.
+    /// Returns this cost with no scalars kept by the fused operations: only the composed operations
+    /// keep the scalars that were counted as kept.
     pub(crate) fn unkept(self) -> Self {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
 
-    /// Correction of a cost: the fused operations do not keep `scalars` of the scalars per token
-    /// that were counted as kept.
+    /// Correction of a cost: of the scalars per token that were counted as kept, the fused
+    /// operations do not keep `scalars`.
     pub(crate) fn freed(scalars: usize) -> Self {
         let scalars = scalars as f64;
         Self { kept: -scalars, forgotten: scalars, ..Self::default() }
@@ -139,8 +139,8 @@ impl PartCost {
         }
     }
 
-    /// Returns the cost without all but the parameters, for a part that runs once per sequence: its
-    /// other costs are negligible per token.
+    /// Returns the cost of a part that runs only once per sequence. Only its parameters count,
+    /// since its other costs are negligible per token.
     pub(crate) fn once(self) -> Self {
         Self { parameters: self.parameters, ..Self::default() }
     }
@@ -269,8 +269,8 @@ pub struct StreamCost {
 }
 
 impl Cost {
-    /// Returns this cost; if `checkpoints` is true, for layers that are recomputed during the
-    /// backward pass.
+    /// Returns the cost of passes that recompute layers in the backward pass if `checkpoints` is
+    /// true; otherwise this cost, unchanged.
     #[must_use]
     pub fn checkpointed(mut self, checkpoints: bool) -> Self {
         for stream in self.streams.iter_mut().filter(|_| checkpoints) {
@@ -279,8 +279,8 @@ impl Cost {
         self
     }
 
-    /// Makes the cost of a model from the name of each stream and the cost of the parts computed
-    /// for the stream's tokens.
+    /// Makes the cost of a model. For each stream, `streams` has the name, and the cost of all
+    /// parts that are computed for the stream's tokens.
     pub(crate) fn from_streams(streams: impl Iterator<Item = (&'static str, PartCost)>) -> Self {
         let mut all = PartCost::default();
         let of_stream = |(name, part): (&'static str, PartCost)| {

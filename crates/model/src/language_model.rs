@@ -61,7 +61,7 @@ impl LanguageModel {
     /// Runs the layers on whole texts; each token sees itself and the tokens before it.
     ///
     /// # Shapes
-    /// N tokens → packed `(N, D)`.
+    /// N tokens → packed `(N, D)`, where D is the width of the model.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, or a text is longer than the learned positions.
@@ -74,7 +74,7 @@ impl LanguageModel {
     /// Applies the output projection, in f32.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, V)`.
+    /// `(N, D)` → `(N, V)`, where V is the size of the vocabulary.
     ///
     /// # Errors
     /// If the width of `hidden` is not the model's.

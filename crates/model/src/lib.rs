@@ -1,12 +1,14 @@
-//! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed
-//! sequences (one after the other, without padding).
+//! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants. The
+//! sequences of a batch are packed: they are stored one after the other, without padding.
 //!
-//! **Decision.** A model owns its parameters in an ordered store. Layers hold two views of each
-//! parameter in the same storage: one tracked by autodiff for training, one detached for
-//! evaluation. The alternative, two copies of the model, could drift apart.
+//! **Decision.** A model owns its parameters in an ordered store. For each parameter, a layer holds
+//! two tensors that share the parameter's memory: automatic differentiation tracks one of them, for
+//! training, and the other is detached, for evaluation. The alternative, a second copy of the model
+//! for evaluation, could drift apart from the trained model.
 //!
-//! **Initialisation.** Linear layers are Xavier uniform, where each part of a fused projection is
-//! drawn separately. Biases are zero. Embeddings are normal with standard deviation `1/√d_model`.
+//! **Initialisation.** The weights of linear layers are drawn from the Xavier uniform distribution.
+//! In a fused projection, such as the one to queries, keys and values, each part is drawn as a
+//! matrix of its own. Biases are zero. Embeddings are normal with standard deviation `1/√d_model`.
 //! Layer norms begin with weights of one and biases of zero. Each value is a function of the seed,
 //! the name of the parameter, and the index of the value.
 //!
@@ -97,7 +99,8 @@ pub enum ModelError {
     /// The batch does not fit the model.
     #[error("{0}")]
     Batch(String),
-    /// A decoding step got a wrong number of tokens: it needs one for each row.
+    /// A decoding step needs exactly one token for each row (hypothesis) of the decoding state, and
+    /// got another number of tokens.
     #[error("a decoding step got {tokens} tokens for {rows} rows")]
     Tokens {
         /// Number of tokens given.
@@ -105,7 +108,7 @@ pub enum ModelError {
         /// Number of rows of the state.
         rows: usize,
     },
-    /// A row that does not exist was selected.
+    /// The selected row does not exist in the decoding state.
     #[error("row {row} was selected of {rows}")]
     Row {
         /// Index of the row.

@@ -10,10 +10,10 @@ use crate::{
     Result,
 };
 
-/// Factor of the loss of f16 models in training. Without it, the gradients of single tokens, each
-/// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
-/// Precision Training", section 3.2). The factor is a power of two, which changes no bit of the
-/// mantissas. An update that overflows because of the factor is skipped.
+/// Factor of the loss of f16 models in training. Without it, the gradient of a single token, which
+/// is divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
+/// Precision Training", section 3.2). The factor is a power of two, so that it changes only
+/// exponents. An update that overflows because of the factor is skipped.
 const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.
@@ -42,7 +42,7 @@ pub trait Model: Send + Sync {
         Block::cost(config, StackKind::Encoder, layer)
     }
 
-    /// Cost of the model, by formula.
+    /// Cost of the model in parameters, arithmetic and memory, computed by formula.
     fn cost(&self) -> Cost {
         self.core().cost.clone()
     }
@@ -53,9 +53,9 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// Computes the objective in one pass over `batch`, which for R-Drop has each example twice. In
-    /// the result, `loss` is `spec.scale` times the sum of the objective over the answers. Only
-    /// [`Model::loss`], which handles passes and types, should call this.
+    /// Computes the objective in one pass over `batch`; for R-Drop, `batch` has each example twice.
+    /// In the result, `loss` is `spec.scale` times the sum of the objective over the answers. Only
+    /// [`Model::loss`] should call this, because it sets the scale and the number of passes.
     ///
     /// # Errors
     /// The errors of [`Model::loss`].
@@ -85,8 +85,8 @@ pub trait Model: Send + Sync {
     /// Computes the objective on a batch. In the result, `loss` is `scale` times the sum of the
     /// objective over the answers.
     ///
-    /// For the mean over the tokens of an update, `scale` must be 1 divided by the number of these
-    /// tokens, in all micro-batches.
+    /// To get the mean over the answers of an update, set `scale` to 1 divided by the number of
+    /// answers in all micro-batches of the update.
     ///
     /// # Errors
     /// If the batch does not have the model's streams, an id is not in its vocabulary, a sequence
@@ -124,11 +124,11 @@ pub trait Model: Send + Sync {
     }
 }
 
-/// Adds to `output` the losses that layers contributed in the pass. The `loss` of `output` is
-/// `scale` times a sum over answers.
+/// Adds to `output` the auxiliary losses of the layers in the pass, such as the losses of experts.
+/// The `loss` of `output` is `scale` times a sum over answers.
 ///
-/// Each of these losses is a mean over the tokens of a micro-batch. It is weighted by the number of
-/// answers in the micro-batch, so that the update gets the weighted mean over its micro-batches.
+/// Each auxiliary loss is a mean over the tokens of a micro-batch. It is multiplied by the number
+/// of answers in the micro-batch, so that the update gets the weighted mean over its micro-batches.
 fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput> {
     let (losses, routing) = pass.take_auxiliary();
     if losses.is_empty() {

@@ -11,14 +11,15 @@ pub struct Objective {
     pub label_smoothing: f64,
     /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0 for no R-Drop. If it is above 0, the
     /// batch passes through the model twice, with different dropout, and the loss of a token is
-    /// `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
+    /// `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`. Here CEᵢ is the cross entropy of pass i,
+    /// and pᵢ its predicted distribution.
     ///
-    /// The paper adds the divergences to the sum of the cross entropies, not to their mean, so the
-    /// paper's α is twice this one, and its loss is twice this loss. The mean keeps losses,
+    /// The paper adds the divergences to the sum of the cross entropies, not to their mean. So α is
+    /// half of the paper's α, and the loss is half of the paper's loss. The mean keeps losses,
     /// gradients and clipping on the scale of one pass.
     pub r_drop: f64,
-    /// Guidance of a translation model's attention by the word links of a batch; `None` for no
-    /// guidance.
+    /// Training of one attention head of a translation model to follow the word alignments in
+    /// [`Batch::links`](crate::Batch::links); `None` for no such training.
     pub guidance: Option<Guidance>,
 }
 
@@ -36,8 +37,9 @@ impl Objective {
     }
 }
 
-/// Guidance of the attention of one head of the decoder by the word links of a batch (Garg et al.
-/// 2019, "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
+/// Training of one head of the decoder's attention to follow word alignments, the links of a batch
+/// (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section
+/// 4.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guidance {
     /// Weight λ of the loss of the guided head, which is added to the cross entropy.
@@ -48,13 +50,15 @@ pub struct Guidance {
     pub head: usize,
 }
 
-/// Loss of a batch. With two passes, the sums are means over both passes.
+/// Loss of a batch. With the two passes of R-Drop, each sum is the mean of the sums of both passes.
 #[derive(Debug, Clone)]
 pub struct LossOutput {
-    /// Starting point of [`Pass::backward`]: `scale · Σ` of the objective over the answers. In f16
-    /// it is multiplied by a factor that keeps gradients from underflowing.
+    /// Starting point of [`Pass::backward`](crate::Pass::backward): the sum of the objective over
+    /// the answers, multiplied by the `scale` given to [`Model::loss`](crate::Model::loss). In f16
+    /// it is also multiplied by a factor that keeps gradients from underflowing.
     pub loss: Tensor,
-    /// Factor against underflow, by which the backward pass divides gradients.
+    /// Factor against underflow that `loss` contains; the backward pass divides the gradients by
+    /// it.
     pub(crate) loss_scale: f64,
     /// Sum over the answers of the label-smoothed cross entropy in nats, or of the squared error if
     /// answers are numbers.
@@ -78,9 +82,9 @@ pub struct LossOutput {
 }
 
 impl LossOutput {
-    /// Makes the loss of a pass that minimises `sum` over `tokens` answers, of which `correct` are
-    /// right. The backward pass begins at `loss`, which must be `sum` times the scale of the
-    /// update.
+    /// Makes the loss of a pass that minimises `sum`, a sum over `tokens` answers, of which
+    /// `correct` are right. The backward pass begins at `loss`, whose value must be `sum`
+    /// multiplied by the `scale` given to [`Model::loss`](crate::Model::loss).
     #[must_use]
     pub fn of_sum(loss: Tensor, sum: f64, correct: usize, tokens: usize) -> Self {
         Self {

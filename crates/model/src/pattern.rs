@@ -6,8 +6,8 @@
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // `at` and `read` are the positions reached in pattern and name. `star` has the position of the
-    // last star, and the end of what it matches so far.
+    // `at` and `read` are the positions reached in `pattern` and `name`. `star` has the position in
+    // `pattern` of the last `*`, and the position in `name` up to which this `*` matches so far.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < name.len() {
         match pattern.get(at) {

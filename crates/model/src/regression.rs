@@ -2,9 +2,9 @@
 //! a causal stack reads the points of a function one after the other, and predicts the y of each x
 //! from the points before it.
 //!
-//! **Decision.** A function is a sequence of ids, as texts and images are: here the ids are the
-//! bits of f32 numbers. So batches, their division, and the exchange between processes need no
-//! special case for numbers.
+//! **Decision.** A function is a sequence of ids, like a text or an image; here the ids are the
+//! bits of f32 numbers. So the code that makes batches, divides them and exchanges them between
+//! processes needs no special case for numbers.
 
 use crate::config::ModelConfig;
 use crate::cost::{LayerCost, PartCost};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, composed, converted};
 
-/// A model that continues functions, with its parameters: a linear layer that reads, causal layers,
-/// and a linear layer to one number.
+/// A model that continues functions, with its parameters: a linear layer that reads points, causal
+/// layers, and a linear layer that predicts one number.
 ///
-/// It is the decoder of a [`ModelConfig`] without attention to an encoder, as a language model is.
-/// An x is the token `(0, x)` and a y is the token `(y, 0)`, so that x and y differ whatever the
-/// position encoding (Akyürek et al. 2023, "What learning algorithm is in-context learning?",
-/// section 3.1).
+/// Like a language model, it is the decoder of a [`ModelConfig`] without attention to an encoder.
+/// An x is the token `(0, x)`, and a y is the token `(y, 0)`, so that the model can distinguish
+/// them whatever the position encoding (Akyürek et al. 2023, "What learning algorithm is in-context
+/// learning?", section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
     dimensions: usize,
@@ -39,7 +39,7 @@ pub struct InContextRegressor {
 
 /// Numbers of a batch, arranged as tokens.
 struct Tokens {
-    /// Values of the tokens `(N, d + 1)`, one token after the other.
+    /// Values of N tokens, `(N, d + 1)`, where d is the number of dimensions of x.
     rows: Vec<f32>,
     /// Division of the tokens into functions: only the lengths are set, not the ids.
     divided: Sequences,
@@ -68,8 +68,8 @@ impl InContextRegressor {
         let build = &mut builder;
         let width = config.d_model;
         let read_in = Linear::new(build, "read_in", dimensions + 1, width, 1)?;
-        // The tokens are kept for the gradient of their projection, and so is the projection's
-        // result with positions added.
+        // The backward pass needs the tokens, for the gradient of their projection, and the
+        // projected tokens with their positions added.
         build.count(PartCost::kept(dimensions + 1 + width));
         let positions = Added::new(build, "decoder.positions", config)?;
         let layers = config.decoder_layers;
@@ -86,7 +86,8 @@ impl InContextRegressor {
         self.dimensions
     }
 
-    /// Splits the numbers x₁, y₁, x₂ … of each function, which end with an x, into tokens.
+    /// Splits each function into tokens. A function is the numbers x₁, y₁, x₂ …, and ends with an
+    /// x.
     fn tokens(&self, functions: &Sequences) -> std::result::Result<Tokens, ModelError> {
         functions.check()?;
         let (dimensions, width) = (self.dimensions, self.dimensions + 1);
@@ -121,7 +122,7 @@ impl InContextRegressor {
         Ok(Tokens { rows, divided, inputs: inputs.into() })
     }
 
-    /// Predicts, for each x, the y from the points before, in f32.
+    /// Predicts the y of each x from the points before it and from x, in f32.
     ///
     /// # Shapes
     /// Tokens of functions that have P points in total → `(P, 1)`.
@@ -148,11 +149,12 @@ impl InContextRegressor {
         converted(pass.tape(), &self.read_out.forward(&predicted_rows, pass)?, DType::F32)
     }
 
-    /// Predicts y at each x of `functions`, one function after the other. Each sequence has the
-    /// bits of the numbers x₁, y₁, x₂ … of a function, up to the last x.
+    /// Predicts y at each x of `functions`, and returns the predictions of one function after the
+    /// other. Each sequence has the bits of the numbers x₁, y₁, x₂ … of a function, up to the last
+    /// x.
     ///
     /// # Errors
-    /// If a sequence has an impossible number of numbers, or is longer than the learned positions.
+    /// If the length of a sequence does not fit the dimensions, or exceeds the learned positions.
     pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
         let tokens = self.tokens(functions)?;
         let predicted = || self.predicted(tokens, &Pass::evaluate());
@@ -161,7 +163,8 @@ impl InContextRegressor {
     }
 }
 
-/// Reads one stream, the numbers of functions, and predicts each y at the first number of its x.
+/// Reads one stream, the numbers of functions. The prediction of y belongs to the row of the first
+/// number of its x.
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 

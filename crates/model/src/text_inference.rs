@@ -12,9 +12,11 @@ use taper_ops::{ABSENT, PackedWeights};
 /// A language model prepared for generation.
 ///
 /// It shares the weights of the model, and packs each of them on first use; after further training,
-/// the model must be prepared again. When a text grows beyond the context (the largest number of
-/// tokens that it remembers), only its last tokens are kept, as many as half of the context, and
-/// read again. When this happens depends only on the text itself.
+/// the model must be prepared again.
+///
+/// A text can grow beyond the context, which is the largest number of tokens that the model sees.
+/// Only the last tokens of the text are then kept, half as many as the context, and read again.
+/// When this happens depends only on the length of the text itself, not on the other texts.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,
@@ -25,12 +27,13 @@ pub struct TextInference {
 /// State of the texts that are being generated, one per row.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// Past of each row. The range of a row covers the tokens that were read as a whole. For steps
-    /// before the row's text was read again, the row's history has `ABSENT`.
+    /// Cached past of each row, which is one text. The range of a row covers the tokens that were
+    /// read as a whole. When a row is read again as a whole, its entries in the history, for all
+    /// steps before that, become `ABSENT`.
     rows: DecodedRows,
-    /// Number of tokens that are cached because they were read as a whole.
+    /// Number of cached tokens, in all rows, that were read as a whole and not step by step.
     read: usize,
-    /// For each row, the tokens that it remembers.
+    /// For each row, the tokens that it still remembers.
     texts: Vec<Vec<u32>>,
 }
 
@@ -115,8 +118,9 @@ impl TextInference {
         text[text.len().saturating_sub(count)..].to_vec()
     }
 
-    /// Feeds the last token of each row, and returns the logits of the next token in f32: in blocks
-    /// `(rows, V)` that are computed when they are asked for.
+    /// Feeds the newest token of each row, and returns the logits of the row's next token, in f32.
+    /// They come in blocks of rows, each `(rows of the block, V)`, and a block is computed when the
+    /// iterator reaches it. V is the size of the vocabulary.
     ///
     /// # Errors
     /// If there is not one token for each row, or a token is not in the vocabulary.
@@ -136,8 +140,8 @@ impl TextInference {
         }))
     }
 
-    /// For every row with as many tokens as the context: keeps only the last tokens, as many as
-    /// half of the context, and reads these again.
+    /// Shortens every row that has as many tokens as the context: keeps its last tokens, half as
+    /// many as the context, and reads these again.
     fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
@@ -196,7 +200,7 @@ impl TextInference {
     fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        // Steps are treated in the same way: a step that no row remembers is removed.
+        // A step that no row remembers is removed too.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let is_kept: Vec<bool> = history.iter().map(is_seen).collect();
         for layer in layers {

@@ -187,8 +187,8 @@ impl Builder {
         self.tally
     }
 
-    /// Runs `make`, and counts the cost of the parts that it makes in `stream`, for whose tokens
-    /// they are computed.
+    /// Runs `make`, and counts the cost of the parts that it makes in `stream`: the parts are
+    /// computed for the tokens of this stream.
     pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.tally.stream, stream);
         let layer = make(self);
@@ -210,9 +210,10 @@ impl Builder {
         layer
     }
 
-    /// Makes the layers of a stack; `make` gets the index of each. `groups` has, for each group of
-    /// layers with equal settings, the index of its first layer and the number of layers. If only
-    /// the cost is needed, only the first layer of a group is made, and counted for all of them.
+    /// Makes the layers of a stack; `make` gets the index of the layer to make. `groups` has, for
+    /// each group of layers with equal settings, the index of its first layer and the number of its
+    /// layers. If only the cost is needed, only the first layer of a group is made, and counted for
+    /// all layers of the group.
     pub(crate) fn layers<T>(
         &mut self,
         groups: &[(usize, usize)],
@@ -293,8 +294,8 @@ impl Builder {
         Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
-    /// Declares that the parameter `name` consists of matrices by which a layer multiplies its
-    /// input; `outputs` are their numbers of outputs.
+    /// Declares that the parameter `name` consists of several matrices by which a layer multiplies
+    /// its input. `outputs` has the number of outputs of each matrix.
     pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
         self.store.set_projections(name, outputs);
     }

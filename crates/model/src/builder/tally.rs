@@ -21,7 +21,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Makes a tally of nothing, with `stream` as the current stream.
+    /// Makes a tally in which nothing is counted yet, with `stream` as the current stream.
     pub(crate) fn new(stream: Stream) -> Self {
         Self { first: PartCost::default(), last: PartCost::default(), stream }
     }

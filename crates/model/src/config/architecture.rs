@@ -82,7 +82,7 @@ pub enum RecurrentAttention {
 }
 
 impl RecurrentAttention {
-    /// Name of the kind, as the word before "attention".
+    /// Word for the kind of attention that precedes the noun "attention" in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ impl ModelConfig {
     /// Refuses architectures other than the Transformer, for models that support no other.
     ///
     /// # Errors
-    /// If the architecture is not the Transformer; the error names the key.
+    /// If the architecture is not the Transformer; the error names the configuration key.
     pub fn require_transformer(&self) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => Ok(()),

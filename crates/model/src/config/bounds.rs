@@ -1,12 +1,12 @@
-//! Bounds of configuration values. No useful model lies beyond them; beyond them, numbers in f32 or
-//! products of sizes would overflow or vanish.
+//! Bounds of configuration values. Beyond them, numbers in f32 or products of sizes would overflow
+//! or vanish. No useful model lies beyond them.
 
 use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Bounds of widths. They are wide: if memory is too small for a width, another error says how much
-/// memory is needed. Beyond the upper bound, sums of sizes would overflow.
+/// Bounds of widths. Beyond the upper bound, sums of sizes would overflow. Far below it, memory is
+/// already too small for a model, and another error says how much memory is needed.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
 /// Bounds of the numbers of layers, experts and other parts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;

@@ -68,7 +68,7 @@ impl ModelConfig {
     }
 
     /// Refuses dual chunk attention (rotary positions that restart in each chunk of tokens) for
-    /// kinds of attention whose queries do not meet each key separately.
+    /// kinds of attention that cannot rotate a query differently for the keys of different chunks.
     fn validate_dual_chunk(&self) -> Result<(), ModelError> {
         if self.positions != Positions::Rotary || self.rotary.dual_chunk().is_none() {
             return Ok(());

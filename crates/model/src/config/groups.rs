@@ -21,8 +21,9 @@ impl ModelConfig {
                 return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
             }
         }
-        // Without a list of kinds, the pattern of layers repeats, so one period is enough. A recipe
-        // (configuration file) can name more layers than could be counted in a reasonable time.
+        // Without a list of kinds, the settings of the layers repeat with the period of the
+        // experts, so it is enough to look at one period. To look at every layer could take
+        // unreasonably long, because a recipe (configuration file) can set any number of layers.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {

@@ -67,8 +67,8 @@ impl RotaryScaling {
         matches!(self, Self::Llama3 | Self::Yarn)
     }
 
-    /// Number of rotations above which an angle is kept if the recipe sets none: the values of YaRN
-    /// and Llama 3.1.
+    /// Default of `fast_rotations`, the number of rotations above which an angle is kept: the
+    /// values of YaRN and Llama 3.1.
     fn usual_fast_rotations(self) -> f64 {
         if self == Self::Yarn { 32.0 } else { 4.0 }
     }
@@ -214,7 +214,8 @@ impl RotaryConfig {
     /// Returns the chunks in which positions restart; `None` without dual chunk attention.
     #[must_use]
     pub fn dual_chunk(self) -> Option<DualChunk> {
-        // The 1 is never used: if there are chunks, the checked configuration has this length.
+        // `original_length` is always set if there are chunks, because `validate` requires it, so
+        // the 1 is never used then.
         let trained = self.original_length.unwrap_or(1);
         let chunk = self.chunk.unwrap_or((trained.saturating_mul(3) / 4).max(1));
         let window = self.local_window.unwrap_or(trained.saturating_sub(chunk));
@@ -224,8 +225,8 @@ impl RotaryConfig {
     fn rotations(self) -> Rotations {
         Rotations {
             factor: self.factor,
-            // The 1 is never used: where rotations count, the checked configuration has this
-            // length.
+            // `original_length` is always set if the number of rotations matters, because
+            // `validate` requires it, so the 1 is never used.
             original_length: self.original_length.unwrap_or(1) as f64,
             slow: self.slow_rotations.unwrap_or(1.0),
             fast: self.fast_rotations.unwrap_or(self.scaling.usual_fast_rotations()),

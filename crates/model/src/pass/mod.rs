@@ -23,7 +23,7 @@ pub struct Pass {
     dropout_key: Option<u64>,
     /// Index of the update to which this pass belongs; `None` in evaluation.
     step: Option<u64>,
-    /// Tape of the operations; `None` in evaluation, or if Candle differentiates.
+    /// Tape of the operations; `None` in evaluation, or if gradients come from Candle's autodiff.
     tape: Option<Tape>,
     /// True if stacks keep only the inputs of some layers, and compute everything else again in the
     /// backward pass.
@@ -54,16 +54,17 @@ impl Pass {
         }
     }
 
-    /// Sets whether a stack of n layers keeps only the inputs of about √n segments, and computes
-    /// all other results again in the backward pass, with the same bits. This costs an additional
-    /// forward pass. It has no effect if Candle differentiates.
+    /// Sets whether layers are recomputed in the backward pass. A stack of n layers then keeps only
+    /// the inputs of about √n segments of layers, and computes all other results again, bit for bit
+    /// the same. This saves memory, and costs an additional forward pass. It has no effect on a
+    /// pass from [`Pass::composed`].
     #[must_use]
     pub fn checkpointed(self, checkpoints: bool) -> Self {
         Self { checkpoints, ..self }
     }
 
-    /// Makes a pass with the same dropout but a tape of its own, for a segment of layers; `None` if
-    /// the backward pass computes no layers again.
+    /// Makes a pass for a segment of layers, with the same dropout but a separate tape; `None` if
+    /// the backward pass does not recompute layers.
     pub(crate) fn for_segment(&self) -> Option<Self> {
         let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
         Some(Self {
@@ -82,15 +83,15 @@ impl Pass {
         Self { tape: None, ..self }
     }
 
-    /// Makes the backward pass also record the gradients with respect to the states of recurrent
-    /// layers.
+    /// Sets the pass to record, in the backward pass, the gradients with respect to the states of
+    /// recurrent layers.
     #[must_use]
     pub fn noting_states(self) -> Self {
         Self { states: Some(RefCell::default()), ..self }
     }
 
-    /// Gradients with respect to the states of recurrent layers, with the name of the layer, in the
-    /// order in which the layers ran. They are empty until [`Pass::backward`] fills them.
+    /// Gradients with respect to the states of recurrent layers, each with the name of its layer,
+    /// in the order in which the layers ran. They are empty until [`Pass::backward`] fills them.
     #[must_use]
     pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
         self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
@@ -136,9 +137,9 @@ impl Pass {
         }
     }
 
-    /// Masks a head, so that it outputs zeros: the one with the index `head`, from 0, in the
-    /// attention layer with this full name. This can be called for several heads; unknown names
-    /// have no effect.
+    /// Masks one head, so that it outputs zeros: the head with the index `head`, from 0, in the
+    /// attention layer with the full name `layer`. This can be called for several heads; unknown
+    /// names have no effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
         self.masked.entry(layer.to_owned()).or_default().push(head);
@@ -148,7 +149,7 @@ impl Pass {
     /// Sets the outputs of a layer's masked heads to zero. `heads` is the number of heads.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`; all heads have equally many columns.
+    /// `(N, D)` → `(N, D)`, where D is the width of all heads together; all heads are equally wide.
     pub(crate) fn unmasked(&self, layer: &str, attended: Tensor, heads: usize) -> Result<Tensor> {
         let Some(masked) = self.masked.get(layer) else { return Ok(attended) };
         let width = attended.dim(1)?;

@@ -30,7 +30,7 @@ pub struct StateRecord {
     pub layers: usize,
     /// Point of the stack at which the states were recorded.
     pub point: StatePoint,
-    /// The states, `(N, D)`.
+    /// The states, `(N, D)`: one row of the width D for each of N tokens.
     pub rows: Tensor,
 }
 
@@ -39,8 +39,9 @@ pub struct StateRecord {
 pub struct AttentionRecord {
     /// Full name of the layer, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// Weights `(B, H, Tq, Tk)`. They are zero for keys beyond the end of their sequence; for
-    /// queries beyond the end they have no meaning.
+    /// Weights `(B, H, Tq, Tk)`: B sequences, H heads, and the lengths of the longest sequence of
+    /// queries and of keys. They are zero for keys beyond the end of their sequence; for queries
+    /// beyond the end they have no meaning.
     pub weights: Tensor,
 }
 
@@ -51,9 +52,9 @@ pub struct ProjectionRecord {
     pub layer: String,
     /// Number of heads, their width, and the factor of the scores.
     pub shape: AttentionShape,
-    /// Queries, `(N, Q)`.
+    /// Queries, `(N, Q)`: N query tokens, and the width Q of all query heads together.
     pub queries: Tensor,
-    /// Keys, `(M, K)`.
+    /// Keys, `(M, K)`: M key tokens, and the width K of all key heads together.
     pub keys: Tensor,
     /// Values, `(M, K)`.
     pub values: Tensor,
@@ -76,7 +77,7 @@ pub(crate) struct Recorder {
     /// Full name of the only layer whose attention weights are kept; `None` if those of all layers
     /// are kept.
     pub(crate) only: Option<String>,
-    /// True if states of tokens, and queries, keys and values, are kept as well.
+    /// True if states of tokens are kept as well, and so are queries, keys and values.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }
@@ -87,8 +88,8 @@ impl Recorder {
         self.only.as_deref().is_none_or(|only| only == layer)
     }
 
-    /// Keeps states at a point within the current layer, which is the layer after the last recorded
-    /// complete layer.
+    /// Keeps states at a point within the current layer. The current layer is the one that follows
+    /// the last complete layer that was recorded.
     pub(crate) fn keep_within(&self, point: StatePoint, rows: &Tensor) {
         let states = &mut self.records.borrow_mut().states;
         let Some(last) = states.last() else { return };

@@ -46,7 +46,8 @@ impl TextClassifier {
         self.classes
     }
 
-    /// Computes one state for each text, from which the text's class is predicted: `(B, D)`.
+    /// Computes one state for each of B texts, `(B, D)`, from which the class of the text is
+    /// predicted.
     fn pooled(&self, (segments, text): (&Sequences, &Sequences), pass: &Pass) -> Result<Tensor> {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
@@ -58,7 +59,7 @@ impl TextClassifier {
     /// Computes the logits of the classes for each text, in f32. `segments` has 0 for tokens of a
     /// first text, and 1 for tokens of a second text.
     ///
-    /// # Shapes
+    /// B texts → `(B, C)`, where C is the number of classes.
     /// B texts → `(B, C)`.
     ///
     /// # Errors

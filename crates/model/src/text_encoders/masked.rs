@@ -13,7 +13,7 @@ use crate::{
 use candle_core::Tensor;
 use taper_ops::{Activation, Dropout, composed};
 
-/// Share of tokens that are predicted; only the calculation of costs assumes it.
+/// Share of tokens that are predicted. It is only an assumption for the calculation of costs.
 const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.
@@ -83,8 +83,8 @@ impl MaskedLanguageModel {
         })
     }
 
-    /// Number of parameters of embeddings, encoder and pooler. Published counts of BERT's
-    /// parameters have these, too, and omit the heads for pretraining.
+    /// Number of parameters in embeddings, encoder and pooler. Published parameter counts of BERT
+    /// cover the same parts, and omit the heads for pretraining.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
         let body = |build: &mut Builder| {
@@ -113,8 +113,8 @@ impl MaskedLanguageModel {
         Ok(self.encoder.forward(text, segments.into(), pass)?)
     }
 
-    /// Transforms the rows at which tokens are predicted to inputs of the output projection:
-    /// `(A, D)` → `(A, D)`.
+    /// Transforms the states at which tokens are predicted to inputs of the output projection: `(A,
+    /// D)` → `(A, D)` for A predicted tokens.
     fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
         Ok(self.norm.forward(&x, pass)?)
@@ -123,7 +123,7 @@ impl MaskedLanguageModel {
     /// Computes the logits of tokens, in f32, from the given rows of hidden states.
     ///
     /// # Shapes
-    /// `(A, D)` → `(A, V)`.
+    /// `(A, D)` → `(A, V)` for A rows, where V is the size of the vocabulary.
     ///
     /// # Errors
     /// If the width of `rows` is not the model's.
@@ -150,9 +150,9 @@ impl MaskedLanguageModel {
         Ok(Some(head.logits(&pooled, pass)?))
     }
 
-    /// Computes the loss of the masked tokens. If there is a head for next sentences, adds the mean
-    /// of its loss over texts, multiplied by the number of masked tokens. So in the mean over
-    /// masked tokens both losses have the same weight, as in the paper.
+    /// Computes the loss of the masked tokens. If there is a head for next sentences, it adds the
+    /// mean of the head's loss over pairs of texts, multiplied by the number of masked tokens. So
+    /// in the mean over masked tokens, both losses have the same weight, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),

@@ -1,8 +1,9 @@
-//! Convolutional layers with gated linear units, and attention in each layer of the decoder (Gehring
-//! et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
+//! Convolutional layers with gated linear units, and attention in each layer of the decoder
+//! (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
 //!
 //! Differences from the paper: embeddings are as wide as the layers, so they are not projected;
-//! weights are not normalised; the gradients of the encoder are not scaled.
+//! weights are not normalised; the gradients of the encoder are not divided by the number of
+//! attention layers.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, EncoderOutput};
@@ -61,8 +62,8 @@ impl ConvolutionalLayers {
         let encoder = build.in_stream(Stream::First, |build| {
             build.count(PartCost::kept(width.saturating_mul(5)));
             build.layers(&[(0, config.encoder_layers)], |build, layer| {
-                // Kept are the sum with the residual, before and after scaling, and the layer's
-                // input.
+                // The backward pass needs three tensors of this width: the layer's input, and the
+                // sum with the residual before and after scaling.
                 build.count(PartCost::kept(width.saturating_mul(3)));
                 let name = format!("encoder.layers.{layer}.convolution");
                 GatedConvolution::new(build, &name, config, false)
@@ -93,9 +94,10 @@ impl ConvolutionalLayers {
         }
     }
 
-    /// Runs the part of a decoder layer that follows its convolution. `state (N, D)` is the
-    /// convolution's result, `x` is the layer's input, and `target` are the embedded targets.
-    /// `attend` computes the contexts of queries.
+    /// Runs the part of a decoder layer that follows its convolution. `state (N, D)` is the result
+    /// of the convolution for N target tokens, D is the width of the model, `x` is the layer's
+    /// input, and `target` has the embedded targets. `attend` computes the results of attention
+    /// from queries.
     fn behind(
         layer: &DecoderLayer,
         state: &Tensor,
@@ -127,7 +129,7 @@ impl ConvolutionalLayers {
     }
 }
 
-/// Factor that keeps the variance when two terms are added.
+/// Factor √½, which gives the sum of two independent terms the variance of one of them.
 const ROOT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// Computes `factor · (a + b)`.
@@ -137,10 +139,11 @@ fn half(a: &Tensor, b: &Tensor, factor: f64, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Multiplies each of the contexts `(N, D)` by the square root of the number of tokens to which it
-/// attends: the mean of m values has a variance that is smaller by the factor m (Gehring et al.
-/// 2017, section 3.5). `rows` has, for each sentence, its number of contexts and its number of
-/// source tokens.
+/// Multiplies each of the `contexts (N, D)`, the results of attention, by the square root of the
+/// number of source tokens to which it attends. Without this, contexts would shrink in long
+/// sentences: the variance of a mean of m values is m times smaller than that of one value (Gehring
+/// et al. 2017, section 3.5). `rows` has, for each sentence, its number of contexts and its number
+/// of source tokens.
 fn scaled_contexts(
     contexts: &Tensor,
     rows: impl Iterator<Item = (usize, usize)>,
@@ -157,8 +160,9 @@ fn scaled_contexts(
 }
 
 impl EncoderDecoder for ConvolutionalLayers {
-    /// Computes keys `z` and values `(z + e) √½`, side by side; `z` is the result of the last
-    /// layer, and `e` are the embedded sources: `(M, D)` → `(M, 2·D)`.
+    /// Computes keys `z` and values `(z + e) √½`, and puts them side by side; `z` is the result of
+    /// the last layer, and `e` are the embedded sources. For M source tokens: `(M, D)` → `(M,
+    /// 2·D)`.
     fn encode(&self, embedded: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
         let lengths: Arc<[usize]> = source.lengths.as_slice().into();
         let mut x = embedded.clone();

@@ -1,5 +1,5 @@
-//! Interface of the architectures of translation models: layers that read embedded sources, and
-//! layers that write targets, as a whole or token by token.
+//! Interface of the architectures of translation models: encoder layers, which read embedded
+//! sources, and decoder layers, which read embedded targets as whole sequences or token by token.
 
 use super::{DecodeState, EncoderOutput};
 use crate::layers::attention::LayerPast;
@@ -10,6 +10,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Layers of a translation model. Embeddings, output projection and loss belong to the model.
+///
+/// In the shapes, M is the number of source tokens, N the number of target tokens, R the number of
+/// rows that are decoded (hypotheses), D the width of the model, and E the width of the encoder's
+/// output.
 pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Reads whole sources.
     ///
@@ -17,8 +21,8 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Embedded sources `(M, D)` → rows to which the decoder attends, `(M, E)`.
     fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor>;
 
-    /// Computes the states of whole targets (teacher forcing). Only the attention of a Transformer
-    /// can be guided.
+    /// Computes the states of whole targets (teacher forcing). `guide` trains the attention of a
+    /// Transformer to follow word alignments; the other architectures ignore it.
     ///
     /// # Shapes
     /// Embedded targets `(N, D)` → `(N, D)`.
@@ -31,12 +35,12 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Prepares decoding before the first token. Returns tensors that are computed once from the
-    /// sources, and the state of each layer.
+    /// Prepares decoding before the first token. Returns the tensors that are computed only once
+    /// from the sources, and the initial state of each layer.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
-    /// Computes the state for one token of each row of `state`; the tokens are at the positions
-    /// `at`.
+    /// Computes the decoder's output for one new token in each row of `state`. `x` has the embedded
+    /// tokens, and `at` has their positions.
     ///
     /// # Shapes
     /// Embedded tokens `(R, D)` → `(R, D)`.

@@ -9,17 +9,17 @@ use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// Largest number of logits in a block, approximately: 4 MiB, which stay in cache until they are
-/// read.
+/// Largest number of logits in a block on the CPU, approximately. In f32 they take 4 MiB, and stay
+/// in the cache until they are read.
 const LOGITS: usize = 1 << 20;
-/// Largest number of logits in a block, per column of the hidden states. The weights of a narrow
-/// model are few, and cheap to read again; with smaller blocks, the rows of a block stay in the
-/// cache of one core.
+/// Largest number of logits in a block on the CPU, for each column of the hidden states. It makes
+/// the blocks of narrow models smaller, so that the rows of a block stay in the cache of one core.
+/// With smaller blocks, the output weights are read more often, but a narrow model has few of them.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
-/// Largest number of logits in a block on a GPU: 64 MiB. Each block is copied to main memory
-/// separately, so blocks are larger.
+/// Largest number of logits in a block on a GPU: 64 MiB in f32. Each block is copied to main memory
+/// separately, so few large blocks are better than many small ones.
 const DEVICE_LOGITS: usize = 1 << 24;
-/// The number of rows in a block is a multiple of this number, as matrix kernels prefer.
+/// The number of rows in a block is a multiple of this number, which suits the matrix kernels.
 const ROWS: usize = 32;
 
 /// A translation model prepared for decoding.
@@ -37,9 +37,11 @@ pub struct Inference {
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// Past of each row. The range of a row is the range of its source in the tensors `of_sources`.
+    /// Cached past of each row. The range of a row says which rows of the tensors `of_sources`
+    /// belong to the row's source.
     pub(super) rows: DecodedRows,
-    /// Output projection to the tokens of a shortlist; `None`: that of the model, to all tokens.
+    /// Output projection to the tokens of a shortlist; `None` if logits are computed for all
+    /// tokens, by the model's own output projection.
     output: Option<Arc<ShortlistedOutput>>,
 }
 
@@ -73,8 +75,9 @@ impl DecodeState {
     }
 }
 
-/// Returns an iterator over the logits of a vocabulary for `rows` rows, in blocks that are computed
-/// when they are asked for.
+/// Returns an iterator over blocks of logits; a block is computed when the iterator reaches it.
+/// `hidden` has the states of `rows` rows, `vocabulary` is the number of logits of a row, and
+/// `logits` projects the states of a block.
 pub(crate) fn in_blocks(
     hidden: Tensor,
     rows: usize,
@@ -93,7 +96,7 @@ pub(crate) fn in_blocks(
     })
 }
 
-/// Makes an empty store for the packed weights of a model.
+/// Makes an empty store for the packed weights of a model, which are in int8 if `is_int8` is true.
 pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
     Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
 }
@@ -159,9 +162,10 @@ impl Inference {
         })
     }
 
-    /// Feeds the last token of each row, and returns the logits of the next token in f32: in blocks
-    /// `(rows, V)` that are computed when they are asked for. V is the number of tokens of a
-    /// shortlist, or of the vocabulary.
+    /// Feeds the newest token of each row, and returns the logits of the row's next token, in f32.
+    /// They come in blocks of rows, each `(rows of the block, V)`, and a block is computed when the
+    /// iterator reaches it. V is the number of tokens of the shortlist, or of the vocabulary
+    /// without a shortlist.
     ///
     /// # Errors
     /// If there is not one token for each row, or a token is not in the vocabulary.

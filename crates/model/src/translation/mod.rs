@@ -39,8 +39,8 @@ pub struct EncoderOutput {
 }
 
 impl EncoderOutput {
-    /// Packed rows `(M, E)`, one for each source token; in a Transformer, E is the width of the
-    /// model.
+    /// Packed rows `(M, E)`: M is the number of source tokens or image patches, and E is the width
+    /// of the encoder's output, in a Transformer the width of the model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
@@ -107,15 +107,16 @@ impl SourceKind {
     }
 }
 
-/// Embedding of the sources, whose result is the input of the layers.
+/// Embedding of the sources, whose result is the input of the first layer.
 #[derive(Debug, Clone)]
 enum SourceEmbedding {
     Tokens(TokenEmbedding),
     Patches(PatchEmbedding),
 }
 
-/// Makes the embedding matrices of source and target, for vocabularies of these sizes, and the
-/// matrix of the output projection. `tied` says which of them are the same.
+/// Makes the embedding matrix of the source, the embedding matrix of the target, and the matrix of
+/// the output projection. `tied` says which of the three are the same matrix; `source` and `target`
+/// are the sizes of the vocabularies.
 fn tables(
     build: &mut Builder,
     tied: Tied,
@@ -135,8 +136,8 @@ fn tables(
     Ok([source, target, output])
 }
 
-/// Makes the embedding matrix of the target, which the source does not share, and the matrix of the
-/// output projection. `tied` says whether these two are the same.
+/// Makes the embedding matrix of the target, if the source does not share it, and the matrix of the
+/// output projection. `tied` says whether these two are the same matrix.
 fn target_tables(
     build: &mut Builder,
     tied: Tied,
@@ -151,8 +152,8 @@ fn target_tables(
     Ok([embedding, output])
 }
 
-/// A translation model, by the name of its most common architecture (Vaswani et al. 2017, figure
-/// 1).
+/// Another name of [`TranslationModel`], after its most common architecture (Vaswani et al. 2017,
+/// figure 1).
 pub type Transformer = TranslationModel;
 
 impl TranslationModel {
@@ -226,8 +227,9 @@ impl TranslationModel {
         self.vocab_target
     }
 
-    /// Layer whose attention shows best from which source tokens a target token comes. The name is
-    /// that under which a [`Pass`] records it. `None` if no layer attends to the source.
+    /// Name of the layer whose attention shows best from which source tokens a target token comes;
+    /// a [`Pass`] records the layer's attention under this name. `None` if no layer attends to the
+    /// source.
     #[must_use]
     pub fn aligning_layer(&self) -> Option<String> {
         self.layers.aligning_layer()
@@ -236,7 +238,8 @@ impl TranslationModel {
     /// Runs the encoder.
     ///
     /// # Shapes
-    /// M source tokens, or patches of images → packed `(M, E)`.
+    /// M source tokens, or patches of images → packed `(M, E)`, where E is the width of the
+    /// encoder's output.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, an image does not have the model's shape, or a sequence
@@ -260,7 +263,8 @@ impl TranslationModel {
     /// Runs the decoder on whole target sequences (teacher forcing).
     ///
     /// # Shapes
-    /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
+    /// One target sequence for each source sequence, N tokens in all → packed `(N, D)`, where D is
+    /// the width of the model.
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`], and an error if the numbers of sequences differ.
@@ -273,7 +277,8 @@ impl TranslationModel {
         self.decode_guided(target, encoded, None, pass)
     }
 
-    /// Runs [`TranslationModel::decode`]; a `guide` adds its loss to the pass.
+    /// Runs [`TranslationModel::decode`]. If there is a `guide`, it adds the loss of the guided
+    /// attention to the pass.
     fn decode_guided(
         &self,
         target: &Sequences,
@@ -290,7 +295,7 @@ impl TranslationModel {
     ///
     /// # Shapes
     /// `(N, D)` → `(N, V)`.
-    ///
+    /// `(N, D)` → `(N, V)`, where V is the size of the target vocabulary.
     /// # Errors
     /// If the width of `hidden` is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {

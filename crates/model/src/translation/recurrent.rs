@@ -2,10 +2,11 @@
 //! states come from the encoder's last states (Sutskever et al. 2014). The decoder can attend to
 //! the encoder's output for each token, its annotation (Bahdanau et al. 2015; Luong et al. 2015).
 //!
-//! There are two differences from the papers. First, the decoder begins with `tanh(W [h_1; h_M])`
-//! of the annotations of the first and the last token, whereas Bahdanau et al. take only the
-//! backward state of the first token. Second, with either kind of attention, `tanh(W [s; c])` of
-//! state s and context c is projected to the vocabulary, as in Luong et al.
+//! There are two differences from the papers. First, the decoder begins with `tanh(W [h_1; h_M])`,
+//! where h_1 and h_M are the annotations of the first and the last source token; an encoder with
+//! one direction supplies only h_M. Bahdanau et al. take only the backward state of the first
+//! token. Second, with either kind of attention, `tanh(W [s; c])` of a state s and a context c is
+//! projected to the vocabulary, as in Luong et al.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, EncoderOutput};
@@ -99,8 +100,8 @@ impl<'a> Plan<'a> {
     fn encoder_layers(&self, build: &mut Builder) -> Result<Vec<EncoderLayer>> {
         let above = self.config.encoder_layers.saturating_sub(1);
         let attends = self.config.recurrent.attention != RecurrentAttention::None;
-        // For the next layer, and for attention, the states of both directions are kept side by
-        // side.
+        // The next layer and attention each keep the states of both directions, side by side, for
+        // the backward pass.
         let times = above + usize::from(attends);
         build.count(PartCost::kept(self.annotation.saturating_mul(times)));
         build.layers(&[(0, 1), (1, above)], |build, layer| {
@@ -150,8 +151,8 @@ impl RecurrentLayers {
             RecurrentAttention::Dot => {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
-                // The result of attention side by side with the state is kept, instead of the state
-                // alone.
+                // The backward pass needs the state and the result of attention side by side,
+                // instead of the state alone.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)
@@ -185,7 +186,8 @@ impl RecurrentLayers {
         }
     }
 
-    /// Computes the initial states of each layer of the decoder: `(B, S)`.
+    /// Computes the initial state of each layer of the decoder, `(B, S)`: B is the number of
+    /// sentences, and S is the size of the state.
     fn initial(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut first = 0;
         let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
@@ -205,8 +207,9 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// Computes, from the annotations, the keys and values to which all steps attend; empty without
-    /// attention.
+    /// Computes, from the annotations, the tensors to which every step attends: none without
+    /// attention, one that has keys and values side by side with dot attention, or the keys and the
+    /// values with additive attention.
     fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
@@ -220,9 +223,9 @@ impl RecurrentLayers {
         Ok(tensors)
     }
 
-    /// Runs all layers of the decoder on rows `(N, D)`. Returns the inputs of the output
-    /// projection, `(N, D)`, and the last states of each layer. `attend` computes contexts, if
-    /// attention follows the last layer.
+    /// Runs all layers of the decoder on the rows `x (N, D)`. Returns the inputs of the output
+    /// projection, `(N, D)`, and the last states of each layer. If attention follows the last
+    /// layer, `attend` computes its results, from queries and from keys and values.
     fn run(
         &self,
         x: Tensor,

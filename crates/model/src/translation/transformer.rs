@@ -13,7 +13,8 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Two stacks of attention layers.
+/// The layers of the encoder and of the decoder, which are blocks of attention and feed-forward
+/// layers.
 #[derive(Debug)]
 pub(super) struct TransformerLayers {
     encoder: Stack,
@@ -54,7 +55,8 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.forward(x, target, Some(&attended), pass) // (N, D)
     }
 
-    /// Computes the keys and values of the sources, `(M, 2·D)` for each layer.
+    /// Computes the keys and values of the M source tokens, side by side: one tensor for each
+    /// layer, `(M, 2·D)`.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let layers = &self.decoder.blocks;
         let mut key_values = Vec::with_capacity(layers.len());
@@ -81,9 +83,9 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.finish(x, pass)
     }
 
-    /// Returns the name of the layer before the last, or of the only layer: its attention follows
-    /// alignments best (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer
-    /// Models").
+    /// Returns the name of the cross-attention in the layer before the last, or in the only layer.
+    /// Its weights follow word alignments best (Garg et al. 2019, "Jointly Learning to Align and
+    /// Translate with Transformer Models").
     fn aligning_layer(&self) -> Option<String> {
         let chosen = self.decoder.blocks.len().saturating_sub(2);
         Some(format!("decoder.layers.{chosen}.cross_attention"))

@@ -43,8 +43,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Message about a kind of attention in use that this build does not have; `None` if it has all
-    /// kinds in use.
+    /// Returns a message if a kind of attention in use is not compiled into this build; otherwise
+    /// `None`.
     fn refused_build(&self, section: &str) -> Option<String> {
         let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
         let kind = kinds.find(|kind| !kind.is_built())?;
@@ -56,9 +56,9 @@ impl AttentionConfig {
         ))
     }
 
-    /// Message about an odd number of hash buckets, a list of kinds that does not have one for each
-    /// layer, or global blocks at the end of a decoder's sequence; `None` if none of these is
-    /// found.
+    /// Returns a message if the number of hash buckets is odd, if the list of kinds does not have
+    /// one kind for each layer, or if a decoder has global blocks at the end of a sequence;
+    /// otherwise `None`.
     fn refused_counts(&self, (section, causal): (&str, bool), layers: usize) -> Option<String> {
         let (named, stack) = (self.kinds.0.len(), if causal { "decoder" } else { "encoder" });
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
@@ -83,8 +83,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about Linformer attention in a decoder, or with more sums of keys than its longest
-    /// sequence has tokens; `None` if neither is found.
+    /// Returns a message if Linformer attention is in a decoder, or if it has more sums of keys
+    /// than its longest sequence has tokens; otherwise `None`.
     fn refused_linformer(&self, section: &str, causal: bool) -> Option<String> {
         if !self.has(AttentionKind::Linformer) {
             None
@@ -105,8 +105,9 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about Transformer-XL attention if it is in an encoder, if it has `same_length` but
-    /// no memory, or if the model has positions (it has positions of its own); `None` otherwise.
+    /// Returns a message if Transformer-XL attention is in an encoder, if it has `same_length` but
+    /// no memory, or if the model has positions, because this kind has relative positions of its
+    /// own; otherwise `None`.
     fn refused_segments(
         &self,
         (section, causal): (&str, bool),
@@ -137,8 +138,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Message about positions that act on something which a kind of attention does not have;
-    /// `None` if they fit all kinds.
+    /// Returns a message if a kind of attention in use lacks what the positions act on, such as
+    /// scores; otherwise `None`.
     fn refused_positions(&self, section: &str, positions: Positions) -> Option<String> {
         let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
         let (kind, why) = kinds.find_map(|kind| Some((kind, unsuited(kind, positions)?)))?;

@@ -8,7 +8,8 @@ use crate::Pass;
 use crate::layers::guidance::Guide;
 use crate::layers::positions::PreparedPositions;
 
-/// Whole sequences within which tokens attend to each other, with their positions and the pass.
+/// Whole sequences within which tokens attend to each other: their lengths in tokens, the positions
+/// of their tokens, and the pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Within<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,
@@ -16,9 +17,9 @@ pub(crate) struct Within<'a> {
     pub(crate) pass: &'a Pass,
 }
 
-/// What a decoder layer needs to attend to the encoder: the layer's keys and values, the lengths of
-/// the sequences of decoder (queries) and encoder (keys), and a guide (the word links that the
-/// weights should follow) if there is one.
+/// What a decoder layer needs to attend to the encoder: the keys and values of the layer, the
+/// lengths in tokens of the decoder's sequences (queries) and of the encoder's sequences (keys),
+/// and optionally a guide, which makes the attention weights follow word alignments.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

@@ -56,7 +56,8 @@ impl CrossAttention {
         })
     }
 
-    /// Computes keys and values from the encoder's output. K is the width of the keys of all heads.
+    /// Computes keys and values from the encoder's output for M source tokens. D is the width of
+    /// the model, and K is the width of the keys of all heads together.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·K)`.
@@ -64,14 +65,14 @@ impl CrossAttention {
         self.key_norm.forward(self.kv.forward(encoded, pass)?, pass)
     }
 
-    /// Computes queries from the decoder's states: `(N, D)` → `(N, Q)`, where Q is the width of all
-    /// query heads together.
+    /// Computes queries from the states of N target tokens: `(N, D)` → `(N, Q)`, where Q is the
+    /// width of all query heads together.
     fn query(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.query_norm.forward(self.q.forward(x, pass)?, pass)
     }
 
-    /// Attends from row `r` of `x (R, D)`, which is a token being decoded, to the rows `rows[r]` of
-    /// `key_value (M, 2·K)`.
+    /// Attends from one new token of each decoded row: row `r` of `x (R, D)` attends to the rows
+    /// `rows[r]` of `key_value (M, 2·K)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,
@@ -88,7 +89,7 @@ impl CrossAttention {
         )
     }
 
-    /// Attends from `x (N, D)` to the keys and values `(M, 2·K)` in `to`.
+    /// Attends from the rows of `x (N, D)` to the keys and values `(M, 2·K)` in `to`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,

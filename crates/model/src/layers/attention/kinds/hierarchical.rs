@@ -1,20 +1,25 @@
-//! Hierarchical attention: to tokens within the same chunk, and to summaries of other chunks, fused
-//! in [`taper_ops`].
+//! Hierarchical attention: a token attends to the tokens of its own chunk, and to summaries of
+//! other chunks. [`taper_ops`] has the fused operation.
 //!
 //! ```text
 //! O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 //! ```
 //!
-//! where `C` is the chunk of token `i`, under a causal mask only up to `i`; `k̄_J` and `v̄_J` are
-//! the means of the keys and values of chunk `J`, which has `|J|` tokens; and `Z_i` is the sum of
-//! the weights. With one level of summaries, the `J` are all other chunks or, under a causal mask,
-//! all chunks before `C`: in a sequence of n tokens, a query has about `chunk + n / chunk` scores.
-//! With more levels, `chunk` chunks of a level form one chunk of the next level. At each level but
-//! the last, the `J` are then only the chunks in the same chunk of the next level; at the last
-//! level they are all other chunks. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores.
-//! This is the coarsening of blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section
-//! 4), without coarsened queries; the weight of a summary is multiplied by its number of tokens.
-//! Chunks of one token, and a chunk that holds the whole sequence, give full attention.
+//! Here `C` is the chunk of token `i`, under a causal mask only its tokens up to `i`; `k̄_J` and
+//! `v̄_J` are the means of the keys and values of chunk `J`, which has `|J|` tokens; and `Z_i` is
+//! the sum of the weights.
+//!
+//! With one level of summaries, the `J` are all other chunks or, under a causal mask, all chunks
+//! before `C`. In a sequence of n tokens, a query then has about `chunk + n / chunk` scores.
+//!
+//! With more levels, `chunk` chunks of one level form one chunk of the next level. At the last
+//! level, the `J` are all other chunks. At every lower level, they are only those chunks that
+//! belong to the same chunk of the next level. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ`
+//! scores.
+//!
+//! This is how Zhu and Soricut 2021 ("H-Transformer-1D", section 4) coarsen blocks of scores, but
+//! queries are not coarsened, and the weight of a summary is multiplied by its number of tokens. If
+//! a chunk is a single token, or holds the whole sequence, the result is full attention.
 
 use super::rows::padded_rows;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};

@@ -1,18 +1,19 @@
-//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3), fused in
-//! [`taper_ops`]; with random features in place of elu(x) + 1 it is a Performer
-//! ([`super::performer`]).
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3); [`taper_ops`]
+//! has the fused operation. With random features in place of elu(x) + 1, it is the attention of a
+//! Performer ([`super::performer`]).
 //!
 //! ```text
 //! O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε),   φ(x) = elu(x) + 1
 //! ```
 //!
-//! over all tokens j of the sequence, or over j ≤ i under a causal mask (equations 5, 7, 9 and 12).
-//! φ is positive, and so is the weight of each key. No score is computed, so that time and memory
-//! grow only linearly with the length. Queries and keys are not scaled, since φ does not depend on
-//! their product.
+//! The sums are over all tokens j of the sequence, or over j ≤ i under a causal mask (equations 5,
+//! 7, 9 and 12). φ is positive, so the weight of each key is positive too. No score of a single
+//! pair is computed, so time and memory grow only linearly with the length. Queries and keys are
+//! not divided by the root of their width, since φ is applied to each of them alone, not to their
+//! product.
 //!
-//! All that decoding keeps are the sums `Σ φ(k) (v, 1)ᵀ`: `(M, Dh + 1)` for each head, with M
-//! features and the width Dh of a head.
+//! Decoding needs to keep only the sums `Σ φ(k) (v, 1)ᵀ`: `(M, Dh + 1)` for each head, where M is
+//! the number of features and Dh the width of a head.
 
 use super::performer::RandomFeatures;
 use crate::Pass;

@@ -1,18 +1,18 @@
-//! Low-rank attention (Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity", section
-//! 4), fused in [`taper_ops`].
+//! Low-rank attention (Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity",
+//! section 4); [`taper_ops`] has the fused operations.
 //!
 //! ```text
 //! O = softmax(Q (E K)ᵀ / √d) (F V)
 //! ```
 //!
-//! (equation 7): E and F, `(rank, length)` each, make `rank` sums of the keys, and of the values,
-//! of all tokens in a sequence. So a query has `rank` scores, whatever the length of the sequence.
-//! E and F are trained: each layer has one pair, which its heads share. A sequence shorter than
-//! `length` uses the first columns of E and F, as in the authors' implementation. With E = F = I
-//! this is full attention.
+//! This is equation 7. The matrices E and F, each `(rank, length)`, make `rank` weighted sums of
+//! the keys, and of the values, of all tokens in a sequence. So a query has `rank` scores, whatever
+//! the length of the sequence. E and F are trained: each layer has one pair, which its heads share.
+//! A sequence shorter than `length` uses the first columns of E and F, as in the authors'
+//! implementation. With E = F = I this is full attention.
 //!
-//! A sum over all keys includes keys of later tokens, so that no decoder can use this kind. Each
-//! position has weights of its own, so that no sequence can be longer than E and F are wide.
+//! A sum over all keys includes the keys of later tokens, so that decoders cannot use this kind. E
+//! and F have one column for each position, so that no sequence can be longer than `length`.
 
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::layers::weight::Weight;
@@ -41,7 +41,8 @@ pub(super) struct Linformer {
 impl Linformer {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
-        // With a standard deviation of 1/√length, sums over whole sequences are as large as keys.
+        // With a standard deviation of 1/√length, a sum over a whole sequence has about the size of
+        // a single key.
         let mut sum = |name| build.embedding(&format!("{}.{name}", site.name), rank, length);
         Ok(Self {
             shape: site.config.attention_shape(),
@@ -83,7 +84,8 @@ pub(super) fn to_sums(
     }
 }
 
-/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`; `sums` are E and F: `(N, 3·D)` → `(N, D)`.
+/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`, where `sums` are E and F: for N tokens of width D, `qkv
+/// (N, 3·D)` → `(N, D)`.
 pub(super) fn attended(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -101,7 +103,8 @@ fn flops(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     4.0 * ((length * rank * shape.key_value_width()) as f64 + pairs * shape.head_width as f64)
 }
 
-/// Number of scalars kept for the backward pass: the sums, and what attention to them keeps.
+/// Number of scalars kept for the backward pass: the sums, and what the attention to the sums
+/// keeps.
 fn kept(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
     (2 * rank * shape.key_value_width() + kept_by_attention(&spec)) as f64
@@ -125,8 +128,9 @@ impl Mechanism for Linformer {
         kept(self.shape, self.rank, length)
     }
 
-    /// Computes the weight of each token's value, through the sums that contain it; these weights
-    /// can be negative.
+    /// Computes, for each query, the weight with which the value of each token enters the result:
+    /// the sum, over all weighted sums, of the attention weight times the token's weight in F.
+    /// These weights can be negative.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, pass, .. } = within;
         self.check(lengths)?;

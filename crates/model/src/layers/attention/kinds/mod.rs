@@ -55,8 +55,8 @@ fn performer(site: &Site<'_>) -> LinearAttention {
     LinearAttention::performer(site.config.heads, site.causal, site.products, features)
 }
 
-/// Makes a state-space layer. `at` says whether the stack is causal, and gives the layer's index
-/// from 0.
+/// Makes a state-space layer. `at` says whether the stack is causal, and has the index of the layer
+/// in the stack, from 0.
 pub(crate) fn state_space(
     build: &mut Builder,
     name: &str,

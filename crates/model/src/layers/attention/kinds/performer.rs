@@ -1,16 +1,15 @@
 //! Random features of a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers",
-//! FAVOR+): they turn a softmax over all keys into a sum as in linear attention. This file draws
-//! the random vectors ω of the formula; the code of linear attention computes the features φ from
-//! them.
+//! FAVOR+), with which linear attention approximates a softmax over all keys. This file draws the
+//! random vectors ω; the code of linear attention computes the features φ from them.
 //!
 //! ```text
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
 //! ```
 //!
-//! (lemma 1), with q and k divided by the fourth root of a head's width. All features are positive,
-//! so that no denominator is near zero by chance. The rows of ω are normally distributed vectors,
-//! in blocks of as many vectors as a head is wide. The vectors in a block are orthogonal to each
-//! other, but have the lengths of independent vectors (section 2.4), which makes the error smaller
+//! This is lemma 1, with q and k divided by the fourth root of a head's width. All features are
+//! positive, so that no denominator is near zero by chance. The rows of ω come in blocks of as many
+//! vectors as a head is wide. The vectors in a block are orthogonal to each other, but each has the
+//! length of an independent normally distributed vector (section 2.4); this makes the error smaller
 //! (theorem 2).
 
 use crate::Pass;
@@ -20,7 +19,8 @@ use candle_core::{Device, Result, Tensor};
 use std::sync::OnceLock;
 use taper_ops::rng::{Counter, mix, name_key};
 
-/// The vectors ω of a layer, which all heads share: M features, for heads of the width Dh.
+/// The vectors ω of a layer, which all heads share: M vectors, one for each feature, as wide as a
+/// head (Dh).
 #[derive(Debug)]
 pub(super) struct RandomFeatures {
     head: usize,
@@ -83,10 +83,11 @@ impl RandomFeatures {
     }
 }
 
-/// Draws normally distributed vectors that are orthogonal in blocks: `(count, width)`, f64.
+/// Draws normally distributed vectors, `(count, width)` in f64. Within each block of `width`
+/// vectors, they are orthogonal.
 ///
-/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, so each is
-/// uniformly distributed over all directions. The lengths are those of other normal vectors.
+/// The directions come from normal vectors by Gram-Schmidt orthogonalisation, so each is uniformly
+/// distributed over all directions. The lengths are those of other normal vectors.
 fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
     let (directions, lengths) = (Counter::new(mix(key, &[0])), Counter::new(mix(key, &[1])));
     let normal = |counter: &Counter, row: usize| -> Vec<f64> {

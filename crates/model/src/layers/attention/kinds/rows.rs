@@ -22,9 +22,11 @@ impl LayerPast {
     }
 }
 
-/// Gathers, for each list in `of_rows`, these rows of `all`, and pads each list with zeros to
-/// `longest` rows. If `at_the_end` is true, the rows are at the end, after the padding; otherwise
-/// they precede it: `(M, W)` → `(R, T, W)`.
+/// Gathers lists of rows, and pads each list with zeros to `longest` rows. `of_rows` has, for each
+/// list, the indices of its rows in `all`. The padding precedes the rows if `at_the_end` is true;
+/// otherwise it follows them.
+///
+/// For R lists of T = `longest` rows of width W: `all (M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(
     all: &Tensor,
     of_rows: &[Vec<u32>],

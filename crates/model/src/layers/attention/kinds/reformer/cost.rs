@@ -1,10 +1,10 @@
 //! Number of operations of attention by hashing, and memory that it keeps for the backward pass, as
 //! formulas.
 
-/// Expected number of chunks of `size` tokens in a bucket: the mean of `⌈X / size⌉` for X from the
-/// binomial distribution of `length` draws with probability `share`. The sum starts at the
-/// likeliest X, and goes on in both directions by the ratio of neighbouring probabilities, until
-/// these are negligible.
+/// Expected number of chunks of `size` tokens in a bucket. The number X of tokens in the bucket is
+/// binomially distributed, with `length` draws of probability `share`, and the result is the mean
+/// of `⌈X / size⌉`. The sum starts at the likeliest X and goes on in both directions until the
+/// probabilities are negligible; each probability is computed from the one next to it.
 pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
@@ -32,14 +32,16 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     sum / weights
 }
 
-/// Number of scalars kept for the backward pass of a sequence.
+/// Number of scalars kept for the backward pass of a sequence of `length` tokens.
 ///
-/// - Per token: queries and values; normalised queries; the result.
-/// - Per place in a chunk (for one head of one token): its gathered and its weighted rows; its
-///   scores with the keys of two chunks, and the results of softmax and of dropout.
-/// - Per token and round: the result of the round, and its weight.
+/// - For each token: the query and the value, the normalised query, and the result.
+/// - For each place in a chunk, which holds one head of one token: the rows gathered for it and
+///   their weighted sums; its scores with the keys of two chunks, and the results of softmax and
+///   dropout.
+/// - For each token and round: the result of the round, and its weight.
 ///
-/// `chunks` is the number of chunks in all heads and rounds.
+/// `chunks` is the number of chunks in all heads and rounds, `size` is the number of places in a
+/// chunk, and `drops` says whether attention weights have dropout.
 pub(super) fn kept(
     (width, heads): (usize, usize),
     (rounds, size): (usize, usize),
@@ -54,10 +56,10 @@ pub(super) fn kept(
     chunks * size * of_place + length as f64 * of_token
 }
 
-/// Number of operations: for each place in a chunk, empty places included, the scores with the keys
-/// of two chunks and the weighted sums; and the products of queries and rotations. `rotated` is the
-/// number of multiplications in these products, and `chunks` is the number of chunks in all heads
-/// and rounds.
+/// Number of operations. Each place in a chunk, even an empty one, needs the scores with the keys
+/// of two chunks, and the weighted sums. In addition, queries are multiplied by the rotations:
+/// `rotated` is the number of multiplications for that. `chunks` is the number of chunks in all
+/// heads and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

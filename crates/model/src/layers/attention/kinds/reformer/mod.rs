@@ -5,21 +5,21 @@
 //! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
 //! ```
 //!
-//! over the tokens j that token i meets, as determined below (equations 2 and 3); z_i is the
-//! logarithm of the sum of exp(q_i·k_j) over these tokens. Queries and keys share one projection,
-//! so that similar tokens fall into the same bucket of a random rotation R. Tokens are sorted by
-//! bucket and cut into chunks; each token meets the tokens of its own chunk and of the chunk
-//! before. There are several rounds, each with a rotation of its own; their results are averaged
-//! with weights proportional to the sums exp(z_i^r) in each round r (section 2, "Multi-round LSH
-//! attention"). A token attends to itself only if it meets no other token, since a query is nearest
-//! to its own key ("Causal masking for shared-QK attention").
+//! The sum is over the tokens j that token i meets, as determined below (equations 2 and 3); z_i is
+//! the logarithm of the sum of exp(q_i·k_j) over the same tokens. Queries and keys share one
+//! projection, so that similar tokens fall into the same bucket of a random rotation R. Tokens are
+//! sorted by bucket and cut into chunks; each token meets the tokens of its own chunk and of the
+//! chunk before it. There are several rounds, each with its own rotation. Their results are
+//! averaged, and the weight of round r is proportional to exp(z_i^r) (section 2, "Multi-round LSH
+//! attention"). A query is nearest to its own key, so a token attends to itself only if it meets no
+//! other token ("Causal masking for shared-QK attention").
 //!
-//! **Decision.** In an encoder, chunks are cut as in the paper, from the sorted tokens of all
-//! rounds, one round after the other. Then the place where a chunk ends, and so the set of earlier
-//! tokens that a token meets, depends on later tokens, which a decoder does not know yet. In a
-//! decoder, each bucket is therefore cut separately, from its first token on: a token's chunk
-//! depends only on the tokens before it, and decoding with a cache gives the same result as a whole
-//! pass.
+//! **Decision.** In an encoder, chunks are cut as in the paper: from the sorted tokens of all
+//! rounds, one round after the other. With this rule, the place where a chunk ends depends on later
+//! tokens, which a decoder does not know yet; and so would the set of earlier tokens that a token
+//! meets. In a decoder, each bucket is therefore cut separately, from its first token on. The chunk
+//! of a token then depends only on the tokens before it, and decoding with a cache gives the same
+//! result as a pass over the whole text.
 
 mod cost;
 mod plan;
@@ -78,8 +78,8 @@ impl Reformer {
         Self { heads: rotations.heads, causal, chunks, rotations, dropout: 0.0, site: 0 }
     }
 
-    /// Attends within whole sequences: `qv (N, 2·D)`, the queries and values of N tokens → `(N,
-    /// D)`.
+    /// Attends within whole sequences. `qv (N, 2·D)` has the queries and values of N tokens, and
+    /// the result is `(N, D)`.
     pub(super) fn run(&self, qv: &Tensor, lengths: &[usize], dropout: Dropout) -> Result<Tensor> {
         let (tokens, width) = qv.dims2()?;
         let value = qv.narrow(1, width / 2, width / 2)?.contiguous()?;
@@ -88,8 +88,9 @@ impl Reformer {
         out.reshape((tokens, width / 2))
     }
 
-    /// Attends from each head of each token to the rows of `value (N·H, W)`. Returns `(N·H, W)`. In
-    /// the shapes, K is the number of chunks, and C is the number of places in a chunk.
+    /// Attends from each head of each token to the rows of `value (N·H, W)`, and returns `(N·H,
+    /// W)`. In the shapes, N is the number of tokens, H the number of heads, W the width of a
+    /// value, K the number of chunks, and C the number of places in a chunk.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -205,8 +206,8 @@ impl Mechanism for Reformer {
         padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
     }
 
-    /// Attends from one new token of each row (a text that is decoded). For each token, the cache
-    /// has its query, its value, and the buckets of its query.
+    /// Attends from one new token of each row (a text that is decoded). For each earlier token, the
+    /// cache has its query, its value, and the buckets of its query.
     fn step(&self, qv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
@@ -265,13 +266,14 @@ impl Reformer {
     }
 
     /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
-    /// and round. `tokens` has the tokens of each row, and `buckets` the buckets of all tokens.
-    /// Returns 2·C indices of keys, where C is the size of a chunk, and the numbers that are added
-    /// to their scores. If there are fewer keys, the other indices are the index after the last
-    /// key.
+    /// and round. `tokens` has the indices of each row's tokens, and `buckets` has the buckets of
+    /// all tokens. For each row, head and round, the results are the indices of 2·C keys, where C
+    /// is the size of a chunk, and the numbers that are added to the scores of these keys. If there
+    /// are fewer keys, an index after the last key fills the empty places.
     ///
     /// # Shapes
-    /// Tokens of R rows, `buckets (M, H·rounds)` → both results `(R, H, rounds, 2·C)`.
+    /// R rows, `buckets (M, H·rounds)` of M tokens and H heads → both results `(R, H, rounds,
+    /// 2·C)`.
     fn met(
         &self,
         tokens: impl Iterator<Item = Vec<usize>>,

@@ -77,12 +77,14 @@ impl Chunks {
     }
 }
 
-/// Which tokens meet, for all heads of all sequences: K chunks, each with places for C tokens.
+/// Which tokens meet, for all heads of all sequences. In the shapes, K is the number of chunks, C
+/// the number of places in a chunk, N the number of tokens, and H the number of heads.
 pub(super) struct Plan {
-    /// For each place in each chunk, its row among the `N·H` rows, where a row is one head of one
-    /// token; an empty place has the index after the last row: `(K, C)`.
+    /// For each place in each chunk, the index of its row, which is one head of one token; an empty
+    /// place has the number of all rows, `N·H`. Shape: `(K, C)`.
     pub(super) queries: Vec<u32>,
-    /// For each chunk, the rows of the chunk on which it looks back, and its own rows: `(K, 2·C)`.
+    /// For each chunk, the rows of the chunk on which it looks back, and then its own rows: `(K,
+    /// 2·C)`.
     pub(super) keys: Vec<u32>,
     /// Numbers that are added to scores: `(K, C, 2·C)`.
     pub(super) mask: Vec<f32>,
@@ -131,8 +133,8 @@ impl Plan {
         plan
     }
 
-    /// Adds a chunk. `before` is the chunk on which it looks back. `rows` is the number of all
-    /// rows; `row` returns the index of a token's row.
+    /// Adds `chunk`; `before` is the chunk on which it looks back. `rows` is the number of all rows
+    /// (heads of tokens), and `row` returns the index of the row that belongs to a token.
     fn add(
         &mut self,
         chunk: &[(usize, usize)],

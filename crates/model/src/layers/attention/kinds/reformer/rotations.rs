@@ -7,8 +7,8 @@ use taper_ops::rng::{Counter, mix};
 /// Number of random tokens by which the shares of buckets are estimated.
 const DRAWN: usize = 1024;
 
-/// The rotations R of each head and round: `(H, Dh, rounds, buckets / 2)`; empty if there is a
-/// single bucket.
+/// The rotations R of each head and round, `(H, Dh, rounds, buckets / 2)`, for H heads of width Dh;
+/// empty if there is a single bucket.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Rotations {
     /// Values of the rotations, drawn on first use.
@@ -65,7 +65,7 @@ impl Rotations {
         shares
     }
 
-    /// Uses these rotations, `(H, Dh, rounds, buckets / 2)`.
+    /// Makes rotations with these values, `(H, Dh, rounds, buckets / 2)`.
     #[cfg(test)]
     pub(in super::super) fn given(rotations: &Tensor) -> Self {
         let (heads, head, rounds, half) = rotations.dims4().unwrap();
@@ -74,8 +74,8 @@ impl Rotations {
         Self { values, seed: 0, heads, head, rounds, buckets: 2 * half }
     }
 
-    /// Returns the bucket in each head and round for one token; `row` has the queries of all heads:
-    /// `(H, rounds)`.
+    /// Returns the buckets of one token, one for each head and round: `(H, rounds)`. `row` has the
+    /// queries of all heads.
     fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
         let (half, values) = (self.buckets / 2, self.values());
         let mut buckets = Vec::with_capacity(self.heads * self.rounds);

@@ -8,17 +8,17 @@
 //! ```
 //!
 //! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
-//! determines how much is kept of itself and of the past. In an `s4d`, Δ, B and C are parameters,
-//! and the layer is a convolution with one kernel for each channel.
+//! determines how much the state keeps of the token and of the past. In an `s4d`, Δ, B and C are
+//! parameters, and the layer is a convolution with one kernel for each channel.
 //!
-//! While decoding, a text needs no other state than h and the last inputs of the convolution.
+//! To continue a text, decoding needs only the state h and the last inputs of the convolution.
 //!
 //! **Decision.** In an encoder, whose tokens also see later tokens, two such layers read a sequence
 //! from both ends; they share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
 //! **Decision.** Initially, A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
-//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). These parameters are not
-//! stored as matrices, so that they have no weight decay, which would change how long the layer
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). A and the bias are stored
+//! as vectors, and so are exempt from weight decay, which would change how long the layer
 //! remembers.
 
 #[cfg(test)]
@@ -87,7 +87,8 @@ enum Steps {
 }
 
 impl StateSpace {
-    /// Makes the layer with the index `layer`, from 0, in a stack that is causal or not.
+    /// Makes the layer with the index `layer`, from 0, in a stack; `causal` says whether the stack
+    /// is causal.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -162,7 +163,7 @@ impl StateSpaceMechanism {
             if !causal {
                 let name = &format!("{name}.backward");
                 directions.push(Direction::new(build, name, config, (selective, true))?);
-                // The sum of the results of both directions is kept.
+                // The backward pass keeps the sum of the results of both directions.
                 build.count(PartCost::kept(channels));
             }
             Ok::<_, candle_core::Error>(directions)
@@ -170,7 +171,7 @@ impl StateSpaceMechanism {
         Ok(Self { directions, channels, flops: cost.flops, kept: cost.kept })
     }
 
-    /// Runs on whole sequences. E is the number of channels.
+    /// Runs on whole sequences of N tokens in all. E is the number of channels.
     ///
     /// # Shapes
     /// `gated (N, 2·E)` → `(N, E)`.
@@ -188,10 +189,12 @@ impl StateSpaceMechanism {
         }
     }
 
-    /// Runs on sequences, each of which continues from its state in `remembered`, or begins without
-    /// one. Returns the results and the new states. A state is the last inputs of the convolution,
-    /// `(K − 1, E)`, and h, `(E, S)`, in f32 or wider. K is the width of the convolution in tokens,
-    /// E the number of channels, and S the size of a channel's state.
+    /// Runs on B sequences, each of which continues from its state in `remembered`, or begins
+    /// without a state if `remembered` is `None`. Returns the results and the new states.
+    ///
+    /// A state has the last inputs of the convolution, `(K − 1, E)`, and then h, `(E, S)`, in f32
+    /// or wider. K is the width of the convolution in tokens, E the number of channels, and S the
+    /// size of a channel's state.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
@@ -302,8 +305,8 @@ impl Direction {
     ) -> Result<Self> {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let channels = expand * config.d_model;
-        // First the convolution, which keeps its result; then the scan, which keeps its result and
-        // the state of every 32nd token.
+        // The convolution keeps its result for the backward pass. The scan keeps its result and the
+        // state of every 32nd token.
         let flops = 2.0 * (convolution * channels) as f64;
         build.count(PartCost { flops, ..PartCost::kept(channels) });
         let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
@@ -409,11 +412,12 @@ impl Direction {
     }
 }
 
-/// Returns the last K − 1 inputs of the convolution for each sequence. If a sequence is shorter,
-/// `window` (the inputs before the sequence) supplies the first of them.
+/// Returns the last K − 1 inputs of the convolution for each of B sequences. If a sequence is
+/// shorter than that, the first of these inputs come from `window`, which has the inputs before the
+/// sequence.
 ///
 /// # Shapes
-/// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
+/// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → `(B, (K − 1)·E)`.
 fn window_after(
     gated: &Tensor,
     lengths: &[usize],
@@ -425,7 +429,7 @@ fn window_after(
         return Ok(window.clone());
     }
     let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
-    // In `rows`, the inputs of the windows follow those of the sequences.
+    // `rows` has the inputs of all sequences, and then the inputs of all windows.
     let rows = Tensor::cat(&[inputs, window.reshape((batch * remembered, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * remembered);

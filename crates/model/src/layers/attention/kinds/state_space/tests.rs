@@ -1,5 +1,5 @@
-//! Tests of state-space layers alone: against MambaMixer of transformers (reference values of
-//! `scripts/golden/layers/state_space.py`), and of how long they remember.
+//! Tests of single state-space layers: that they agree with MambaMixer of transformers (reference
+//! values of `scripts/golden/layers/state_space.py`), and how long they remember.
 
 use super::*;
 use crate::AttentionConfig;
