@@ -24,7 +24,7 @@ impl EmbeddingNorm {
     /// Makes the norm. Its name is `{stack}.embedding_norm`.
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
-        // The input of the norm and its result are kept.
+        // The backward pass keeps the input of the norm and its result.
         build.count(PartCost::kept(2 * config.d_model));
         Ok(Self {
             norm: Norm::new(build, &name, config.d_model, config)?,
@@ -33,7 +33,8 @@ impl EmbeddingNorm {
         })
     }
 
-    /// Normalises embedded tokens, and applies dropout: `(N, D)` → `(N, D)`.
+    /// Normalises embedded tokens, and applies dropout: `(N, D)` → `(N, D)` for N tokens of the
+    /// width D.
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.norm.forward(x, pass)?;
         let dropout = pass.dropout(self.dropout, self.site);
@@ -104,8 +105,8 @@ impl TokenEmbedding {
         self.embed(tokens.into(), at.clone(), longest, pass)
     }
 
-    /// Returns indices of rows, one for each of `ids`, and the f32 table to which they refer. This
-    /// is the whole table or, if a frozen table is held in bf16, only the rows of `ids`.
+    /// Returns the index of a row for each of `ids`, and the f32 table that has these rows. This is
+    /// the whole table or, if a frozen table is held in bf16, only the rows of `ids`.
     fn read(&self, ids: Arc<[u32]>, table: &Tensor) -> Result<(Arc<[u32]>, Tensor)> {
         if table.dtype() != DType::BF16 {
             return Ok((ids, table.clone()));

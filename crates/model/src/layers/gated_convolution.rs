@@ -8,7 +8,7 @@ use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{Activation, Dropout, GatedSpec};
 
-/// Computes `a ⊙ σ(b)`, where `[a; b] = W [x_{t-before}; …; x_{t+after}] + bias`.
+/// Computes `a ⊙ σ(b)`, where `[a; b] = W [x_{t-before}; …; x_{t+after}] + bias` for the token t.
 #[derive(Debug, Clone)]
 pub(crate) struct GatedConvolution {
     linear: Linear,
@@ -35,7 +35,7 @@ impl GatedConvolution {
         // for this (Gehring et al. 2017, appendix A).
         let deviation = (4.0 * (1.0 - config.residual_dropout) / inputs as f64).sqrt();
         let linear = Linear::normal(build, name, (inputs, halves), deviation)?;
-        // The gathered neighbours and the product of both halves are kept.
+        // The backward pass keeps the gathered neighbours, and the gated product of both halves.
         build.count(PartCost::kept(inputs).keeping(width));
         let before = if causal { kernel - 1 } else { kernel / 2 };
         Ok(Self { linear, around: (before, kernel - 1 - before), width })
@@ -44,7 +44,7 @@ impl GatedConvolution {
     /// Runs whole sequences.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)` for N rows of the width D.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -55,9 +55,9 @@ impl GatedConvolution {
         taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?, &GATE)
     }
 
-    /// Runs a causal convolution on one more row of each sequence. A convolution sees K rows, so
-    /// the K - 1 rows before this row are in `past (R, (K - 1)·D)`; rows before the sequence are
-    /// zeros.
+    /// Runs a causal convolution on one more row of each of R sequences. A convolution sees K rows:
+    /// the new row, and the K - 1 rows before it, which are in `past (R, (K - 1)·D)`. Rows before
+    /// the beginning of a sequence are zeros.
     ///
     /// # Shapes
     /// `x (R, D)` → `(R, D)`, and the `past` of the next row.

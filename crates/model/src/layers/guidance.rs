@@ -10,10 +10,10 @@
 //! − λ/N · Σ_t Σ_s G_ts log A_ts
 //! ```
 //!
-//! Row t of A belongs to the decoder position that predicts answer t, whose input is the token
-//! before. Answers without a link, and `</s>`, add nothing. Garg et al. let this head see the whole
-//! target in a second pass; here, as in Chen et al., the loss belongs to the translation pass
-//! itself.
+//! Row t of A belongs to the decoder position that predicts answer t; the input at this position is
+//! the token before the answer. Answers without a link, and `</s>`, add nothing. Garg et al. let
+//! the guided head see the whole target in a second pass; here, as in Chen et al., the loss belongs
+//! to the translation pass itself.
 
 use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
 use candle_core::{Device, Result, Tensor};
@@ -25,7 +25,8 @@ pub(crate) struct Guide {
     /// Index of the decoder layer, from 0.
     pub(crate) layer: usize,
     head: usize,
-    /// Factors `−λ/N · G` of the logarithms of the weights, for padded sequences: `(B, 1, Tq, Tk)`.
+    /// Factors `−λ/N · G` of the logarithms of the weights, `(B, 1, Tq, Tk)`, for B sequences
+    /// padded to the longest target (Tq) and to the longest source (Tk).
     wanted: Tensor,
 }
 
@@ -47,7 +48,7 @@ impl Guide {
                 "attention can be guided in a Transformer alone".to_owned(),
             ));
         }
-        // The default is the layer from which alignments are read.
+        // The default is the layer that also shows alignments best, the one before the last.
         let layer = guidance.layer.unwrap_or(config.decoder_layers.saturating_sub(2));
         if layer >= config.decoder_layers || guidance.head >= config.heads {
             return Err(ModelError::Config(format!(
@@ -96,7 +97,8 @@ impl Guide {
     /// Adds the loss of the guided head's attention from `query` to the keys.
     ///
     /// # Shapes
-    /// `query (N, Q)`, `key_value (M, 2·K)`.
+    /// `query (N, Q)` of N target tokens, `key_value (M, 2·K)` of M source tokens; Q and K are the
+    /// widths of all query heads and of all key heads.
     pub(crate) fn add_loss(
         &self,
         query: &Tensor,

@@ -20,9 +20,9 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes the head called `name`. Its matrix `weight (C, D)` can be the table of an embedding
-    /// (Press and Wolf 2017); its bias is called `{name}.bias`. The cost of its product and of its
-    /// loss is not counted.
+    /// Makes the head called `name`. Its matrix `weight (C, D)`, for C classes and states of the
+    /// width D, can be the table of an embedding (Press and Wolf 2017); its bias is called
+    /// `{name}.bias`. The cost of its product and of its loss is not counted.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -45,15 +45,15 @@ impl Head {
         has_bias: bool,
     ) -> Result<Self> {
         let scale = config.output_scale.filter(|&scale| scale != 1.0);
-        // The states multiplied by the factor are kept.
+        // The backward pass keeps the states multiplied by the factor.
         build.count(PartCost::kept(if scale.is_some() { config.d_model } else { 0 }));
         Self::count(build, config.d_model, vocabulary);
         Ok(Self { scale, ..Self::new(build, "output", (table, vocabulary), has_bias)? })
     }
 
-    /// Counts the product and the loss for each row. Logits are not kept, because the loss is
-    /// computed for some rows at a time. The gradient of the loss with respect to the rows is kept
-    /// and, on a GPU, also Candle's intermediate results.
+    /// Counts the product and the loss for each row. The backward pass does not keep logits,
+    /// because the loss is computed for a few rows at a time. It keeps the gradient of the loss
+    /// with respect to the rows and, on a GPU, also Candle's intermediate results.
     fn count(build: &mut Builder, width: usize, classes: usize) {
         let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
         let (of_matrix, product) =
@@ -69,7 +69,8 @@ impl Head {
         }
     }
 
-    /// Makes the head of some `classes` alone, in their order. It computes without gradients.
+    /// Makes a head that predicts only the given `classes`, in their order. It computes without
+    /// gradients.
     pub(crate) fn of_classes(&self, classes: &[u32]) -> Result<Self> {
         let classes = Tensor::new(classes, self.linear.device())?;
         Ok(Self { linear: self.linear.rows(&classes)?, scale: self.scale })
@@ -84,11 +85,11 @@ impl Head {
         converted(pass.tape(), &logits, DType::F32)
     }
 
-    /// Computes `scale · Σ` of the objective over the predicted rows of `batch`; objective and
-    /// scale are in `spec`.
+    /// Computes the sum of the objective over the predicted rows of `batch`, multiplied by a scale;
+    /// objective and scale are in `spec`.
     ///
     /// # Shapes
-    /// `hidden (N, D)`, the rows of the last stream → scalar.
+    /// `hidden (N, D)`, one row for each row of the last stream → scalar.
     pub(crate) fn loss(
         &self,
         hidden: &Tensor,
@@ -99,7 +100,7 @@ impl Head {
         self.loss_of_rows(&predicted, &batch.answers, spec)
     }
 
-    /// Computes `scale · Σ` of the objective over all of `rows`.
+    /// Computes the sum of the objective over all of `rows`, multiplied by `scale`.
     ///
     /// # Shapes
     /// `(R, D)`, R answers → scalar.
@@ -118,7 +119,7 @@ impl Head {
     }
 }
 
-/// Picks the predicted rows of `batch` from `hidden`: `(N, D)` → `(A, D)`.
+/// Picks from `hidden` the A rows at which `batch` predicts an id: `(N, D)` → `(A, D)`.
 pub(crate) fn asked_rows(hidden: &Tensor, batch: &Batch, pass: &Pass) -> Result<Tensor> {
     match batch.asked_rows() {
         Some(rows) => picked(hidden, rows, Dropout::none(), pass),
@@ -154,8 +155,8 @@ pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     lengths.iter().map(row).collect()
 }
 
-/// Computes `scale · Σ` of the objective over rows `(A, D)`, whose logits come from a matrix
-/// `(V, D)` and optional biases `(V,)`.
+/// Computes the sum of the objective over A rows, `(A, D)`, multiplied by the scale in `spec`. The
+/// logits of V classes come from a matrix `(V, D)` and optional biases `(V,)`.
 pub(crate) fn loss_of_rows(
     rows: &Tensor,
     (weight, bias): (&Tensor, Option<&Tensor>),
@@ -178,8 +179,8 @@ pub(crate) fn loss_of_rows(
     })
 }
 
-/// Predicts classes from the states of whole texts or of tokens: dropout, and then a [`Head`] with
-/// biases and a matrix of its own.
+/// Predicts classes from the states of whole texts or of tokens: applies dropout, and then a
+/// [`Head`] with biases and a separate matrix.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassHead {
     head: Head,
@@ -221,7 +222,7 @@ impl ClassHead {
         config: &ModelConfig,
     ) -> std::result::Result<Self, ModelError> {
         Head::count(build, config.d_model, classes);
-        // The states after picking and after dropout are kept.
+        // The backward pass keeps the states after picking and after dropout.
         build.count(PartCost::kept(2 * config.d_model));
         Self::new(build, name, classes, config)
     }
@@ -240,7 +241,8 @@ impl ClassHead {
         self.head.logits(&self.picked(states, rows, pass)?, pass)
     }
 
-    /// Computes `scale · Σ` of the objective over the given rows of `states`.
+    /// Computes the sum of the objective over the given rows of `states`, multiplied by the scale
+    /// in `spec`.
     ///
     /// # Shapes
     /// `(N, D)`, R rows, R answers → scalar.

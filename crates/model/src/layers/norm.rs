@@ -36,7 +36,8 @@ impl Norm {
         Ok(Self { weight, bias, spec })
     }
 
-    /// Returns the norm in the form in which it is applied to some of the columns of a wider row.
+    /// Returns the norm with its parameters, for applying it to the given number of `columns` of
+    /// wider rows.
     pub(crate) fn of_columns(&self, columns: usize, pass: &Pass) -> NormedColumns<'_> {
         let bias = self.bias.as_ref().map(|bias| bias.get(pass));
         NormedColumns { columns, weight: self.weight.get(pass), bias }

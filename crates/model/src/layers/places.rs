@@ -1,21 +1,23 @@
-//! Choice of one token of a text, by a softmax over the text's places: the positions of its tokens.
+//! Choice of one token of a text, such as the first token of an answer, by a softmax over the
+//! places of the text. A place is the position of a token.
 
 use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// Logit and logarithm of missing places. Its exponential is 0; in sums where it has weight 0, it
-/// contributes 0.
+/// Logit and log-probability of missing places. The exponential of this number is 0. The number is
+/// finite, so that it contributes 0 where a sum multiplies it by 0.
 const NO_PLACE: f32 = -1e30;
 
 /// Places of each text in a batch, and the rows of packed logits that belong to them.
 struct Places {
     texts: usize,
     longest: usize,
-    /// For each place of each text, padded to the longest text, the row of the place's token; a
-    /// missing place has the index after the last row.
+    /// For each place of each text, padded to the longest text, the row of the token at this place;
+    /// a missing place has the index after the last row.
     rows: Tensor,
-    /// For each place of each text, 1 if it exists and 0 if it is missing: `(B, 1, L)`.
+    /// For each place of B texts, 1 if it exists and 0 if it is missing: `(B, 1, L)`, where L is
+    /// the number of tokens in the longest text.
     exist: Tensor,
     /// For each text, 1 divided by the number of its places: `(B, 1)`.
     shares: Tensor,
@@ -60,8 +62,9 @@ impl Places {
         of_all.reshape((self.texts * questions, self.longest)) // (B·K, L)
     }
 
-    /// Computes the sums of the objective: smoothed cross entropy, negative log-likelihood and, if
-    /// the rows are the two passes of R-Drop, their divergence; otherwise this is 0.
+    /// Computes three sums of the objective: the smoothed cross entropy, the negative
+    /// log-likelihood, and the divergence between the two passes of R-Drop. Without R-Drop, the
+    /// divergence is 0.
     ///
     /// # Shapes
     /// `log_probabilities (B·K, L)`, `answers (B·K, 1)` → three scalars.
@@ -91,8 +94,9 @@ impl Places {
     }
 }
 
-/// Computes `scale · Σ` of the objective over the K questions about each text. An answer is a
-/// place: the index of a token in the text. Answers are ordered text after text.
+/// Computes the sum of the objective over the K questions about each text, multiplied by `scale`.
+/// An answer is a place: the index of a token in the text, from 0. Answers are ordered text after
+/// text.
 ///
 /// # Shapes
 /// `logits (N, K)` in f32 of B texts, none of them empty, `B·K` answers → scalar.

@@ -44,9 +44,9 @@ struct Attention {
 /// Keys and values to which a layer attends.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended<'a> {
-    /// Keys `(M, A)`, made by [`RecurrentLayer::keys`].
+    /// Keys `(M, A)` of M values, made by [`RecurrentLayer::keys`]; A is the width of the layer.
     pub(crate) keys: &'a Tensor,
-    /// Values `(M, V)`.
+    /// Values `(M, V)` of the width V.
     pub(crate) values: &'a Tensor,
     /// For each sequence, the range of keys and values to which it attends.
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
@@ -68,8 +68,8 @@ impl Attention {
         let columns = gates.saturating_mul(width);
         let named = |part: &str| format!("{name}.{part}");
         // Each pair of query and key takes a multiplication and an addition for each column of the
-        // score and of the value. The context is kept twice: alone, and side by side with the
-        // state.
+        // score and of the value. The backward pass keeps the context twice: alone, and side by
+        // side with the state.
         let pair_flops = 2.0 * (width as f64 + attended as f64);
         build.count(PartCost { pair_flops, ..PartCost::product(width, width) }.with_heads(1));
         build.count(PartCost::product(attended, columns).unkept());
@@ -91,8 +91,8 @@ impl RecurrentLayer {
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let columns = gates.saturating_mul(width);
-        // The pass keeps the state and, for an LSTM, the state of its cell or, for a GRU, one
-        // product.
+        // The backward pass keeps the state and one more vector of its width: for an LSTM the state
+        // of the cell, for a GRU a product.
         build.count(PartCost::kept(width.saturating_mul(2)));
         build.count(PartCost::product(width, columns).unkept());
         let named = |part: &str| format!("{name}.{part}");
@@ -115,8 +115,8 @@ impl RecurrentLayer {
         self.attention.as_ref().map(|_| format!("{}.attention", self.name))
     }
 
-    /// Computes the keys of the values to which the layer attends, `(M, V)` → `(M, A)`; `None` if
-    /// it has no attention.
+    /// Computes the keys that belong to `values`: `(M, V)` → `(M, A)`; `None` if the layer has no
+    /// attention.
     pub(crate) fn keys(&self, values: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         self.attention.as_ref().map(|attention| attention.key.forward(values, pass)).transpose()
     }
@@ -124,8 +124,9 @@ impl RecurrentLayer {
     /// Runs on whole sequences.
     ///
     /// # Shapes
-    /// `x (N, I)` → rows `(N, H)`, or with attention `(N, H + V)`; and the last states `(B, S)`. H
-    /// is the width of the layer, V that of the values, and S that of a sequence's state.
+    /// `x (N, I)` for N tokens in B sequences → rows `(N, H)`, or with attention `(N, H + V)`, and
+    /// the last states `(B, S)`. I is the width of the inputs, H the width of the layer, V the
+    /// width of the values, and S the size of a sequence's state.
     pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {
         let inputs = self.input.forward(x, pass)?; // (N, G·H)
         let attention = match (&self.attention, run.attended) {
@@ -157,7 +158,7 @@ impl RecurrentLayer {
         };
         let out = taper_ops::recurrence(pass.tape(), pass.packs(), &given, &spec)?;
         if let (Some(name), Some(weights)) = (recorded, &out.weights) {
-            pass.record(&name, weights.unsqueeze(1)?); // (B, 1, T, S)
+            pass.record(&name, weights.unsqueeze(1)?); // (B, 1, Tq, Tk)
         }
         Ok(out)
     }

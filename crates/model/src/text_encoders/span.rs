@@ -39,7 +39,7 @@ impl SpanExtractor {
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let weight = build.matrix("span.weight", ENDS, config.d_model, 1)?;
-        // Kept are the logits, padded and shifted, and their exponentials.
+        // The backward pass keeps the logits, padded and shifted, and their exponentials.
         build.count(PartCost::product(config.d_model, ENDS).keeping(8 * ENDS));
         let head = Head::new(build, "span", (weight, ENDS), true)?;
         let core = builder.finish(config, &["text"]);

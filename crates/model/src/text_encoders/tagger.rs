@@ -42,7 +42,7 @@ impl TokenTagger {
     /// for each token of the text.
     ///
     /// # Shapes
-    /// N tokens, of which A are at `rows` → `(A, C)`.
+    /// N tokens, of which A are at `rows` → `(A, C)`, where C is the number of tags.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of

@@ -56,7 +56,7 @@ impl EncoderDecoder for TransformerLayers {
     }
 
     /// Computes the keys and values of the M source tokens, side by side: one tensor for each
-    /// layer, `(M, 2·D)`.
+    /// layer, `(M, 2·K)`, where K is the width of all key heads.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let layers = &self.decoder.blocks;
         let mut key_values = Vec::with_capacity(layers.len());

@@ -55,7 +55,8 @@ impl ImageCaptioner {
     }
 }
 
-/// Refuses configurations whose image encoder does not output one row for each patch.
+/// Refuses configurations that models of images and texts do not support. Their image encoder must
+/// be a Transformer, which outputs one row for each patch.
 ///
 /// # Errors
 /// If a setting is not supported; the error names the key, its value and the requirement.

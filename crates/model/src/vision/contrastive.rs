@@ -114,7 +114,7 @@ impl ContrastiveModel {
     /// Embeds images as rows of Euclidean length 1, in f32.
     ///
     /// # Shapes
-    /// B images → `(B, E)`.
+    /// B images → `(B, E)`, where E is the number of dimensions of the common space.
     ///
     /// # Errors
     /// If an image does not have the model's shape, or the device has no memory left.
@@ -134,7 +134,7 @@ impl ContrastiveModel {
     /// Embeds texts, by the states of their last tokens, as rows of Euclidean length 1, in f32.
     ///
     /// # Shapes
-    /// B texts → `(B, E)`.
+    /// B texts → `(B, E)`, where E is the number of dimensions of the common space.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, or a text is empty or longer than the learned positions.
@@ -158,7 +158,7 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes half of the loss: the loss of predicting, for each of `rows`, which of `others`
+    /// Computes one half of the loss, in which each of `rows` has to predict which of `others`
     /// belongs to it.
     fn half(
         &self,

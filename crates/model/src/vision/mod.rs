@@ -128,7 +128,7 @@ impl ImageClassifier {
     /// Computes the logits of the classes for each image, in f32.
     ///
     /// # Shapes
-    /// B images → `(B, C)`.
+    /// B images → `(B, C)`, where C is the number of classes.
     ///
     /// # Errors
     /// If an image does not have the model's shape, or the device has no memory left.
@@ -142,7 +142,7 @@ impl ImageClassifier {
     /// keys and values, and the states of tokens.
     ///
     /// # Shapes
-    /// B images → records, and `(B, C)`.
+    /// B images → records, and `(B, C)`, where C is the number of classes.
     ///
     /// # Errors
     /// The errors of [`ImageClassifier::logits`].
@@ -157,7 +157,8 @@ impl ImageClassifier {
     /// convolution.
     ///
     /// # Shapes
-    /// B images → for each layer `(B · P, D)`: the P places of each image, row by row.
+    /// B images → for each layer `(B · P, D)`: the P places of each image, row by row, with D
+    /// channels.
     ///
     /// # Errors
     /// The errors of [`ImageClassifier::logits`], and an error if the encoder is not convolutional.

@@ -14,7 +14,7 @@ pub struct ImageShape {
     /// Mean of each channel; it is subtracted from values, which have been scaled to the range from
     /// 0 to 1.
     pub mean: Vec<f64>,
-    /// Standard deviation of each channel, by which values are divided after that.
+    /// Standard deviation of each channel; values are divided by it after the mean is subtracted.
     pub deviation: Vec<f64>,
 }
 
@@ -61,8 +61,8 @@ impl ImageShape {
         )))
     }
 
-    /// Cuts images into rows, one for each patch; a row has one channel of the patch after the
-    /// other: `(B·P, C·p·p)`.
+    /// Cuts B images into rows, one for each of P patches: `(B·P, C·p·p)`, for C channels and
+    /// patches of p · p pixels. A row has all values of one channel, then all values of the next.
     pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
         let (size, patch) = (self.size, self.patch);
         let scaled = |channel: usize| {

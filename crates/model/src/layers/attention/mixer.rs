@@ -8,6 +8,9 @@ use candle_core::{Result, Tensor};
 use std::fmt::Debug;
 
 /// First sublayer of a layer, which mixes the tokens of a sequence.
+///
+/// In the shapes, N is the number of tokens, R the number of rows that are decoded, and D the width
+/// of the model.
 pub(crate) trait Mixer: Debug + Send + Sync {
     /// Runs on whole sequences, and adds the result to the residual.
     ///
@@ -15,8 +18,8 @@ pub(crate) trait Mixer: Debug + Send + Sync {
     /// `(N, D)` → `(N, D)`.
     fn forward(&self, x: &Tensor, residual: Residual<'_>, within: Within<'_>) -> Result<Tensor>;
 
-    /// Runs on one new token in each row (a text that is decoded); it follows the row's past
-    /// tokens. The history in `past` already includes the new token.
+    /// Runs on one new token in each row (a text that is decoded), which follows the past tokens of
+    /// the row. The history in `past` already includes the new token.
     ///
     /// # Shapes
     /// `(R, D)` → `(R, D)`.

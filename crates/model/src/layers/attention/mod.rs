@@ -7,9 +7,10 @@
 //! [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape (the record of
 //! operations for the backward pass).
 //!
-//! **Decision.** A mechanism sees projections in which all sequences follow each other (packed),
-//! and the past that its layer keeps. Only Linformer and Transformer-XL have parameters of their
-//! own, so that weights trained with one kind can be tried with most other kinds.
+//! **Decision.** A mechanism gets projections in which all sequences follow each other (packed),
+//! and the past that its layer keeps. Only Linformer and Transformer-XL have parameters in their
+//! mechanism, so that weights trained with one kind of attention can be tried with most other
+//! kinds.
 
 mod attended;
 mod cross;
@@ -68,14 +69,14 @@ impl Site<'_> {
 
 /// A mechanism of self-attention: the computation between the projections.
 ///
-/// A row of `qkv (N, W)` has query, key and value of a token side by side, in the widths of an
-/// [`AttentionShape`]. The result `(N, Q)` is as wide as the queries. If the query is also the key,
-/// a row has this one vector and the value. With rotary positions, queries and keys are rotated
-/// already. With dual chunk attention (rotary positions that restart in each chunk of tokens), a
-/// row begins with all rotations of the query.
+/// A row of `qkv (N, W)` has query, key and value of one of N tokens side by side, in the widths of
+/// an [`AttentionShape`]; W is the sum of these widths. The result `(N, Q)` is as wide as all
+/// queries together. If one vector is both query and key, a row has this vector and the value. With
+/// rotary positions, queries and keys are rotated already. With dual chunk attention (rotary
+/// positions that restart in each chunk of tokens), a row begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
-    /// Whether each token has a second key and value, which later tokens see as memory, and through
-    /// which no gradient flows to the layers below. If so, these are at the end of a row of `qkv`.
+    /// Whether each token has a second key and value, which later tokens see as memory. No gradient
+    /// flows through them to the layers below. They are at the end of a row of `qkv`.
     fn remembers(&self) -> bool {
         false
     }
@@ -104,12 +105,13 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Computes the weight of each key for each query, for attention maps.
     ///
     /// # Shapes
-    /// `qkv (N, W)` → `(B, H, T, T)`.
+    /// `qkv (N, W)` → `(B, H, T, T)`, for B sequences, H heads, and T tokens in the longest
+    /// sequence.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Attends from one new token in each row (a text that is decoded), and records the token in
-    /// `past`. The result is the same as that of [`attend`](Self::attend) for this token on the
-    /// whole row so far.
+    /// Attends from one new token in each of R rows (texts that are decoded), and records the token
+    /// in `past`. The result is what [`attend`](Self::attend) would return for this token if it got
+    /// the whole row so far.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.

@@ -12,16 +12,17 @@ pub(crate) struct LayerPast {
     /// Keys and values, `2·D` wide, of the texts that were read as a whole and of the tokens of
     /// each step. [`PastRows`] says which of them are the past of a row.
     pub(crate) cache: Cache,
-    /// One state of constant size per row, `(R, …)`; `None` before the first token.
+    /// One state of constant size for each of the R rows that are decoded, `(R, …)`; `None` before
+    /// the first token.
     pub(crate) running: Option<Tensor>,
 }
 
 /// State of the rows that a decoder writes; a row is one text.
 ///
 /// Keys and values are written once and never move. For each row, `ranges` says which of the keys
-/// that were read as a whole are its own, and `history` says which of the keys that were added
-/// token by token are its own. Linear attention keeps sums for each row instead, and recurrent
-/// layers keep states.
+/// that were read as a whole belong to the row, and `history` says which of the keys that were
+/// added token by token belong to it. Linear attention keeps sums for each row instead of keys, and
+/// recurrent layers keep states.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedRows {
     /// State of each layer.

@@ -17,7 +17,8 @@ pub(super) enum Normed {
     Key,
 }
 
-/// Norms of the first columns of a projection: those of queries, of keys, or of both.
+/// Norms of the first columns of a projection, which are the queries, the keys, or the queries
+/// followed by the keys.
 #[derive(Debug, Clone)]
 pub(super) struct QueryKeyNorms {
     /// Norm of each part, with the number of the part's columns; empty if there are no norms.

@@ -48,9 +48,10 @@ impl SelfAttention {
         })
     }
 
-    /// Projects to query, key and value; normalises query and key if there are norms; and rotates
-    /// these two if positions are rotary. `(N, D)` → `(N, W)`; the result is wider if queries have
-    /// several rotations, or if a second key and value serve as memory.
+    /// Projects to query, key and value; then normalises query and key if there are norms, and
+    /// rotates them if positions are rotary. For N tokens: `(N, D)` → `(N, W)`, where W is the
+    /// width of query, key and value together. The result is wider if queries have several
+    /// rotations, or if a second key and value serve as memory.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {

@@ -95,7 +95,7 @@ impl Softmax {
     }
 
     /// Splits each row into the query, in all its rotations, and the key and value: `(N, Q + 2·K)`
-    /// → `(N, Q)` and `(N, 2·K)`.
+    /// → `(N, Q)` and `(N, 2·K)`, where K is the width of all keys together.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let pair = 2 * self.shape.key_value_width();
         let width = qkv.dim(1)? - pair;
@@ -117,8 +117,8 @@ impl Mechanism for Softmax {
         4.0 * computed_pairs(&spec) as f64 * self.shape.head_width as f64
     }
 
-    /// Returns the cost of pairs of query and key, of the result, and of one scalar for each head:
-    /// the logarithm of the sum of exponentials.
+    /// Returns the cost of the pairs of query and key, of the result, and of one kept scalar for
+    /// each head: the logarithm of the sum of exponentials.
     fn cost(&self, _width: usize) -> PartCost {
         let width = self.shape.query_width();
         let heads = self.shape.heads;

@@ -79,8 +79,9 @@ impl UnprojectedAttention {
     /// Attends within whole sequences of these lengths.
     ///
     /// # Shapes
-    /// `inputs (N, W)`, with W = [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` if a
-    /// state-space layer has E channels.
+    /// `inputs (N, W)` for N tokens, with W = [`input_width`](Self::input_width) → `(N, D)`, where
+    /// D is the width of the queries of all heads, or `(N, E)` if a state-space layer has E
+    /// channels.
     ///
     /// # Errors
     /// If the lengths do not sum to `N`.

@@ -95,7 +95,8 @@ impl Convolutions {
     /// and row by row.
     ///
     /// # Shapes
-    /// B images → `(B, D)`: the mean over all places.
+    /// B images → `(B, D)`, the mean over all places; D is the number of channels of the last
+    /// layer.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         let count = images.lengths.len();
         let x = self.places(images, pass, |_| ())?;
@@ -108,7 +109,8 @@ impl Convolutions {
     /// Encodes whole images, and passes the states of all places after each layer to `each`.
     ///
     /// # Shapes
-    /// B images → `(B · P, D)`: the P places of each image, row by row.
+    /// B images → `(B · P, D)`: the P places of each image in the last layer, row by row, with D
+    /// channels.
     pub(crate) fn places(
         &self,
         images: &Sequences,

@@ -24,7 +24,7 @@ pub(crate) struct TextEncoder {
 }
 
 impl TextEncoder {
-    /// Makes the encoder; `table (V, D)` is the embedding of the tokens.
+    /// Makes the encoder; `table (V, D)` is the embedding of the V tokens of the vocabulary.
     pub(crate) fn new(build: &mut Builder, table: Weight, config: &ModelConfig) -> Result<Self> {
         Ok(Self {
             tokens: TokenEmbedding::new(build, "encoder", table, &without_norm(config))?,
@@ -54,7 +54,7 @@ impl TextEncoder {
     /// Encodes whole texts, after checking their lengths and that each token has a segment.
     ///
     /// # Shapes
-    /// N tokens → `(N, D)`.
+    /// N tokens → `(N, D)`, where D is the width of the model.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of
@@ -84,7 +84,8 @@ impl TextEncoder {
         let tokens = self.tokens.forward(text, pass)?; // (N, D)
         let table = self.segments.get(pass);
         let segments = if table.dim(0)? == 1 { vec![0; segments.len()].into() } else { segments };
-        // Adds the row of its segment to the row of each token.
+        // The operation adds to each token's row the row of the token's segment, in place of a
+        // position.
         let spec = EmbeddingSpec {
             ids: (0..text.ids.len() as u32).collect(),
             positions: segments,
@@ -96,8 +97,8 @@ impl TextEncoder {
     }
 }
 
-/// Configuration for the embedding of tokens: norm and dropout come later, after segments are
-/// added.
+/// Returns the configuration for the embedding of tokens, without norm and dropout: these come only
+/// after segments are added.
 fn without_norm(config: &ModelConfig) -> ModelConfig {
     ModelConfig { embedding_norm: false, embedding_dropout: 0.0, ..config.clone() }
 }

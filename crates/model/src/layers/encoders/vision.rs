@@ -22,8 +22,7 @@ pub(crate) struct VisionEncoder {
     stack: Stack,
 }
 
-/// Computes `dropout([class; W patch + b] + position)`: for images, what the token embedding is for
-/// texts.
+/// Computes `dropout([class; W patch + b] + position)`, the input of the first layer.
 #[derive(Debug, Clone)]
 pub(crate) struct PatchEmbedding {
     shape: ImageShape,
@@ -37,7 +36,8 @@ pub(crate) struct PatchEmbedding {
     activations: DType,
 }
 
-/// Positions that are added to the row of each token: `(T, D)`.
+/// Positions that are added to the tokens of an image: `(T, D)` for T tokens, which are the patches
+/// and, if there is one, the class token.
 #[derive(Debug, Clone)]
 enum PatchPositions {
     Nothing,
@@ -45,10 +45,10 @@ enum PatchPositions {
     Sinusoids(Tensor),
 }
 
-/// Refuses configurations that this encoder does not support.
+/// Refuses configurations that an encoder of patches does not support.
 ///
 /// # Errors
-/// If there is such a setting; the error names the key, its value and the requirement.
+/// If a setting is not supported; the error names the key, its value and the requirement.
 pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Config(message));
     match config.positions {
@@ -106,8 +106,8 @@ impl PatchEmbedding {
     ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
-        // The pixels are kept for the gradient of their projection. The projection's result is
-        // copied into one tensor with the class token.
+        // The backward pass keeps the pixels, for the gradient of their projection. The
+        // projection's result is copied into one tensor with the class token.
         build.count(PartCost::kept(shape.patch_values() + 2 * width));
         let class_token = match config.pooling {
             Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),
@@ -209,10 +209,10 @@ impl PatchEmbedding {
     }
 }
 
-/// Sinusoids in two dimensions: the first half of the width encodes the row, and the second half
-/// the column (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision
-/// Transformers", section 4.2). With `halves`, each of these halves has its sines first, as in
-/// Transformers' ViTMAE.
+/// Computes sinusoids in two dimensions: the first half of the width encodes the row, and the
+/// second half the column (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision
+/// Transformers", section 4.2). If `halves` is true, the sines come before the cosines, for the row
+/// and for the column, as in Transformers' ViTMAE; otherwise they alternate.
 fn grid_sinusoids(
     side: usize,
     width: usize,

@@ -35,9 +35,9 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
-        // Between the two matrices, a layer keeps the gated product, or the derivatives of the
-        // nonlinearity. For relu it keeps nothing there: the signs of the result give the
-        // derivatives.
+        // For the backward pass, a layer keeps the gated product or the derivatives of the
+        // nonlinearity, between the two matrices. For relu it keeps nothing there, because the
+        // signs of the result give the derivatives.
         build.count(match (kind, Activation::from(config.activation)) {
             (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
             _ => PartCost::kept(inner),
@@ -75,7 +75,8 @@ impl DenseFeedForward {
         }
     }
 
-    /// Runs the layer and adds the result to the residual: `(N, D)` → `(N, D)`.
+    /// Runs the layer and adds the result to the residual: `(N, D)` → `(N, D)` for N tokens of the
+    /// width D.
     pub(crate) fn forward(
         &self,
         x: &Tensor,

@@ -7,9 +7,10 @@ use taper_ops::rng::name_key;
 use taper_ops::{Activation, Dropout, Factors, LinearSpec, LowRankSpec, ParameterStore, composed};
 
 /// Adapters of a linear layer (Hu et al. 2021, "LoRA", section 4.1). Each matrix that the layer
-/// fuses has factors `A (R, I)` and `B (Oᵢ, R)`, whose product is the change of the matrix; R is
-/// the rank, I the number of inputs, and Oᵢ the number of the matrix's outputs. With DoRA (Liu et
-/// al. 2024), the lengths of all O rows are trained, too: `(O,)`.
+/// fuses has factors `A (R, I)` and `B (Oᵢ, R)`, whose product `B A` changes the matrix. R is the
+/// rank, I the number of inputs, and Oᵢ the number of outputs of the matrix. With DoRA (Liu et al.
+/// 2024), the lengths of the rows of all matrices are trained too: `(O,)`, where O is the sum of
+/// the Oᵢ.
 #[derive(Debug, Clone)]
 pub(crate) struct Adapter {
     factors: Vec<[Weight; 2]>,
@@ -91,9 +92,9 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
-    /// of the adapters' input. With magnitudes m, the sum before `b` is multiplied by
-    /// `m / ‖W + s · B A‖`; the lengths of the rows in the denominator count as constants (Liu et
-    /// al. 2024, section 4.3).
+    /// of the adapters' input. With DoRA's magnitudes m, the sum before `b` is multiplied by `m /
+    /// ‖W + s · B A‖`. The gradient treats the denominator, the lengths of rows, as a constant (Liu
+    /// et al. 2024, section 4.3).
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`.

@@ -96,8 +96,8 @@ impl Linear {
         Self { weight: self.weight.in_f64(), bias, ..self.clone() }
     }
 
-    /// Makes the layer of the outputs `rows` alone, without adapters. It computes without
-    /// gradients.
+    /// Makes a layer that computes only the outputs with the indices `rows`, without adapters. It
+    /// computes without gradients.
     pub(crate) fn rows(&self, rows: &Tensor) -> Result<Self> {
         let pick = |weight: &Weight| -> Result<Weight> {
             Ok(Weight::new(weight.value().index_select(rows, 0)?.contiguous()?))

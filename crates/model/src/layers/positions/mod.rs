@@ -36,9 +36,9 @@ pub fn sinusoids(
     out
 }
 
-/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence that begins with
-/// `2^(-8/n)`. If the number of heads is not a power of two, these are the slopes for the next
-/// lower power of two, followed by every other slope for the next higher one.
+/// Returns ALiBi's slope of each of n heads (Press et al. 2022, section 3). If n is a power of two,
+/// the slopes are a geometric sequence that begins with `2^(-8/n)`. Otherwise they are the slopes
+/// for the next lower power of two, followed by every other slope for the next higher power of two.
 #[must_use]
 pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
@@ -49,12 +49,12 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
 }
 
-/// Returns T5's bucket for the distance from a query to a key (Raffel et al. 2020, section 2.1).
-/// Distances below half of the number of buckets have one bucket each; the buckets of larger
-/// distances are logarithmic, up to the largest distance. In a causal stack, all buckets are for
-/// keys before the query; otherwise half of them are for keys after it. The calculation is in f32
-/// and in the order of Transformers, so that distances at the border of two buckets fall into the
-/// same bucket as there.
+/// Returns T5's bucket for the distance from a query to a key (Raffel et al. 2020, section 2.1). In
+/// a causal stack, all buckets are for keys before the query; otherwise half of the buckets are for
+/// keys after it. Half of the buckets of a side are for single distances, from 0 on. The other half
+/// is for larger distances, whose buckets grow logarithmically up to the largest distance. The
+/// calculation is in f32 and in the order of Transformers, so that distances at the border of two
+/// buckets fall into the same bucket as in Transformers.
 #[must_use]
 pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
     let (side, buckets) = if causal {
@@ -134,8 +134,8 @@ impl Added {
     }
 }
 
-/// Table of [`sinusoids`] for the longest sequence so far. It is kept, because decoding needs one
-/// more position at each step.
+/// Table of [`sinusoids`] for the longest sequence so far. It is kept between calls, because
+/// decoding needs one more position at each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Sinusoids {
     width: usize,
@@ -248,8 +248,8 @@ impl Relative {
         positions: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<StackPositions> {
-        // The bias is computed for the last token of the longest row; a shorter row uses the end of
-        // it, because only distances matter.
+        // The bias `(H, 1, T)` is computed for the last token of the longest row, with H heads and
+        // T keys. A shorter row uses the end of it, because only distances matter.
         let last = positions.iter().copied().max().unwrap_or(0) as usize;
         self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
     }
@@ -282,8 +282,8 @@ impl Relative {
     }
 }
 
-/// Computes the bias `(H, queries, keys)` from T5's table, for queries at the positions `queries`
-/// and for the first `keys` keys.
+/// Computes the bias `(H, queries, keys)` of H heads from T5's table, for queries at the positions
+/// `queries` and for the first `keys` keys.
 fn bias(
     table: &Tensor,
     queries: Range<usize>,

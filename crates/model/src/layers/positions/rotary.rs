@@ -1,5 +1,5 @@
-//! Rotary positions of one batch: one rotation of queries and keys or, in dual chunk attention, one
-//! of keys and several of queries.
+//! Rotary positions of one batch. Each query and each key has one rotation; in dual chunk
+//! attention, queries have several rotations.
 
 use crate::Pass;
 use candle_core::{Result, Tensor};
@@ -42,7 +42,8 @@ impl RotaryPositions {
     /// `keys` is 1, and none if `keys` is 0.
     ///
     /// # Shapes
-    /// `qkv (N, Q + …)` → `(N, Q + …)`; with several rotations of the query, `(N, 3·Q + …)`.
+    /// `qkv (N, Q + …)` → `(N, Q + …)`, where Q is the width of all query heads; with several
+    /// rotations of the query, → `(N, 3·Q + …)`.
     pub(crate) fn rotate(
         &self,
         qkv: &Tensor,
@@ -90,8 +91,8 @@ mod tests {
         DualChunk { chunk, window, trained }
     }
 
-    /// Returns entry `M[i][j]` of the matrix of relative positions of An et al. 2024 (section 3.3,
-    /// figure 2), by the paper's definition.
+    /// Returns entry `M[i][j]`, for query i and key j, of the matrix of relative positions of An et
+    /// al. 2024 (section 3.3, figure 2), by the paper's definition.
     fn distance(chunk_rule: DualChunk, i: usize, j: usize) -> usize {
         let (s, w, c) = (chunk_rule.chunk, chunk_rule.window, chunk_rule.trained);
         let key = j % s;
@@ -108,8 +109,8 @@ mod tests {
         (0..rows).map(row).collect()
     }
 
-    /// Computes softmax attention from the matrix of relative positions: each query is rotated anew
-    /// for each key, by the distance of the two.
+    /// Computes softmax attention directly from the matrix of relative positions: for each key,
+    /// each query is rotated by the distance that the matrix has for the two.
     fn brute_force(qkv: &[Vec<f64>], lengths: &[usize], chunk_rule: DualChunk) -> Vec<f64> {
         let (shape, half) = (shape(), shape().head_width / 2);
         let (width, keys) = (shape.query_width(), shape.key_value_width());
@@ -150,8 +151,9 @@ mod tests {
         Ok(ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max))
     }
 
-    /// Computes attention of each query to a cache with the tokens up to the query's. In the first
-    /// result the rows of the cache are separate tensors, in the second they are one tensor.
+    /// Computes attention from each query to a cache with the tokens up to the query's token. In
+    /// the first result, the rows of the cache are separate tensors; in the second, they are one
+    /// tensor.
     fn decoded(qkv: &Tensor, lengths: &[usize], spec: &AttentionSpec) -> Result<[Tensor; 2]> {
         let width = spec.queries_width();
         let query = qkv.narrow(1, 0, width)?.contiguous()?;

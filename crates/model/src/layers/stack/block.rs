@@ -33,7 +33,7 @@ impl Sublayer {
         Ok(Self { norm: Some(norm), ..Self::without_norm(build, name, config) })
     }
 
-    /// Makes what surrounds a sublayer that has no norm.
+    /// Makes what surrounds the sublayer called `name`, which has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
         // The fused operations keep neither the input, which another sublayer keeps, nor the norm's
         // result, which they recompute.
@@ -69,8 +69,8 @@ impl Sublayer {
         }
     }
 
-    /// Runs `f`, which gets the sublayer's input, and the residual to which its result must be
-    /// added.
+    /// Runs `f`, which gets the input of the sublayer and the residual. It must add the sublayer's
+    /// result to the residual.
     fn run(
         &self,
         x: &Tensor,
@@ -135,11 +135,11 @@ impl Block {
         Builder::part_cost(config.biases, |build| Self::new(build, "", config, (kind, layer)))
     }
 
-    /// Computes the keys and values of the encoder to which this layer attends; `None` if it
-    /// attends to none.
+    /// Computes the keys and values with which this layer sees the encoder's output; `None` if the
+    /// layer does not attend to an encoder.
     ///
     /// # Shapes
-    /// `(M, D)` → `(M, 2·D)`.
+    /// `encoded (M, D)` for M encoder tokens → `(M, 2·K)`, where K is the width of all key heads.
     pub(crate) fn key_value(&self, encoded: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         self.cross_attention
             .as_ref()
@@ -166,8 +166,8 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs `mix`, which must run self-attention or the state-space layer in its place; and then
-    /// the feed-forward layer, if it is parallel: `(N, D)` → `(N, D)`.
+    /// Runs `mix`, which must run self-attention or the state-space layer in its place, and then
+    /// the feed-forward layer if it is parallel: `(N, D)` → `(N, D)` for N tokens of the width D.
     fn mixed(
         &self,
         x: &Tensor,

@@ -20,7 +20,7 @@ use taper_ops::rng::name_key;
 
 pub(crate) use kind::StackKind;
 
-/// Output of an encoder, `(M, D)`, to which a decoder attends.
+/// Output of an encoder for M tokens, `(M, D)`, to which a decoder attends.
 pub(crate) struct AttendedEncoder<'a> {
     pub(crate) hidden: &'a Tensor,
     pub(crate) lengths: &'a Arc<[usize]>,
@@ -83,8 +83,8 @@ impl Stack {
             of_encoder = after.first.kept - before.first.kept;
             Ok(block)
         })?;
-        // With checkpoints, where the backward pass computes layers again, the pass keeps the input
-        // of each segment, and everything else for one segment only.
+        // With checkpoints, the pass keeps the input of each segment of layers. All other results
+        // are kept for only one segment at a time, which the backward pass computes again.
         let length = segment_length(layers);
         let kept = build.tally().current().kept - before.current().kept;
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
@@ -140,9 +140,9 @@ impl Stack {
     }
 }
 
-/// Number of layers in a segment, whose layers are computed again together in the backward pass.
-/// Every segment keeps its input, and one segment at a time keeps all intermediate results of its
-/// layers. With √n layers per segment, both need about equally much memory.
+/// Number of layers in a segment. The backward pass computes the layers of a segment again
+/// together. The input of every segment is kept, and all intermediate results of one segment at a
+/// time. With √n layers per segment, these two need about equally much memory.
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize
 }

@@ -247,8 +247,8 @@ fn a_performer_nears_full_attention() {
     assert!(many < 0.05 && (4.0..16.0).contains(&(few / many)), "{few}, {many}");
 }
 
-/// Checks that the maximum that is subtracted in the features is taken over one head of one
-/// sequence: much larger keys in a neighbouring sequence must change nothing.
+/// Checks that a sequence does not change if another sequence of the batch has much larger keys.
+/// The features subtract a maximum, so this maximum must be taken over one head of one sequence.
 #[test]
 fn a_sentence_does_not_depend_on_loud_neighbours() {
     let (quiet, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
@@ -407,7 +407,8 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
 }
 
 /// Checks both rules for cutting chunks. With one bucket, all rounds give the same result. If the
-/// bucket is cut into chunks of 16, a token sees all tokens only under a causal mask.
+/// bucket is cut into chunks of 16, two chunks hold all 29 tokens, but only the second looks back
+/// on the first; so a token sees all the tokens that it may see only under a causal mask.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);

@@ -1,22 +1,25 @@
-//! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), in plain Candle: text in
-//! segments, each of which also sees a memory of earlier tokens, with relative positions.
+//! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), in plain Candle. A text
+//! is cut into segments. The tokens of a segment see their own segment and a memory of earlier
+//! tokens, with relative positions.
 //!
 //! ```text
 //! A_ij = ((q_i + u)·k_j + (q_i + v)·(W_R R_{i-j})) / √d
 //! ```
 //!
-//! for the tokens `j ≤ i` of the segment, and for the `memory` tokens before the segment; `R` are
-//! sinusoids of distances, sines first. `W_R`, `u` and `v` are trained, for each layer. With
-//! `same_length`, each token sees `memory` tokens, itself included; distances beyond
-//! `clamp_distance` count as `clamp_distance`. Both settings are for evaluation with a longer
-//! memory (section 4.1, and the authors' `--same_length` and `--clamp_len`).
+//! Here A_ij is the score of query i with key j, where j is one of the tokens `j ≤ i` of the
+//! segment or of the `memory` tokens before the segment. `R` are sinusoids of distances, sines
+//! first. `W_R`, `u` and `v` are trained, for each layer. With `same_length`, each token sees
+//! `memory` tokens, itself included. Distances beyond `clamp_distance` count as `clamp_distance`.
+//! Both settings are for evaluation with a longer memory than in training (section 4.1, and the
+//! authors' `--same_length` and `--clamp_len`).
 //!
 //! **Decision.** A segment is a part of a sequence. Its memory is the output of the layer below for
-//! the tokens before it, computed within the same pass, and no gradient flows through it. So all
-//! segments of a sequence go through a layer at once. The context of a token reaches back by one
-//! memory per layer, as in the paper. The alternative, states kept from one update to the next,
-//! would make a run depend on more than its weights, the optimizer's moments and the position in
-//! the data, since the weights that made those states are gone.
+//! the tokens before the segment, computed within the same pass, and no gradient flows through it.
+//! So all segments of a sequence go through a layer at once. The context of a token reaches back by
+//! one memory per layer, as in the paper. The alternative is to keep states from one update to the
+//! next. A resumed run would then need these states too, besides weights, the optimizer's moments
+//! and the position in the data: they cannot be computed again, since the weights that made them
+//! are gone.
 
 use super::rows::padded_rows;
 use crate::config::SinusoidFrequencies;
@@ -30,13 +33,14 @@ use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
-/// Added to the scores of keys that a query must not see.
+/// Number added to the scores of keys that a query must not see.
 const HIDDEN: f64 = -3.0e4;
 
 #[derive(Debug)]
 pub(super) struct TransformerXl {
     segments: Segments,
-    /// `W_R (D, D)`, `u` and `v`, `(H, Dh)` each.
+    /// `W_R (D, D)`, and `u` and `v`, `(H, Dh)` each, for H heads of the width Dh; D is the width
+    /// of all heads together.
     weights: [Weight; 3],
     dropout: f64,
     site: u64,
@@ -55,12 +59,12 @@ pub(super) struct Segments {
     pub(super) clamp: usize,
 }
 
-/// Weights and values of the segments of B padded sequences: n segments of C tokens in each
-/// sequence, with a memory of M tokens.
+/// Weights and values of B padded sequences, each cut into n segments of C tokens, with a memory of
+/// M tokens, for H heads of the width Dh.
 struct Attended {
-    /// `(B, H, n, C, M + C)`, the memory first.
+    /// `(B, H, n, C, M + C)`; the keys of the memory come first.
     weights: Tensor,
-    /// `(B, H, n, M + C, Dh)`.
+    /// `(B, H, n, M + C, Dh)`; the values of the memory come first.
     values: Tensor,
 }
 
@@ -94,11 +98,12 @@ impl Segments {
 
     /// Number of scalars kept for the backward pass of a sequence padded to whole segments.
     ///
-    /// - Per token: queries, keys and values (padded, and again split into segments); the result;
-    ///   the memory's copy of keys and values.
-    /// - Per token, visible key and head: scores by content and by distance; the results of softmax
-    ///   and of dropout.
-    /// - Per token and visible key, for all heads together: a mask. Per distance: its projection.
+    /// - For each token: queries, keys and values (padded, and again split into segments); the
+    ///   result; the copies of keys and values in the memory.
+    /// - For each token, visible key and head: scores by content and by distance; the results of
+    ///   softmax and of dropout.
+    /// - For each token and visible key, for all heads together: a mask.
+    /// - For each distance: its projection.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let padded = count * segment;
@@ -111,10 +116,10 @@ impl Segments {
         padded as f64 * of_token + of_memory + 5.0 * visible * d + added
     }
 
-    /// Computes the weights, and gathers the values that they weigh. The columns of `qkv (N, 5·D)`
-    /// are query, key and value, and then the key and value that the next segment sees as memory.
-    /// If the memory has the same keys and values, `qkv` is `(N, 3·D)`. `parameters` are `W_R`, `u`
-    /// and `v`.
+    /// Computes the attention weights, and gathers the values to which they belong. The columns of
+    /// `qkv (N, 5·D)` are query, key and value, and then the key and value that the next segment
+    /// sees as memory. If the next segment sees the same key and value, `qkv` is only `(N, 3·D)`.
+    /// `parameters` are `W_R`, `u` and `v`.
     fn attended(
         self,
         qkv: &Tensor,
@@ -174,14 +179,15 @@ impl Segments {
     }
 
     /// Computes the scores by distance, `(q + v)·(W_R R)`, of `queries` with the `visible` keys of
-    /// their segments (the memory's and the segment's).
+    /// their segment: those of the memory, and those of the segment itself.
     ///
     /// # Shapes
-    /// `queries (B, H, n, C, Dh)`, `matrix (D, D)` → `(B, H, n, C, visible)`.
+    /// `queries (B, H, n, C, Dh)` as in [`Attended`], `matrix (D, D)` → `(B, H, n, C, visible)`.
     fn by_distance(self, queries: &Tensor, matrix: &Tensor, visible: usize) -> Result<Tensor> {
         let (batch, heads, count, segment, head) = queries.dims5()?;
         // Column `c` belongs to distance `visible - 1 - c`. This is right for the last token of a
-        // segment; the row of each earlier token is shifted one place further to the left.
+        // segment. Padding and reshaping then shift the row of each earlier token to the left, one
+        // place further for each step away from the last token.
         let distances = self.distances(matrix, visible, queries.dtype())?; // (H, Dh, visible)
         queries
             .transpose(0, 1)?
@@ -315,7 +321,8 @@ impl Mechanism for TransformerXl {
         self.segments.flops(width, length)
     }
 
-    /// Cost, including that of the memory's keys and values, which training projects separately.
+    /// Returns the cost per token. It includes the cost of the memory's keys and values, which
+    /// training projects separately.
     fn cost(&self, width: usize) -> PartCost {
         let remembered = if self.remembers() { width.saturating_mul(16 + 3 * 2) } else { 0 };
         PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))

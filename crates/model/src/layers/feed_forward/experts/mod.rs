@@ -6,15 +6,17 @@
 //! p = softmax(W_r x),   y = Σ_e g_e · FFN_e(x)   over the experts of the k largest p
 //! ```
 //!
-//! With one expert per token, g is p (Switch, equation 2). With several, g is p divided by the sum
-//! of the p of the token's experts (GShard, algorithm 1). The tokens of each expert are gathered
-//! for common matrix products, so that a token costs only the arithmetic of its own experts.
+//! The sum is over the k experts of a token, those with the largest p. With one expert per token, g
+//! is p (Switch, equation 2). With several, g is p divided by the sum of p over the token's experts
+//! (GShard, algorithm 1). The tokens of each expert are gathered for common matrix products, so
+//! that a token costs only the arithmetic of its own experts.
 //!
-//! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch.
-//! All first choices come before the second choices, and each of these groups is in the order of
-//! the tokens (Switch, equation 3). Further tokens are dropped: the layer adds nothing for them.
-//! Outside of training nothing is dropped, so that the result of a token does not depend on other
-//! tokens, nor that of a sentence on other sentences.
+//! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
+//! rounded up. It takes first the tokens of which it is the first choice, in the order of the
+//! tokens, then those of which it is the second choice, and so on (Switch, equation 3). Further
+//! tokens are dropped: the layer adds nothing for them. Outside of training nothing is dropped, so
+//! that the result of a token does not depend on other tokens, and the result of a sentence does
+//! not depend on other sentences.
 
 #[cfg(test)]
 mod tests;
@@ -132,9 +134,9 @@ impl Experts {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let width = config.d_model;
         let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
-        // Training also keeps: each token's row as gathered, as its expert returns it, as scattered
-        // back, and as weighted; the router's inputs and probabilities; and the results of jitter
-        // and of dropout.
+        // For the backward pass, each token's row is kept as gathered, as its expert returns it, as
+        // scattered back, and as weighted. Kept too are the router's inputs and probabilities, and
+        // the results of jitter and of dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         build.count(PartCost::kept(per_token * (6 * width + 5)));
         let of_router = PartCost::product(width, count);
@@ -157,9 +159,9 @@ impl Experts {
         Ok(Self { router, experts, config: config.experts.clone(), site })
     }
 
-    /// Computes, for each token, the probabilities of the experts, followed by the logarithm of the
-    /// sum of the exponentials of the router's scores: `x (N, D)` → `(N, E + 1)`. The result is in
-    /// f32, or wider, whatever the type of the model (Switch, section 2.4).
+    /// Computes, for each of N tokens, the probabilities of the E experts, followed by the
+    /// logarithm of the sum of the exponentials of the router's scores: `x (N, D)` → `(N, E + 1)`.
+    /// The result is in f32, or wider, whatever the type of the model (Switch, section 2.4).
     ///
     /// In training, each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
@@ -255,8 +257,8 @@ impl Experts {
         })
     }
 
-    /// Returns, for each choice, the results of the tokens' experts, with zeros for dropped tokens:
-    /// `(N, D)` each.
+    /// Returns, for each choice, the results of the experts that the N tokens chose, with zeros for
+    /// dropped tokens: `(N, D)` for each choice.
     fn brought(&self, x: &Tensor, plan: &Plan, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut results = Vec::with_capacity(self.experts.len());
         for (expert, tokens) in self.experts.iter().zip(&plan.tokens) {

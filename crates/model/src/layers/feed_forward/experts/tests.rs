@@ -1,5 +1,5 @@
-//! Tests of a layer of experts alone: against Transformers' Switch (reference values of
-//! `scripts/golden/layers/experts.py`), of how it assigns tokens, and of its cost.
+//! Tests of a single layer of experts: that it agrees with Transformers' Switch (reference values
+//! of `scripts/golden/layers/experts.py`), how it assigns tokens, and what it costs.
 
 use super::*;
 use crate::FeedForwardKind;
