@@ -6,13 +6,14 @@
 //! construction holds for the layers that are trained elsewhere. The alternative, a separate
 //! implementation of attention for proofs, would prove something about other code.
 //!
-//! **Norms.** A norm changes every column, but constructions need exact values. One column is
-//! therefore a large constant. In f32, the root mean square of a row then equals that of the
-//! constant alone, and an RMS norm with the matching weight is exactly the identity
-//! ([`blueprint`]).
+//! **Norms.** A norm changes every column, but constructions need exact values. One column
+//! therefore holds a large constant. It is so large that, in f32, the root mean square of a row
+//! equals the root mean square of the constant alone. An RMS norm with the matching weight is then
+//! exactly the identity ([`blueprint`]).
 //!
-//! The constructions: Turing machines ([`turing`]), programs of select and aggregate ([`rasp`]),
-//! and [`studies`], each of which measures a claim and returns a table and figures.
+//! There are three kinds of constructions: Turing machines ([`turing`]); programs of select and
+//! aggregate, in the language RASP ([`rasp`]); and [`studies`], each of which measures a claim and
+//! returns a table and figures.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

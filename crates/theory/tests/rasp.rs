@@ -63,9 +63,9 @@ fn expected(name: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// Compares compiled programs with plain Rust and with the interpreter: programs of Weiss et al.
-/// 2021, section 3, and Lindner et al. 2023, section 3, on every input of at most eight characters
-/// of an alphabet of three.
+/// Compares compiled programs with plain Rust and with the interpreter, on every input of at most
+/// eight characters from an alphabet of at most three. The programs are those of Weiss et al. 2021,
+/// section 3, and of Lindner et al. 2023, section 3.
 #[test]
 fn compiled_programs_are_interpreted_programs() -> TestResult {
     for name in ["reverse", "sort", "histogram", "dyck-depth", "most-frequent"] {

@@ -47,9 +47,9 @@ fn one_layer_computes_any_function_of_few_positions() -> TestResult {
     Ok(())
 }
 
-/// Hahn 2020, lemma 5: in a layer with bounded scores, a change of one of n tokens changes the
-/// state of another token by O(1/n). With heads that choose a token, it can change the answer for
-/// every n.
+/// Checks lemma 5 of Hahn 2020: in a layer with bounded scores, a change of one of n tokens changes
+/// the state of another token by O(1/n). With heads whose scores choose a single token, such a
+/// change can change the answer for every n.
 #[test]
 fn heads_with_bounded_scores_are_blind_to_single_tokens() -> TestResult {
     let shape = ModelConfig { d_model: 32, d_ff: 64, heads: 2, ..ModelConfig::default() };
@@ -83,9 +83,9 @@ fn of_set(own: Point, all: &[Point; 3]) -> Point {
     [own[0] - 0.5 * largest, own[1] * all.iter().map(|point| point[1]).sum::<f64>() / 3.0]
 }
 
-/// Yun et al. 2020, theorem 2: the model's values are the function's values at the centres of the
-/// cells. So the error is bounded by the change of the function within half a cell, and permuted
-/// tokens have permuted values.
+/// Checks theorem 2 of Yun et al. 2020: the model's values are the function's values at the centres
+/// of the cells. So the error is bounded by the change of the function within half a cell, and
+/// permuted tokens have permuted values.
 #[test]
 fn a_grid_approximates_a_function_of_three_tokens() -> TestResult {
     let numbers = uniform(6 * 150, 11);
@@ -150,9 +150,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     right
 }
 
-/// The prediction at every x is that of ridge regression, (XᵀX + λI)⁻¹ Xᵀy, on the points before,
-/// to an absolute error of 1e-6. With fewer steps, the error is at most the bound that the study
-/// claims.
+/// Checks that the prediction at every x is that of ridge regression, (XᵀX + λI)⁻¹ Xᵀy, on the
+/// points before x, to an absolute error of 1e-6. With fewer steps, the error must be at most the
+/// bound that the study claims.
 #[test]
 fn layers_by_hand_are_ridge_regression() -> TestResult {
     let (size, count, penalty, bound) = (3, 20, 1.0, 4.0);
@@ -203,8 +203,8 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
     Ok(())
 }
 
-/// Xie et al. 2022, equation 1: the filter computes the same probabilities as the sum over all
-/// concepts and all paths of hidden states.
+/// Checks equation 1 of Xie et al. 2022: the filter computes the same probabilities as the sum over
+/// all concepts and all paths of hidden states.
 #[test]
 fn the_posterior_is_the_sum_over_all_paths() {
     let mixture = Mixture::draw(2, (2, 3), 4, 5);
@@ -241,8 +241,8 @@ fn the_posterior_is_the_sum_over_all_paths() {
     }
 }
 
-/// Xie et al. 2022, section 4: accuracy grows with the number of examples if the concept is in the
-/// mixture, and is lower for a concept that is not.
+/// Checks a result of Xie et al. 2022, section 4: accuracy grows with the number of examples if the
+/// concept is in the mixture, and is lower for a concept that is not in it.
 #[test]
 fn examples_tell_the_concept() {
     let mixture = Mixture::draw(5, (10, 10), 50, 1);
@@ -253,8 +253,8 @@ fn examples_tell_the_concept() {
     assert!(unseen < seen(16, 8) - 0.2, "{unseen}");
 }
 
-/// Sharma and Kaplan 2022, section 2: fitted exponents are −2/d. Bahri et al. 2024: the tail of a
-/// spectrum i^(−1−α) after N terms is N^(−α)/α.
+/// Checks two laws: fitted exponents are −2/d (Sharma and Kaplan 2022, section 2), and the tail of
+/// a spectrum i^(−1−α) after N terms is N^(−α)/α (Bahri et al. 2024).
 #[test]
 fn losses_fall_as_powers_by_the_dimension() {
     let sizes = [64, 128, 256, 512, 1024, 2048];
@@ -279,9 +279,9 @@ fn losses_fall_as_powers_by_the_dimension() {
     assert!((spectrum_tail(1.0, 1) - basel).abs() < 1e-9);
 }
 
-/// A lookup by softmax among m keys, with sharpness S, has an error of at most 2 (m − 1) e^(−SΔ)
-/// times the largest value. Δ is the smallest difference between the cosine of a key with itself,
-/// which is 1, and its cosine with another key.
+/// Checks the error of a lookup by softmax among m keys, with sharpness S: it is at most 2 (m − 1)
+/// e^(−SΔ) times the largest value. Δ is the smallest difference between the cosine of a key with
+/// itself, which is 1, and its cosine with another key.
 #[test]
 fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     let (count, width) = (24, 12);
@@ -315,8 +315,8 @@ fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     Ok(())
 }
 
-/// The mean weight of other keys equals the formula. In three dimensions, cosines are uniform, and
-/// the formula gives (1 − e^(−2S)) / 2S.
+/// Checks that the mean weight of other keys equals the formula. In three dimensions, the cosines
+/// of random directions are uniform, and the formula gives (1 − e^(−2S)) / 2S.
 #[test]
 fn noise_among_random_keys_is_that_of_the_formula() -> TestResult {
     let sharpness = 6.0_f64;
@@ -339,8 +339,8 @@ fn noise_among_random_keys_is_that_of_the_formula() -> TestResult {
     Ok(())
 }
 
-/// Each study in the list has a table whose rows are as wide as its headings, and figures that can
-/// be drawn.
+/// Checks that each study in the list has a table whose rows are as wide as its headings, and
+/// figures that can be drawn.
 #[test]
 fn studies_have_tables() -> TestResult {
     for study in STUDIES {
@@ -356,7 +356,8 @@ fn studies_have_tables() -> TestResult {
     Ok(())
 }
 
-/// The norms of an assembled model are exactly the identity, on large and small values.
+/// Checks that the norms of an assembled model are exactly the identity, for large and small
+/// values.
 #[test]
 fn norms_beside_the_anchor_are_identities() -> TestResult {
     use taper_theory::blueprint::{Blueprint, Layer, Unit};

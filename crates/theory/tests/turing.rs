@@ -69,7 +69,8 @@ fn machine(name: &str) -> Result<Machine, Box<dyn std::error::Error>> {
     Ok(Machine::parse(&std::fs::read_to_string(path)?)?)
 }
 
-/// Pérez et al. 2021, theorem 4.1: the decoder counts for 200 steps, token by token.
+/// Checks theorem 4.1 of Pérez et al. 2021 by an example: the decoder counts for 200 steps, token
+/// by token.
 #[test]
 fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
     let machine = machine("binary-increment")?;
@@ -102,7 +103,7 @@ fn a_decoder_knows_palindromes() -> TestResult {
     Ok(())
 }
 
-/// Radó 1962: the machine writes six ones in fourteen steps.
+/// Checks a result of Radó 1962: the machine writes six ones in fourteen steps.
 #[test]
 fn a_decoder_runs_the_busy_beaver_of_three_states() -> TestResult {
     let machine = machine("busy-beaver-3")?;
@@ -116,8 +117,8 @@ fn a_decoder_runs_the_busy_beaver_of_three_states() -> TestResult {
     Ok(())
 }
 
-/// With matrix products in bf16, which has eight bits, the first wrong step is one that needs more
-/// than eight bits.
+/// Checks that with matrix products in bf16, which has a precision of eight bits, the first wrong
+/// step is one that needs more than eight bits.
 #[test]
 fn precision_that_is_missing_is_missed() -> TestResult {
     let machine = machine("binary-increment")?;
@@ -162,8 +163,9 @@ fn texts_may_begin_with_their_mark() -> TestResult {
     Ok(())
 }
 
-/// Zaheer et al. 2020, appendix B, on a bounded tape of W cells: a window of W + 1 tokens is
-/// enough, additional global and random blocks do no harm, and a window of W tokens is not enough.
+/// Checks the construction of Zaheer et al. 2020, appendix B, on a bounded tape of W cells: a
+/// window of W + 1 tokens is enough, additional global and random blocks do no harm, and a window
+/// of W tokens is not enough.
 #[test]
 fn sparse_attention_runs_machines() -> TestResult {
     let cells = 13;
@@ -233,7 +235,8 @@ fn faults_of_machines_are_told_with_their_place() {
     assert!(decoder.run(&[0], 200).is_err_and(|error| error.to_string().contains("positions")));
 }
 
-/// A window that contains the whole text changes nothing, and a smaller window does.
+/// Checks that a window that contains the whole text changes nothing, and that a smaller window
+/// does.
 #[test]
 fn a_decoder_that_forgets_is_no_machine() -> TestResult {
     let machine = machine("palindrome")?;

@@ -157,9 +157,9 @@ impl Blueprint {
         Ok(Encoder(model))
     }
 
-    /// Assembles a model that predicts a function from points (x, y): the coordinates of x are read
-    /// into the columns `inputs`, y is read into `answer`, and the prediction is the column
-    /// `output`.
+    /// Assembles a model that predicts a function from points (x, y). The model reads the
+    /// coordinates of x into the columns `inputs`, and y into the column `answer`. Its prediction
+    /// is the value of the column `output`.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.
@@ -239,8 +239,8 @@ impl Blueprint {
     }
 }
 
-/// Makes the projection to the queries, keys and values of all heads, and the projection of their
-/// results to the residual stream.
+/// Makes the two projections of the attention of a layer: the projection to the queries, keys and
+/// values of all heads, and the projection of the heads' results to the residual stream.
 fn attention(layer: &Layer, config: &ModelConfig) -> (Linear, Linear) {
     let width = config.attention_shape().query_width();
     let mut projection = Linear::new(3 * width, config.d_model);
@@ -302,7 +302,8 @@ impl Decoder {
 }
 
 impl Encoder {
-    /// Returns the states of the tokens of texts after all layers, `(N, D)`.
+    /// Returns the states of the tokens of texts after all layers, `(N, D)`, for N tokens and D
+    /// columns.
     ///
     /// # Errors
     /// If a text is too long, or has unknown tokens.

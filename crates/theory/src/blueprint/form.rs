@@ -1,4 +1,4 @@
-//! Affine forms of columns.
+//! Affine forms of columns: sums of columns, each multiplied by a factor, plus a constant.
 
 use std::ops::{Add, Mul, Neg, Sub};
 

@@ -1,8 +1,9 @@
 //! Blueprints of models: columns of the residual stream, and the heads and units that read and
 //! write them.
 //!
-//! A layer is Pre-LN: heads read the columns and add to them, and then the units of the
-//! feed-forward layer read and add. A construction defines the meaning of its columns.
+//! A layer is Pre-LN. First its heads read the columns, and add their results to columns; then the
+//! units of its feed-forward layer do the same. What a column means is up to the construction that
+//! uses the blueprint.
 //!
 //! Column 0 is the anchor, which makes the norms identities. Let the anchor be C = 2^40, and the
 //! number of columns d a power of 4. As long as the squares of the other columns of a row sum to
@@ -45,8 +46,8 @@ impl Head {
         self
     }
 
-    /// Adds a value to the head: the mean of the form `value` over the tokens, weighted by the
-    /// attention of the head, is added to the column `to`.
+    /// Adds a value to the head. For each query, the head computes the mean of the form `value`
+    /// over the tokens, weighted by the head's attention, and adds it to the column `to`.
     #[must_use]
     pub fn value(mut self, value: impl Into<Form>, to: Column) -> Self {
         self.values.push((value.into(), to));
@@ -97,8 +98,9 @@ impl Unit {
         [Self::relu(form.clone()).adds(to, weight), Self::relu(-form).adds(to, -weight)]
     }
 
-    /// Makes the two units that add a ramp of `form`, multiplied by the weight of each column in
-    /// `to`, to this column. The ramp is 0 up to `low`, rises linearly, and is 1 from `high` on.
+    /// Makes the two units that compute a ramp of `form`, and add it to the columns in `to`,
+    /// multiplied by the weight that stands with the column. The ramp is 0 up to `low`, then rises
+    /// linearly, and is 1 from `high` on.
     #[must_use]
     pub fn rise(form: &Form, (low, high): (f64, f64), to: &[(Column, f64)]) -> [Self; 2] {
         let slope = 1.0 / (high - low);
@@ -137,7 +139,8 @@ impl Layer {
     }
 }
 
-/// Values of columns of a token or a position before the first layer; other columns are 0.
+/// Values that columns have at a token or a position before the first layer. Columns that are not
+/// in the list are 0.
 type Row = Vec<(Column, f64)>;
 
 /// Blueprint of a model.

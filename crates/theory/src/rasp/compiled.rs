@@ -28,9 +28,11 @@ impl CompiledProgram {
     /// Compiles a program for inputs of at most `longest` characters.
     ///
     /// # Errors
-    /// If an expression has arguments of the wrong kinds, or too many possible values; the error
-    /// has the line and column of the expression. If `longest` is 0 or too large, or the residual
-    /// stream would need too many columns.
+    /// In the following cases:
+    /// - if an expression has arguments of the wrong kinds, or too many possible values; the error
+    ///   has the line and column of the expression
+    /// - if `longest` is 0 or too large
+    /// - if the residual stream would need too many columns
     pub fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
         if longest == 0 || longest > LONGEST {
             let message = format!("programs are compiled for 1 to {LONGEST} characters");
@@ -72,7 +74,7 @@ impl CompiledProgram {
         &self.vocabulary
     }
 
-    /// Number of layers, number of heads of each layer, and width of the residual stream.
+    /// Number of layers, number of heads in each layer, and width of the residual stream.
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize) {
         let config = self.encoder.0.config();

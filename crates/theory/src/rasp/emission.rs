@@ -1,12 +1,17 @@
 //! Layers that compute the nodes of a graph.
 //!
-//! A node is a value that is computed at each position. It has a column for each value of its
-//! domain: the column of the node's value is 1, and the others are 0. So a relation of keys and
-//! queries is a bilinear form of columns. A head computes the relations of one term, all of which
-//! must hold for a key to be selected: the score of a key is the number of relations that hold.
-//! `<cls>`, the first token of every text, has a fixed score, which a key exceeds only if the whole
-//! term holds for it. A head that counts is an exception: it gives `<cls>` the same score as a key
-//! for which the term holds. If w keys are selected, the weight of `<cls>` is then 1/(w+1), and the
+//! A node is a value that is computed at each position. It has one column for each value of its
+//! domain: the column that belongs to the node's value is 1, and the other columns are 0. So a
+//! relation of keys and queries is a bilinear form of columns.
+//!
+//! A head computes one [`Term`]: a list of relations, all of which must hold for a key to be
+//! selected. The score of a key counts the relations that hold for it. `<cls>`, the first token of
+//! every text, has a fixed score: it is below the score of a key for which the whole term holds,
+//! and above the score of every other key. So if no key is selected, all weight is on `<cls>`,
+//! where all values are 0.
+//!
+//! A head that counts selected keys is an exception: it gives `<cls>` the same score as a key for
+//! which the term holds. If w keys are selected, the weight of `<cls>` is then 1/(w+1), and the
 //! feed-forward layer computes w from it.
 
 use super::graph::{Graph, Node, Source};
@@ -53,8 +58,8 @@ impl<'a> Emission<'a> {
         Self { blueprint, basis, layers: Vec::new(), longest }
     }
 
-    /// Writes all layers. Returns a form for each value that the program's result can have; the
-    /// form is 1 if the result has this value, otherwise 0.
+    /// Writes all layers. Returns one form for each value that the program's result can have. At
+    /// each position, the form is 1 if the result has this value there, otherwise 0.
     ///
     /// # Errors
     /// If the stream would be too wide.
@@ -100,9 +105,9 @@ impl<'a> Emission<'a> {
         hot(columns, node, 0)
     }
 
-    /// Writes a node that is a function of a weighted sum of other nodes. The function is a step
-    /// function, which is flat around each possible sum, so that small errors vanish. `table` has
-    /// pairs of a sum and the function's value.
+    /// Writes a node whose value is a function of a weighted sum of other nodes. `table` has pairs
+    /// of a sum and the function's value. The layer computes a step function, which is flat around
+    /// each possible sum, so that small errors of the sum vanish.
     fn map(
         &mut self,
         arguments: &[(usize, i64)],
@@ -147,8 +152,8 @@ impl<'a> Emission<'a> {
         self.layer(layer).units.extend(units);
     }
 
-    /// Subtracts a large number from `form` at `<cls>`, which has no values, so that units are 0
-    /// there.
+    /// Subtracts a large number from `form` at `<cls>`, so that units are 0 there: nodes have no
+    /// value at `<cls>`.
     fn valued(&self, form: impl Into<Form>) -> Form {
         form.into() - self.basis.is_class * NEVER
     }
@@ -203,8 +208,8 @@ impl<'a> Emission<'a> {
             let share = self.blueprint.column();
             let head = self.head(term, 1.0 + term.len() as f64, emitted);
             let head = head.value(self.basis.is_class, share);
-            // Unit of a piecewise linear function that is w at 1/(w+1): at 1/w, its slope changes
-            // by 2w.
+            // These units are a piecewise linear function of the share: its slope changes by 2w at
+            // each 1/w. At the share 1/(w+1), the function is w.
             let ramp = |w: usize| Unit::relu(-share + 1.0 / w as f64).adds(number, 2.0 * w as f64);
             let units: Vec<Unit> = (1..=self.longest).map(ramp).collect();
             let layer = self.layer(at);
@@ -221,8 +226,8 @@ impl<'a> Emission<'a> {
         hot(columns, node, at + 3)
     }
 
-    /// Writes a node with the value that all selected keys have or, if no key is selected, with the
-    /// value that has the index `default` in the domain.
+    /// Writes a node that has the value of the selected keys, all of which have the same value. If
+    /// no key is selected, the node has the value with the index `default` in its domain.
     fn aggregate(
         &mut self,
         terms: &[Term],

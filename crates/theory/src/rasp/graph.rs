@@ -27,8 +27,8 @@ pub(super) enum Source {
     Constant,
     /// Number of keys that the terms select.
     Width(Vec<Term>),
-    /// Value that all selected keys have, read from the node `values`; `default` if no key is
-    /// selected.
+    /// The value of the selected keys, read from the node `values`; all selected keys must have the
+    /// same value. It is `default` if no key is selected.
     Aggregate {
         terms: Vec<Term>,
         values: usize,
@@ -320,9 +320,9 @@ impl Lowering<'_> {
         self.add(place, domain, Source::Aggregate { terms, values, default })
     }
 
-    /// Adds a node that is the function `compute` of the values of `arguments`. The node reads the
-    /// sum of the arguments, each multiplied by its factor, so `compute` must depend on this sum
-    /// alone. If `factors` is `None`, factors are chosen with which the sum determines all
+    /// Adds a node that is the function `compute` of the values of `arguments`. The node reads only
+    /// the sum of the arguments, each multiplied by its factor, so `compute` must depend on nothing
+    /// else. If `factors` is `None`, the factors are chosen so that the sum determines all
     /// arguments.
     fn map(
         &mut self,
@@ -370,7 +370,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns factors with which the weighted sum of arguments determines each argument.
+/// Returns factors for a weighted sum of arguments that determines each argument, as the digits of
+/// a number do.
 fn digits(domains: &[&Domain]) -> Vec<i64> {
     let mut factors = vec![1; domains.len()];
     for at in (1..domains.len()).rev() {

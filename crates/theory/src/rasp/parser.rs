@@ -141,7 +141,7 @@ impl Parser<'_> {
         Err(TheoryError::program(self.place(), message))
     }
 
-    /// Skips the next word if it is `lexeme`. Returns whether it is.
+    /// Skips the next word if it is `lexeme`. Returns whether it was skipped.
     fn skip(&mut self, lexeme: &Lexeme) -> bool {
         let is = self.peek() == lexeme;
         self.at += usize::from(is);

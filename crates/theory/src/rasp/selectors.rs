@@ -3,8 +3,9 @@
 /// Largest number of terms of a selector.
 pub(super) const MOST_TERMS: usize = 32;
 
-/// A relation between the values of two nodes. `suits` has a row for each key value, with true for
-/// each query value that the key value suits.
+/// A relation between the values of two nodes, one for keys and one for queries. `suits` has a row
+/// for each value of the key; an entry is true if the key's value suits the query's value with the
+/// entry's index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Relation {
     /// Nodes of keys and of queries.
@@ -69,8 +70,8 @@ impl Selector {
         }
     }
 
-    /// Terms of the selector: for a selected key exactly one term holds, and for another key none.
-    /// `None` if there are more than [`MOST_TERMS`] terms.
+    /// Terms of the selector. For a key that is selected, exactly one term holds; for a key that is
+    /// not selected, no term holds. `None` if there are more than [`MOST_TERMS`] terms.
     pub(super) fn terms(&self) -> Option<Vec<Term>> {
         let terms = match self {
             Self::Relation(relation) => vec![vec![relation.clone()]],
@@ -78,7 +79,8 @@ impl Selector {
                 let [left, right] = &**parts;
                 product(&left.terms()?, &right.terms()?)
             }
-            // Left, or else right but not left: at most one of the two holds.
+            // The terms of `right` are restricted to keys that `left` does not select, so that at
+            // most one term holds.
             Self::Or(parts) => {
                 let [left, right] = &**parts;
                 let mut terms = left.terms()?;
@@ -90,7 +92,8 @@ impl Selector {
         (terms.len() <= MOST_TERMS).then_some(terms)
     }
 
-    /// Returns the negated selector, in which only relations are negated.
+    /// Returns the negated selector. Negations are moved inwards, so that only relations are
+    /// negated.
     fn opposite(self) -> Self {
         match self {
             Self::Relation(relation) => Self::Relation(relation.complement()),
@@ -101,8 +104,8 @@ impl Selector {
     }
 }
 
-/// Conjunctions of each term on the left with each term on the right, without conjunctions that
-/// never hold.
+/// Returns the conjunction of each term of `left` with each term of `right`, without conjunctions
+/// that can never hold.
 fn product(left: &[Term], right: &[Term]) -> Vec<Term> {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let joined = pairs.map(|(left, right)| {

@@ -2,13 +2,13 @@
 //! posterior of a prompt (Xie et al. 2022, "An Explanation of In-context Learning as Implicit
 //! Bayesian Inference", sections 2 and 4, whose data set is called GINC).
 //!
-//! A document follows one concept. A hidden entity and a hidden slot change by the two transition
-//! matrices of the concept. A memory, which all concepts share, has a token for each entity and
-//! slot; the token of slot 0 is the delimiter. A prompt is n examples of k tokens with delimiters
-//! between them, then one more example without its last token; all follow one concept θ. A model
-//! that has learned the mixture answers by p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt,
-//! θ). A filter over concept, entity and slot computes this exactly: on average, no decoder can do
-//! better.
+//! A document follows one concept. At each token, a hidden entity and a hidden slot change by the
+//! two transition matrices of the concept. A memory, which all concepts share, has a token for each
+//! pair of entity and slot; the token of slot 0 is the delimiter. A prompt is n examples of k
+//! tokens, with delimiters between them, and then one more example without its last token. All
+//! examples of a prompt follow one concept θ. A model that has learned the mixture of concepts
+//! answers by p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt, θ). A filter over concept,
+//! entity and slot computes this exactly: on average, no decoder can do better.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -29,7 +29,7 @@ pub const DELIMITER: usize = 0;
 pub struct Concept {
     /// Probabilities of the next entity, for each entity.
     pub entities: Vec<Vec<f64>>,
-    /// Probabilities of the next slot, for each slot; slot 0 is the delimiter's.
+    /// Probabilities of the next slot, for each slot. Slot 0 has the delimiter as its token.
     pub slots: Vec<Vec<f64>>,
 }
 
@@ -77,7 +77,8 @@ impl Draws {
     }
 
     /// Draws a transition matrix of `count` states: 0.95 times a weighted mean of four random
-    /// permutations, most of whose weight is on a few of them, plus 0.05 times the uniform matrix.
+    /// permutations, plus 0.05 times the uniform matrix. The weights vary so much that few of the
+    /// permutations have most of the weight.
     fn transitions(&mut self, count: usize) -> Vec<Vec<f64>> {
         let mut rows = vec![vec![0.05 / count as f64; count]; count];
         let weights: Vec<f64> = (0..4).map(|_| (self.uniform() / 0.1).exp()).collect();
@@ -197,7 +198,7 @@ impl Mixture {
         prompts
     }
 
-    /// Share of `count` prompts of a kind that the posterior answers correctly.
+    /// Share of `count` prompts of a kind for which the exact posterior answers correctly.
     #[must_use]
     pub fn accuracy(&self, kind: &PromptKind, count: usize) -> f64 {
         let prompts = self.prompts(kind, count);
@@ -258,8 +259,8 @@ struct Beliefs<'a> {
 }
 
 impl<'a> Beliefs<'a> {
-    /// Makes the beliefs before the first token: concepts, entities, and slots but the delimiter's
-    /// are equally likely.
+    /// Makes the beliefs before the first token: all concepts, entities and slots are equally
+    /// likely, except slot 0, the delimiter's, which has probability 0.
     fn new(mixture: &'a Mixture, concepts: &'a [Concept]) -> Self {
         let (entities, slots) = (mixture.memory.len(), mixture.memory[0].len());
         let share = 1.0 / (concepts.len() * entities * (slots - 1)) as f64;
@@ -267,7 +268,8 @@ impl<'a> Beliefs<'a> {
         Self { mixture, concepts, shares: vec![vec![row; entities]; concepts.len()] }
     }
 
-    /// Updates the beliefs with the next token; returns the probability that they predicted for it.
+    /// Updates the beliefs with the next token. Returns the probability that the beliefs before the
+    /// update gave this token.
     fn observe(&mut self, token: usize) -> f64 {
         let mut total = 0.0;
         for (belief, concept) in self.shares.iter_mut().zip(self.concepts) {

@@ -29,8 +29,8 @@ pub struct Lookup {
     pub error: Vec<f64>,
 }
 
-/// Looks up every key with a head. The score of a query and a key is `sharpness` times their dot
-/// product; a value is a number.
+/// Looks up every key with an attention head, and compares the results with `values`, which has one
+/// number for each key. The score of a query and a key is `sharpness` times their dot product.
 ///
 /// # Shapes
 /// m keys of one width, m values → m results.

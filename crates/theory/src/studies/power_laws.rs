@@ -3,10 +3,12 @@
 //! "Explaining neural scaling laws", section 1.2).
 //!
 //! A model with N pieces divides d dimensions into pieces of diameter s ∝ N^(−1/d). If the model is
-//! constant on each piece, its error is ∝ s and its squared loss is ∝ s² ∝ N^(−2/d). A model that
-//! answers with the nearest of N random points is an example. The same law holds for kernels: of a
-//! spectrum λ_i ∝ i^(−1−α), N directions are learned. The loss is then the rest, Σ_{i>N} λ_i ≈
-//! N^(−α)/α, with α = 2/d here.
+//! constant on each piece, its error is ∝ s and its squared loss is ∝ s² ∝ N^(−2/d). An example is
+//! a model that answers with the value at the nearest of N random points.
+//!
+//! The same law holds for kernels. If a kernel has the spectrum λ_i ∝ i^(−1−α), and the N
+//! directions with the largest λ_i are learned, the loss is the sum of the remaining λ_i: Σ_{i>N}
+//! λ_i ≈ N^(−α)/α. Here α is 2/d.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -20,7 +22,7 @@ pub(super) const STUDY: Study = Study {
     run,
 };
 
-/// Numbers N of points that a model knows.
+/// Numbers N of points whose values a model knows.
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 /// Number of points at which a loss is measured.
 const ASKED: usize = 400;

@@ -1,16 +1,17 @@
 //! Ridge regression by layers with weights set by hand.
 //!
 //! The text is x₁, y₁, x₂, y₂ … x_n. The answer at x_n is w·x_n with w = (XᵀX + λI)⁻¹ Xᵀy, where X
-//! and y are the points before x_n, and m is their number.
+//! and y are the m points before x_n.
 //!
 //! 1. A head looks one position back, so that each y has its x. Gated units compute x xᵀ and x y.
 //! 2. A head averages x xᵀ and x y over all y so far. The table of positions adds λ/m to the
 //!    diagonal. The results are A = (XᵀX + λI)/m and b = Xᵀy/m.
-//! 3. The iteration of Newton and Schulz inverts A by matrix products alone, which gated units
-//!    compute, in two layers a step: Z ← Z (2 − AZ), from Z = I/c, where c is larger than every
-//!    eigenvalue of A. The residual R = 1 − AZ becomes R². So after k steps the residual is R₀ to
-//!    the power 2^k, and its norm is (1 − a/c)^(2^k) for the smallest eigenvalue a of A.
-//! 4. One layer computes w = Zb, and one the product of w and x.
+//! 3. The iteration of Newton and Schulz, Z ← Z (2 − AZ), inverts A. It needs only matrix products,
+//!    which gated units compute; each step takes two layers. It begins with Z = I/c, where c is
+//!    larger than every eigenvalue of A. Each step squares the residual R = 1 − AZ. So after k
+//!    steps the residual is R₀ to the power 2^k, and its norm is (1 − a/c)^(2^k), where a is the
+//!    smallest eigenvalue of A.
+//! 4. One layer computes w = Zb, and one layer computes the product of w and x.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

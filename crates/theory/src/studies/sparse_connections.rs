@@ -59,7 +59,7 @@ impl SparseFunction {
         Ok(Self { encoder: blueprint.encoder()?, length })
     }
 
-    /// Returns, for each text, the function's value as each of its tokens computes it.
+    /// Returns, for each text, the value of the function that each of the text's tokens computes.
     ///
     /// # Errors
     /// If a text does not have the length that the encoder was made for.
@@ -84,7 +84,8 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Number of functions to try for each k, if there are so many; `run` raises it to 256.
+/// Least number of functions to try for each k, if there are so many. `run` tries up to 256
+/// instead, because 256 is larger.
 const SAMPLED: u64 = 64;
 
 fn run() -> Result<Findings, TheoryError> {

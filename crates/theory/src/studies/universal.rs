@@ -26,8 +26,8 @@ pub(super) const STUDY: Study = Study {
 /// A token of two numbers from 0 to 1.
 pub type Point = [f64; 2];
 
-/// A function of three tokens. It returns the value for one of the tokens, the first argument,
-/// given all three.
+/// A function of three tokens. The first argument is one of the tokens, for which it returns the
+/// value; the second argument has all three tokens.
 pub type SetFunction = fn(Point, &[Point; 3]) -> Point;
 
 /// Largest number of cells on a side of a grid.
@@ -35,8 +35,9 @@ const FINEST: usize = 4;
 /// Share of a cell's width in which the quantiser rises from one cell to the next.
 const EDGE: f64 = 1.0 / 4096.0;
 
-/// Returns numbers whose sums of three, with repetitions, are all different. A greedy search finds
-/// them: it takes each next number that keeps the sums different.
+/// Returns numbers such that the sums of any three of them, with repetitions, are all different.
+/// The search is greedy: it goes through the numbers from 0 on, and takes each number that keeps
+/// the sums different.
 fn distinct_sums(count: usize) -> Vec<u64> {
     let mut chosen: Vec<u64> = Vec::new();
     let mut sums: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
@@ -146,8 +147,8 @@ fn layers(
     blueprint.layer(Layer::of_units(units));
 }
 
-/// Makes the units that set each of `columns` to 1 if `form` equals the column's number, and to 0
-/// if it equals another. `numbers` has the ascending numbers of the columns.
+/// Makes the units that set a column to 1 if `form` equals the column's number, and to 0 if it
+/// equals the number of another column. `numbers` has the numbers of `columns`, ascending.
 fn indicators(
     form: &Form,
     numbers: impl Iterator<Item = u64> + Clone,
@@ -163,8 +164,8 @@ fn indicators(
     units
 }
 
-/// Function that the study approximates: it depends on the token `own`, and on all tokens in any
-/// order.
+/// Function that the study approximates. It depends on the token `own`, and on all three tokens,
+/// whose order does not matter.
 fn example(own: Point, all: &[Point; 3]) -> Point {
     let mean = |part: usize| all.iter().map(|point| point[part]).sum::<f64>() / 3.0;
     [own[0] * mean(1), (own[1] + 2.0 * mean(0)).cos()]

@@ -1,20 +1,21 @@
 //! A decoder that runs a Turing machine.
 //!
-//! The text is the input, symbol by symbol, then the first state, then one token for each step. A
-//! step's token is an action: the next state, the symbol written and the move. So predicting the
-//! next token makes the next step. Three layers are enough for every machine:
+//! The text is the input, symbol by symbol, then the first state, then one token for each step. The
+//! token of a step is an action: the next state, the symbol written and the move. So to predict the
+//! next token is to make the next step. Three layers are enough for every machine. In the
+//! following, a head is an attention head, and the machine head is the head of the Turing machine.
 //!
-//! 1. A head without scores averages the moves so far: at position i, this gives c/(i+1) if the
-//!    head of the machine is at cell c. The feed-forward layer subtracts the token's own move,
-//!    which gives the cell that the token wrote to, divided by i + 1.
-//! 2. Heads look these two cells up among the positions: query (c/(i+1), 1/(i+1)) and key (2k, −k²)
-//!    give (c² − (c−k)²)/(i+1), which is largest at k = c. The heads return k and k², which are
-//!    exact integers again.
-//! 3. A head looks for the last token that wrote to the cell c: with R larger than the number of
-//!    positions, −R (c − cell)² + i is largest at this token. The token of the first state stands
-//!    for a blank: its score is lower than that of every token that wrote to c, and higher than
-//!    those of all other tokens. The feed-forward layer has a unit for each rule, that is, for a
-//!    state and a symbol; the unit adds the action of the rule to the logits.
+//! 1. A head without scores averages the moves so far. At position i, the average is c/(i+1) if the
+//!    machine head is at cell c. The feed-forward layer subtracts the token's own move, which gives
+//!    the cell that the token wrote to, divided by i + 1.
+//! 2. Heads look these two cells up among the positions k. The query (c/(i+1), 1/(i+1)) and the key
+//!    (2k, −k²) have the score (c² − (c−k)²)/(i+1), which is largest at k = c. The heads return k
+//!    and k², which are exact integers again.
+//! 3. A head looks for the last token that wrote to the cell c. If R is larger than the number of
+//!    positions, the score −R (c − cell)² + i is largest at this token. The token of the first
+//!    state stands for a blank: its score is lower than that of every token that wrote to c, and
+//!    higher than those of all other tokens. The feed-forward layer has one unit for each rule,
+//!    that is, for a state and a symbol; the unit adds the action of the rule to the logits.
 
 use super::machine::{Action, Machine, Move};
 use crate::TheoryError;
@@ -28,8 +29,8 @@ pub(crate) const SPECIAL: usize = 4;
 const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
-/// Factor of scores. Scores that must differ do so by at least 1, and a weight of e^−32 is lost in
-/// f32.
+/// Factor of scores. Before this factor, scores that must differ do so by at least 1; after it, the
+/// weights differ by the factor e^−32, so that the smaller one is lost in f32.
 const HARD: f64 = 32.0;
 
 /// Decoder of a machine.
@@ -53,16 +54,17 @@ struct Columns {
     is_end: Column,
     /// Share of `</s>` among the tokens so far.
     end_share: Column,
-    /// This column and the next three: 1/(i+1), i, i² and i/(i+1) at position i.
+    /// This column and the next three have 1/(i+1), i, i² and i/(i+1) at position i.
     inverse: Column,
     place: Column,
     square: Column,
     ratio: Column,
-    /// This column and the next: the cell of the head after the token, and the cell that the token
-    /// wrote to, both divided by i + 1.
+    /// This column has the cell of the machine head after the token, and the next column the cell
+    /// that the token wrote to, both divided by i + 1 at position i.
     cell_share: Column,
     written_share: Column,
-    /// The same two cells as integers, each with its square.
+    /// The cell of the machine head after the token, as an integer, and its square. The next field
+    /// has the same for the cell that the token wrote to.
     cell: [Column; 2],
     written_cell: [Column; 2],
     /// Position of a token that writes; −1 for the first state, which stands for blanks, and −2 for
@@ -283,7 +285,7 @@ impl TuringDecoder {
         &self.decoder
     }
 
-    /// Texts of the tokens; the index of a text is the id of its token. Symbols are given by name,
+    /// Names of the tokens; the index of a name is the id of its token. A symbol has its own name,
     /// the first state is `STATE//`, and an action is `STATE/SYMBOL/MOVE`.
     #[must_use]
     pub fn vocabulary(&self) -> Vec<String> {

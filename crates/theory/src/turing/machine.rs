@@ -50,7 +50,7 @@ pub struct Action {
     pub shift: Move,
 }
 
-/// A deterministic machine with one head on one tape, which is endless to both sides.
+/// A deterministic machine with one head on one tape, which is endless in both directions.
 ///
 /// A machine halts when it has no rule for its state and the symbol under the head.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub struct Machine {
     rules: BTreeMap<(usize, usize), Action>,
 }
 
-/// Returns the index of a name in a list, to which the name is appended if it is missing.
+/// Returns the index of a name in a list; a missing name is appended to the list first.
 fn number(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|one| one == name).unwrap_or_else(|| {
         names.push(name.to_owned());

@@ -24,12 +24,15 @@ impl PrecisionStep {
     }
 }
 
-/// Computes the bits of the scores that each step of a machine needs. A score is a sum, and the gap
-/// is the difference of the scores of the best key and the next. A step needs log₂(s/g) bits, with
-/// the largest summand s of the best score and the gap g.
+/// Computes the bits of the scores that each step of a machine needs.
 ///
-/// The lookup of a cell c among the positions compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
+/// A score is a sum. The gap g is the difference between the score of the best key and that of the
+/// next best, and s is the largest summand of the best score. A step needs log₂(s/g) bits.
+///
+/// The lookup of a cell c among the positions k compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
 /// needs log₂(2c²) bits for the farthest cell c so far. The lookup of the last token that wrote to
+/// a cell compares R (2cc' − c'²) + i, with gaps of 1, where c' is the cell that a token wrote to
+/// and R is larger than the number of positions. It needs log₂(2Rc²) bits.
 /// a cell compares R (2cc' − c'²) + i, with gaps of 1. It needs log₂(2Rc²) bits.
 #[must_use]
 pub fn precision(machine: &Machine, input: &[usize], steps: usize) -> Vec<PrecisionStep> {

@@ -1,12 +1,12 @@
 //! A one-layer decoder with sparse attention that runs a Turing machine on a tape of W cells.
 //!
-//! The text is one configuration after the other. Each is W tokens: the symbols of the cells, with
-//! the state at the cell of the head. A cell depends on three cells of the configuration before, so
-//! each token attends to tokens at distances of W − 2 to W. A sliding window of W + 1 tokens is
-//! therefore enough. So is every pattern that contains such a window, for example BigBird's, which
-//! also has global and random blocks (Zaheer et al. 2020). Appendix B of that paper has a decoder
-//! for tapes without a bound, which reads the past again and again. Before the first configuration
-//! there is one more token, the left neighbour of cell 0.
+//! The text is one configuration after the other. Each configuration is W tokens, one for each
+//! cell: the cell's symbol and, at the machine's head, the state. A cell depends on three cells of
+//! the configuration before, so each token attends to the tokens at distances of W − 2 to W. A
+//! sliding window of W + 1 tokens is therefore enough. So is every pattern that contains such a
+//! window, for example BigBird's, which also has global and random blocks (Zaheer et al. 2020).
+//! Appendix B of that paper has a decoder for tapes without a bound, which reads the past again and
+//! again. Before the first configuration there is one more token, the left neighbour of cell 0.
 
 use super::decoder::SPECIAL;
 use super::machine::{Machine, Move};
@@ -24,9 +24,9 @@ const MOST_POSITIONS: usize = 2896;
 /// A configuration on a bounded tape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tableau {
-    /// Index of the state.
+    /// Index of the state; `usize::MAX` if no cell has the head.
     pub state: usize,
-    /// Index of the cell under the head.
+    /// Index of the cell under the head; `usize::MAX` if no cell has the head.
     pub head: usize,
     /// Symbols of all cells.
     pub cells: Vec<usize>,
@@ -62,7 +62,8 @@ impl Cell {
     }
 }
 
-/// Id of a cell's token: first come the symbols without the head, then those with each state.
+/// Returns the id of a cell's token. First come the tokens of symbols without the head, then, for
+/// each state, those of symbols under the head in this state.
 fn id(machine: &Machine, state: Option<usize>, symbol: usize) -> usize {
     SPECIAL + state.map_or(0, |state| state + 1) * machine.symbols().len() + symbol
 }
