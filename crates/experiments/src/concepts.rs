@@ -1,10 +1,11 @@
-//! Learning in context as inference: a decoder trained on documents of a mixture of hidden Markov
-//! models, compared with the exact posterior (Xie et al. 2022, "An Explanation of In-context
-//! Learning as Implicit Bayesian Inference", section 4).
+//! Learning in context as inference. A decoder is trained on documents that a mixture of hidden
+//! Markov models writes, and is compared with the exact posterior of this mixture (Xie et al. 2022,
+//! "An Explanation of In-context Learning as Implicit Bayesian Inference", section 4).
 //!
 //! The mixture, its documents, its prompts and the filter that computes the posterior are those of
-//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt. In a
-//! document, text rarely begins anew after a delimiter, while each example of a prompt does.
+//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt. The two
+//! differ at delimiters: the hidden chain of a document goes on after a delimiter, while each
+//! example of a prompt begins a new chain.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -78,7 +79,8 @@ impl ConceptLesson {
     }
 }
 
-/// Makes a batch of documents, in which each token but the last predicts the next one.
+/// Makes a batch of documents. Each token but the last one of a document is read, and the answer
+/// after it is the next token.
 pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
     let ids = |tokens: &[usize]| tokens.iter().map(|token| *token as u32).collect::<Vec<u32>>();
     let texts: Vec<_> = documents.iter().map(|tokens| ids(&tokens[..tokens.len() - 1])).collect();
@@ -87,8 +89,8 @@ pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
 }
 
 impl ConceptDecoder {
-    /// Computes the mean loss per token, in nats, on documents that were not trained on: the loss
-    /// of the decoder, and the loss of the exact posterior.
+    /// Computes the mean loss per token, in nats, on documents that were not trained on. Returns
+    /// the loss of the decoder and then the loss of the exact posterior.
     ///
     /// # Errors
     /// If `length` is larger than the length of the training documents.

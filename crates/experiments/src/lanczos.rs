@@ -1,13 +1,14 @@
-//! Largest eigenvalue of a symmetric matrix that is known only by its products with vectors
+//! The largest eigenvalue of a symmetric matrix of which only products with vectors are known
 //! (Lanczos 1950, "An Iteration Method for the Solution of the Eigenvalue Problem", section III).
 
 use taper_ops::rng::{Counter, mix};
 
-/// Computes the largest eigenvalue of a symmetric matrix with `size` rows, from at most `steps`
-/// products `matrix · v`, which `product` computes.
+/// Computes the largest eigenvalue of a symmetric matrix with `size` rows. The function `product`
+/// multiplies the matrix by a vector, and it is called at most `steps` times.
 ///
-/// Each new vector is made orthogonal to all earlier ones. Otherwise rounding would let eigenvalues
-/// that were already found appear again.
+/// With fewer steps than rows, the result is an approximation from below. Each new vector is made
+/// orthogonal to all earlier ones. Without this, rounding would let eigenvalues that were already
+/// found appear again.
 ///
 /// # Errors
 /// Errors of `product`.
@@ -44,9 +45,10 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
-/// Computes the largest eigenvalue of a symmetric tridiagonal matrix with the given diagonal and
-/// the values beside it, by bisection. The number of negative pivots of `matrix − x` is the number
-/// of eigenvalues below x.
+/// Computes the largest eigenvalue of a symmetric tridiagonal matrix by bisection. `diagonal` has
+/// the values on the diagonal, and `beside` the values next to it. Elimination of `matrix − x`
+/// gives one pivot for each row, and the number of negative pivots is the number of eigenvalues
+/// below x.
 fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
     let below = |x: f64| {
         let (mut count, mut pivot) = (0, 1.0);
@@ -60,7 +62,7 @@ fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
         }
         count
     };
-    // Gershgorin's bound on the absolute value of all eigenvalues.
+    // A bound on the absolute value of all eigenvalues, by Gershgorin's theorem.
     let bound = diagonal.iter().map(|value| value.abs()).fold(0.0, f64::max)
         + 2.0 * beside.iter().copied().fold(0.0, f64::max);
     let (mut low, mut high) = (-bound, bound);

@@ -10,7 +10,7 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Length and learning rate of a training.
+/// Length of a training, and its learning rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Lesson {
     /// Number of updates.
@@ -19,7 +19,8 @@ pub(crate) struct Lesson {
     pub(crate) learning_rate: f64,
 }
 
-/// Source of batches. A batch is a function of the seed, the epoch and the index in the epoch.
+/// Source of batches that are drawn. A batch depends only on the seed, the epoch and the batch's
+/// index in the epoch.
 struct Drawn<D> {
     seed: u64,
     draw: D,
@@ -36,7 +37,7 @@ impl<D: FnMut(u64) -> Batch> Source for Drawn<D> {
 }
 
 impl Lesson {
-    /// Trains `model` on the batches that `draw` makes from random keys; returns the trained model.
+    /// Trains `model` and returns it. `draw` makes each batch from a random key.
     ///
     /// # Errors
     /// If no folder can be made for checkpoints, or the training diverges.

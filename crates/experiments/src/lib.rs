@@ -1,12 +1,15 @@
-//! Claims about training. Each is measured in minutes, on small models that are trained for it.
+//! Claims about training. Each claim is tested in minutes, on small models that are trained for
+//! this test.
 //!
-//! **Decision.** Examples are drawn, as functions of the seed, the epoch and the index in the
-//! epoch, from sources whose best predictions can be computed. What a model has learned can then be
-//! compared with all that there is to learn. The alternative is a corpus, where it would remain
-//! open whether a bad prediction is due to the model or to the text.
+//! **Decision.** The training examples are drawn at random from sources whose best predictions can
+//! be computed. A batch depends only on the seed, the epoch and its index in the epoch. What a
+//! model has learned can then be compared with all that there is to learn. The alternative is to
+//! train on a corpus. With a corpus, it would remain open whether a bad prediction is due to the
+//! model or to the text.
 //!
-//! An experiment is a [`Study`](taper_theory::studies::Study), as in `taper-theory`, whose models
-//! are not trained. To add an experiment, add a file here, and its study to [`EXPERIMENTS`].
+//! An experiment is a [`Study`](taper_theory::studies::Study), like the studies of `taper-theory`,
+//! whose models are not trained. To add an experiment, add a file here, and add its study to
+//! [`EXPERIMENTS`].
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,11 +1,12 @@
-//! Functions of n bits that one layer of attention learns, and PARITY, which it does not
-//! (Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models", section 6;
-//! Hahn and Rofin 2024, "Why are Sensitive Functions Hard for Transformers?", section 4).
+//! Functions of n bits: those that one layer of attention learns, and PARITY, which it does not
+//! learn (Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models", section
+//! 6; Hahn and Rofin 2024, "Why are Sensitive Functions Hard for Transformers?", section 4).
 //!
-//! Texts are `b₁ … b_n =`, and the answer follows. The average of the bits almost determines
-//! MAJORITY, and XOR of the last two bits is a function of few positions. PARITY changes with each
-//! of the n bits. If a model writes the parities of b₁, of b₁ b₂, and so on, each token is again a
-//! function of only two tokens: the parity so far, and a bit.
+//! A text has the form `b₁ … b_n =`, and the value of the function follows it. The value of
+//! MAJORITY is almost determined by the average of the bits. XOR of the last two bits depends on
+//! only two positions. PARITY, however, changes whenever one of the n bits changes. A model can
+//! also write PARITY step by step: the parity of b₁, then of b₁ and b₂, and so on. Then each token
+//! that it writes is again a function of only two tokens: the parity so far, and the next bit.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -54,7 +55,7 @@ impl BitFunction {
         ("PARITY, step by step", Self::ParityByStep),
     ];
 
-    /// Returns the tokens of the answer; the last one is the function's value.
+    /// Returns the tokens of the answer. The last of them is the function's value.
     fn answers(self, bits: &[u32]) -> Vec<u32> {
         let ones: u32 = bits.iter().sum();
         match self {
@@ -90,8 +91,8 @@ impl BitFunction {
     }
 }
 
-/// Trains a decoder of one layer on a function of `length` bits; returns the share of its
-/// [`right_answers`].
+/// Trains a decoder of one layer on a function of `length` bits. Returns the share of
+/// [`right_answers`] of the trained decoder.
 ///
 /// # Errors
 /// If the training fails.
@@ -118,8 +119,8 @@ pub fn learned(
     right_answers(&model, function, length)
 }
 
-/// Computes the share of texts of `length` bits for which a decoder writes the right value, after
-/// writing the answer token by token.
+/// Computes the share of texts of `length` bits for which a decoder finds the right value. The
+/// decoder writes the answer token by token, and only the last token, the value, is compared.
 ///
 /// # Errors
 /// If a text with its answer is longer than the decoder allows.

@@ -1,12 +1,13 @@
 //! Lengths of the paths that signals take from a token to a later token. In a recurrent layer, the
-//! path goes through every step between them (Bengio et al. 1994, "Learning Long-Term Dependencies
-//! with Gradient Descent is Difficult"). With attention, it goes through one layer (Vaswani et al.
-//! 2017, section 4 and table 1).
+//! path goes through every step between the two tokens (Bengio et al. 1994, "Learning Long-Term
+//! Dependencies with Gradient Descent is Difficult"). With attention, the path goes through one
+//! layer (Vaswani et al. 2017, section 4 and table 1).
 //!
-//! The decoder of a translation model reads a text whose tokens all differ. At the last token, it
-//! is asked for the first. The source is a single token, the same for all texts. As the tokens
-//! differ, the gradient with respect to a token's row of the embedding matrix is the gradient with
-//! respect to the token's position in the text.
+//! The decoder of a translation model reads a text whose tokens all differ. At the last token of
+//! the text, the decoder is asked for the first token. The source is one token, which is the same
+//! for all texts. Each token occurs only once in a text, so the gradient with respect to a token's
+//! row of the embedding matrix is the gradient with respect to the one position where the token
+//! stands.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -38,7 +39,7 @@ const VOCABULARY: usize = 48;
 const WIDTH: usize = 32;
 /// Number of tokens that a convolution sees.
 const KERNEL: usize = 5;
-/// Number of tokens that a token sees through a window, including itself.
+/// Number of tokens to which a token attends in a window, including itself.
 const WINDOW: usize = 8;
 /// Number of texts in a batch.
 const ROWS: u64 = 64;
@@ -69,8 +70,8 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All kinds. Each has a name, and the smallest number of layers through which the last of
-    /// [`LONGEST`] tokens sees the first.
+    /// All kinds, each with its name and the smallest number of layers through which the last of
+    /// [`LONGEST`] tokens sees the first one.
     pub const ALL: [(&'static str, Self, usize); 5] = [
         ("GRU", Self::Gru, 1),
         ("LSTM", Self::Lstm, 1),
@@ -79,9 +80,9 @@ impl Carrier {
         ("attention", Self::Attention, 1),
     ];
 
-    /// Length of the shortest path over a distance of `distance` tokens, by formula: in recurrent
-    /// layers the number of steps, including the step of the first token, and in other layers the
-    /// number of layers.
+    /// Length of the shortest path between two tokens at a distance of `distance` tokens, by
+    /// formula. For recurrent layers it is the number of steps, including the step that reads the
+    /// first of the two tokens. For other layers it is the number of layers.
     #[must_use]
     pub fn path(self, distance: usize) -> usize {
         match self {
@@ -92,9 +93,10 @@ impl Carrier {
         }
     }
 
-    /// Length of the shortest path over a distance of `distance` tokens, measured on untrained
-    /// models: in recurrent layers the number of states through which the gradient passes, and in
-    /// other layers the smallest number of layers for which the gradient is not 0.
+    /// Length of the shortest path between two tokens at a distance of `distance` tokens, measured
+    /// on untrained models. For recurrent layers it is the number of states through which the
+    /// gradient passes. For other layers it is the smallest number of layers with which the
+    /// gradient is not 0.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -167,13 +169,13 @@ fn asked(texts: &[Vec<u32>], answers: Vec<u32>) -> Batch {
     Batch { asked: Some(rows), ..Batch::new(streams, answers) }
 }
 
-/// Decoder that is asked for the first token of a text at its last token.
+/// A decoder that is asked, at the last token of a text, for the first token of the text.
 #[derive(Debug)]
 pub struct FirstToken(TranslationModel);
 
 impl FirstToken {
-    /// Trains a decoder of `layers` layers on texts of `shortest` to 32 tokens; with 0 updates, it
-    /// is not trained.
+    /// Trains a decoder of `layers` layers on texts of `shortest` to 32 tokens. With 0 updates, the
+    /// decoder keeps its random weights.
     ///
     /// # Errors
     /// If the training fails.
@@ -220,8 +222,9 @@ impl FirstToken {
         Ok(right as f64 / ASKED as f64)
     }
 
-    /// Computes the gradients of the loss at the last token of a text, for a wrong answer that is
-    /// drawn. For the right answer, gradients would fade also because the model has learned it.
+    /// Computes the gradients of the loss at the last token of a text. The answer in this loss is a
+    /// wrong one, drawn at random. With the right answer, the loss of a trained model is small, and
+    /// its gradients would be small for this reason too, not only because of the distance.
     fn slope(&self, text: &[u32], key: u64, pass: Pass) -> Result<Gradients, TheoryError> {
         let others = text.len().max(2) as u64 - 1;
         let wrong = match text.len() {
@@ -236,9 +239,10 @@ impl FirstToken {
         Ok(gradients)
     }
 
-    /// Gradient norms by distance from the last token: at index `distance`, the norm of the
-    /// gradient of the loss at the last token with respect to the embedding of the token at this
-    /// distance. Norms are root mean squares over `texts` texts of `length` tokens.
+    /// Gradient norms by distance from the last token. The value at index `distance` is the norm of
+    /// a gradient: of the loss at the last token, with respect to the embedding of the token at
+    /// this distance before the last. Norms are root mean squares over `texts` texts of `length`
+    /// tokens.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -263,8 +267,8 @@ impl FirstToken {
         Ok(squares.into_iter().map(f64::sqrt).collect())
     }
 
-    /// Number of states of a recurrent layer, from the first token's state on, with respect to
-    /// which the loss at the last token has a gradient other than 0.
+    /// Number of states of the recurrent layers of the decoder for which the gradient of the loss
+    /// at the last token is not 0.
     fn states_passed(&self, length: usize) -> Result<usize, TheoryError> {
         let pass = Pass::train(1, 1, 0).noting_states();
         let batch = asked(&[draw(HELD_OUT, length)], vec![0]);
@@ -278,8 +282,8 @@ impl FirstToken {
     }
 }
 
-/// Points of a distance and the gradient norm at this distance, divided by the norm at the last
-/// token.
+/// Points (distance, norm) of a curve. The norm is the gradient norm at this distance, divided by
+/// the gradient norm at the last token.
 fn relative(model: &FirstToken) -> Result<Vec<(f64, f64)>, TheoryError> {
     let norms = model.gradients(LONGEST, TEXTS)?;
     let point = |(distance, norm): (usize, &f64)| (distance as f64, norm / norms[0]);

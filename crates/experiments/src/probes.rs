@@ -1,9 +1,10 @@
-//! Linear probes of a decoder that was trained on linear functions: in which layers do its states
-//! contain the moment vector Xᵀy and the weights of ridge regression? (Akyürek et al. 2023, "What
-//! learning algorithm is in-context learning?", section 5)
+//! Linear probes of a decoder that was trained on linear functions. The question is in which layers
+//! the decoder's states contain the moment vector Xᵀy and the weights of ridge regression (Akyürek
+//! et al. 2023, "What learning algorithm is in-context learning?", section 5).
 //!
-//! A probe is a linear map from the state of the last x after a layer to one of these quantities.
-//! It is fitted by ridge regression on some functions, and measured on others.
+//! A probe is a linear map. It predicts one of these two quantities from the state that the last x
+//! of a function has after a layer. The map is fitted by ridge regression on some functions, and
+//! its error is measured on other functions.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -24,7 +25,7 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Dimensions of x.
+/// Number of dimensions of x.
 const DIMENSIONS: usize = 2;
 /// Number of points of a function; the y of the last point is asked for.
 const POINTS: usize = 11;
@@ -56,7 +57,8 @@ impl Function {
         Self { points: (0..POINTS).map(point).collect() }
     }
 
-    /// Bits of x₁, y₁, x₂ … up to the last x.
+    /// Bits of the numbers that the model reads: x₁, y₁, x₂, y₂ and so on. The last number is the
+    /// last x.
     fn bits(&self) -> Vec<u32> {
         let numbers = self.points.iter().flat_map(|(x, y)| x.iter().chain([y]));
         let mut bits: Vec<u32> = numbers.map(|number| (*number as f32).to_bits()).collect();
@@ -64,7 +66,8 @@ impl Function {
         bits
     }
 
-    /// Returns Xᵀy/n and the weights of ridge regression, both for the n points before the last.
+    /// Returns the moment vector Xᵀy/n and the weights of ridge regression. Both are computed from
+    /// all n points but the last.
     fn quantities(&self) -> [Vec<f64>; 2] {
         let known = &self.points[..POINTS - 1];
         let mut matrix = vec![vec![0.0; DIMENSIONS]; DIMENSIONS];
@@ -82,7 +85,7 @@ impl Function {
     }
 }
 
-/// Makes a batch of functions, in which y is asked for at every x.
+/// Makes a batch of functions, in which each x asks for its y.
 fn batch_of(functions: &[Function]) -> Batch {
     let rows: Vec<Vec<u32>> = functions.iter().map(Function::bits).collect();
     let length = rows.first().map_or(0, Vec::len);
@@ -118,8 +121,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut rights: Vec<Vec<f64>>) -> Vec<Vec<f64>> 
 }
 
 /// Share of the variance of `targets` that a linear map of `states` explains. The map is fitted by
-/// ridge regression on the first `fitted` rows, and measured on the rest. The share is at most 1;
-/// it is negative if the map is worse than the mean.
+/// ridge regression on the first `fitted` rows, and the share is measured on the other rows. The
+/// share is at most 1. It is negative if the map predicts worse than the mean of the fitted
+/// targets.
 #[must_use]
 pub fn explained(states: &[Vec<f64>], targets: &[Vec<f64>], fitted: usize) -> f64 {
     let widths = (states[0].len() + 1, targets[0].len());
@@ -149,7 +153,8 @@ pub fn explained(states: &[Vec<f64>], targets: &[Vec<f64>], fitted: usize) -> f6
     1.0 - errors / variance
 }
 
-/// Trains a decoder of `layers` layers on linear functions.
+/// Trains a decoder of `layers` layers on linear functions. With 0 updates, the decoder keeps its
+/// random weights.
 ///
 /// # Errors
 /// If the training fails.
@@ -182,9 +187,10 @@ pub fn regressor(
 /// Results of probing a decoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probed {
-    /// Mean squared errors of the answers at the last x: of the model, and of ridge regression.
+    /// Mean squared errors of two answers at the last x: the model's, and that of ridge regression.
     pub errors: [f64; 2],
-    /// After 0, 1, 2 … layers: the share of the variance that a probe explains, for Xᵀy and for w.
+    /// Shares of the variance that probes explain, for Xᵀy and for w, the weights of ridge
+    /// regression. The index is the number of layers that the state has passed, from 0 on.
     pub explained: Vec<[f64; 2]>,
 }
 

@@ -1,5 +1,6 @@
-//! Heads that find the noun that a pronoun stands for. Answers are measured with one head left out,
-//! with two heads left out, and with only two heads.
+//! Search for the attention heads that find the noun that a pronoun stands for. The answers of an
+//! encoder are counted without one of its heads, without two of its heads, and with all heads but
+//! two left out.
 
 use std::cmp::Ordering;
 
@@ -29,16 +30,18 @@ const PAIRS: usize = 256;
 /// Number of trainings of [`HEADS_STUDY`].
 const SEEDS: u64 = 5;
 
-/// Right answers without some heads. Heads have the order of [`PronounReader::heads`].
+/// Shares of right answers when some heads are left out. Heads have the order of
+/// [`PronounReader::heads`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ablation {
-    /// For each head, answers without it.
+    /// For each head, the answers when this head is left out.
     pub without: Vec<Understood>,
-    /// For each head, answers without the other heads of its layer.
+    /// For each head, the answers when the other heads of its layer are left out.
     pub alone: Vec<Understood>,
-    /// For each pair of heads, answers without these two.
+    /// For each pair of heads, the answers when these two are left out.
     pub without_two: Vec<([usize; 2], Understood)>,
-    /// For each pair of heads of different layers, answers without all other heads.
+    /// For each pair of heads of different layers, the answers when all heads but these two are
+    /// left out.
     pub two_alone: Vec<([usize; 2], Understood)>,
 }
 
@@ -71,7 +74,8 @@ impl Ablation {
         Ok(Self { without, alone, without_two, two_alone })
     }
 
-    /// Index of the head without which the fewest answers are right.
+    /// Index of the head that is missed most: without this head, fewer sentences have a right
+    /// answer than without any other.
     #[must_use]
     pub fn decisive(&self) -> usize {
         let share = |number: &usize| self.without[*number].sentences;
@@ -80,21 +84,23 @@ impl Ablation {
         least.unwrap_or(0)
     }
 
-    /// The two heads without which the fewest answers are right.
+    /// The two heads that are missed most: without them, fewer pairs of sentences have two right
+    /// answers than without any other two.
     #[must_use]
     pub fn decisive_two(&self) -> Option<([usize; 2], Understood)> {
         self.without_two.iter().copied().min_by(by_pairs)
     }
 
-    /// The two heads of different layers that, without all other heads, give the most right
-    /// answers.
+    /// The two heads of different layers that do best alone. If all heads but these two are left
+    /// out, more pairs of sentences have two right answers than with any other two.
     #[must_use]
     pub fn sufficient_two(&self) -> Option<([usize; 2], Understood)> {
         self.two_alone.iter().copied().max_by(by_pairs)
     }
 }
 
-/// Orders answers by the share of pairs, then by the share of sentences.
+/// Orders two results by their share of right pairs, and equal shares by their share of right
+/// sentences.
 fn by_pairs(one: &([usize; 2], Understood), other: &([usize; 2], Understood)) -> Ordering {
     let key = |understood: &Understood| understood.pairs + 1e-3 * understood.sentences;
     key(&one.1).total_cmp(&key(&other.1))
@@ -104,7 +110,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Returns the names of heads as `layer.head`, where both count from 1.
+/// Returns the names of heads, such as `2.1` for the first head of the second layer.
 fn named(numbers: &[usize]) -> String {
     let name = |number: &usize| format!("{}.{}", number / HEADS + 1, number % HEADS + 1);
     numbers.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -150,7 +156,8 @@ fn run_heads() -> Result<Findings, TheoryError> {
     })
 }
 
-/// Plots the attention of two heads from `it`, in the sentences that end in "tired" and in "wide".
+/// Plots how two heads attend from `it`, in a sentence that ends in "tired" and in the same
+/// sentence with "wide" at the end.
 fn where_it_looks(reader: &PronounReader, shown: [usize; 2]) -> Result<Figure, TheoryError> {
     let famous =
         ["tired", "wide"].map(|last| Referred::new(["animal", "street", "cross", last], false));
@@ -206,8 +213,9 @@ fn run() -> Result<Findings, TheoryError> {
             percent(gaze.adjective_from_nouns),
         ]);
     }
-    // The figure shows the head that is missed most, and the head whose weights of the two nouns
-    // differ most.
+    // The figure shows two heads. One is the head that is missed most. The other is the head that
+    // tells the nouns apart best: its weight of the right noun exceeds its weight of the other noun
+    // most.
     let apart = |number: usize| gazes[number].noun - gazes[number].other;
     let telling = (0..gazes.len()).max_by(|&one, &other| apart(one).total_cmp(&apart(other)));
     let figure = where_it_looks(&reader, [ablation.decisive(), telling.unwrap_or(0)])?;

@@ -1,13 +1,14 @@
-//! Reference of a pronoun, which a later word determines: in "the animal did not cross the street
-//! because it was too tired", `it` is the animal, and with "wide" it is the street (Uszkoreit 2017,
-//! "Transformer: A Novel Neural Network Architecture for Language Understanding"; a Winograd
-//! schema, Levesque et al. 2012).
+//! A pronoun whose noun is determined by a later word. In "the animal did not cross the street
+//! because it was too tired", `it` is the animal; with "wide" instead of "tired", `it` is the
+//! street (Uszkoreit 2017, "Transformer: A Novel Neural Network Architecture for Language
+//! Understanding"). Such a pair of sentences is a Winograd schema (Levesque et al. 2012).
 //!
 //! Sentences are drawn from a grammar. At `it`, an encoder is asked for the noun that `it` stands
-//! for. A sentence with a choice has two nouns that `it` can stand for. The nouns on which the
-//! encoder is tested were never in a training sentence with a choice: the encoder knows them from
-//! sentences with one noun, where `it` can be nothing else. The settings were chosen with six of
-//! these nouns of each kind; results are measured with six others.
+//! for. A sentence "with a choice" has two nouns that `it` could stand for. The encoder is tested
+//! on sentences with a choice between nouns that never occur in a training sentence with a choice.
+//! It knows these nouns only from training sentences with one noun, which `it` must stand for.
+//! There are twelve such nouns of each kind: with six of them the settings of the training were
+//! chosen, and with the other six the results are measured.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences};
@@ -16,7 +17,7 @@ use taper_theory::TheoryError;
 
 use crate::lesson::Lesson;
 
-/// Living things. Those from index [`FAMILIAR`] on are held out from training sentences with a
+/// Living things. Those from index [`FAMILIAR`] on do not occur in training sentences with a
 /// choice.
 const ANIMALS: [&str; 42] = [
     "cat", "dog", "horse", "fox", "goat", "hen", "cow", "pig", "rabbit", "mouse", "bear", "sheep",
@@ -24,7 +25,7 @@ const ANIMALS: [&str; 42] = [
     "eagle", "otter", "beaver", "badger", "lizard", "zebra", "panda", "animal", "wolf", "duck",
     "donkey", "hare", "squirrel", "hedgehog", "raccoon", "weasel", "hamster", "parrot", "pigeon",
 ];
-/// Places. Those from index [`FAMILIAR`] on are held out from training sentences with a choice.
+/// Places. Those from index [`FAMILIAR`] on do not occur in training sentences with a choice.
 const PLACES: [&str; 42] = [
     "road", "river", "field", "bridge", "garden", "path", "hill", "market", "square", "yard",
     "forest", "harbour", "tunnel", "desert", "island", "cave", "swamp", "lake", "avenue", "ditch",
@@ -34,8 +35,8 @@ const PLACES: [&str; 42] = [
 ];
 /// Number of nouns of each kind that occur in training sentences with a choice.
 const FAMILIAR: usize = 30;
-/// Number of held-out nouns of each kind with which settings were chosen. Results are measured with
-/// the nouns after them.
+/// Number of nouns of each kind with which the settings were chosen. They follow the familiar
+/// nouns. The nouns after them are those with which results are measured.
 const CHOOSING: usize = 6;
 /// Adjectives of living things.
 const MOODS: [&str; 6] = ["tired", "hungry", "afraid", "lazy", "ill", "sleepy"];
@@ -43,12 +44,12 @@ const MOODS: [&str; 6] = ["tired", "hungry", "afraid", "lazy", "ill", "sleepy"];
 const SHAPES: [&str; 6] = ["wide", "steep", "muddy", "narrow", "crowded", "dark"];
 /// Verbs of sentences in the active voice; sentences in the passive voice all have "seen".
 const VERBS: [&str; 4] = ["visit", "cross", "enter", "reach"];
-/// Words in place of a living thing and of a place, for which `it` does not stand.
+/// Words that stand in place of a living thing and in place of a place. `it` never stands for them.
 const NEITHER: [&str; 2] = ["someone", "somewhere"];
-/// Other words; the last two are [`HIDDEN`] and [`IT`].
+/// Other words. The last two have the ids [`HIDDEN`] and [`IT`].
 const OTHERS: [&str; 10] =
     ["the", "did", "was", "not", "because", "too", "by", "seen", "<mask>", "it"];
-/// Id that replaces a hidden word.
+/// Id of the token that stands in place of a hidden word.
 const HIDDEN: u32 = OTHERS.len() as u32 - 2;
 /// Id of `it`.
 const IT: u32 = OTHERS.len() as u32 - 1;
@@ -59,7 +60,8 @@ const ROWS: u64 = 64;
 const SEED: u64 = 1 << 32;
 /// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Dropout in training. Without it, held-out nouns are more often mistaken for the other kind.
+/// Dropout in training. Without dropout, nouns that are held out are more often mistaken for nouns
+/// of the other kind.
 const DROPOUT: f64 = 0.1;
 /// Number of updates of a training.
 pub(crate) const UPDATES: u64 = 2500;
@@ -80,17 +82,17 @@ fn id(word: &str) -> u32 {
     words.position(|one| *one == word).expect("a word of the grammar") as u32
 }
 
-/// Word with an id.
+/// Word that has an id.
 fn word(id: u32) -> &'static str {
     LISTS.iter().flat_map(|list| list.iter()).nth(id as usize).expect("an id of the grammar")
 }
 
-/// Nouns that are held out from training sentences with a choice.
+/// Nouns that do not occur in training sentences with a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldOut {
     /// Nouns with which the settings of the training were chosen.
     Choosing,
-    /// Nouns that were used for no choice of settings.
+    /// Nouns with which results are measured. No settings were chosen with them.
     Final,
 }
 
@@ -116,8 +118,8 @@ pub struct Referred {
 }
 
 impl Referred {
-    /// Makes a sentence of a living thing and a place, one of which can be a word of [`NEITHER`].
-    /// In the passive voice the place comes first.
+    /// Makes a sentence about a living thing and a place. One of the two can be a word of
+    /// [`NEITHER`] instead. In the passive voice, the place comes first.
     pub(crate) fn new(
         [animal, place, verb, adjective]: [&'static str; 4],
         is_passive: bool,
@@ -137,8 +139,8 @@ impl Referred {
         Self { words, noun, other: Some(other).filter(|other| !NEITHER.contains(other)) }
     }
 
-    /// Draws a training sentence. Half of the sentences have one noun, familiar or held out; the
-    /// others have a choice between two familiar nouns.
+    /// Draws a training sentence. Half of the sentences have one noun, which can be any noun. The
+    /// others have two familiar nouns to choose between.
     fn draw(key: u64) -> Self {
         let counter = Counter::new(key);
         let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -153,8 +155,9 @@ impl Referred {
         Self::new([nouns[0], nouns[1], from(5, &VERBS), adjective], bits(6) % 2 == 1)
     }
 
-    /// Draws `count` pairs of sentences with held-out nouns. The sentences of a pair differ only in
-    /// the last word: in the first, `it` is the animal, in the second the place.
+    /// Draws `count` pairs of sentences with held-out nouns. The two sentences of a pair differ
+    /// only in the last word: in the first sentence `it` is the living thing, and in the second it
+    /// is the place.
     #[must_use]
     pub fn pairs(nouns: HeldOut, count: usize) -> Vec<[Self; 2]> {
         let numbers = nouns.numbers();
@@ -182,7 +185,7 @@ impl Referred {
     }
 }
 
-/// Indices of the rows of `it` in packed sentences.
+/// Indices of the rows where packed sentences have the word `it`.
 fn rows_of_it(packed: &Sequences) -> Vec<u32> {
     let is_it = |(row, id): (usize, &u32)| (*id == IT).then_some(row as u32);
     packed.ids.iter().enumerate().filter_map(is_it).collect()
@@ -193,9 +196,9 @@ fn pack(sentences: &[&Referred]) -> Sequences {
     Sequences::pack(&sentences.iter().map(|one| one.ids()).collect::<Vec<_>>())
 }
 
-/// Draws a batch of training sentences, with the noun as the answer at `it`. In half of the
-/// sentences with one noun, the last word is hidden and asked for too: so the encoder learns which
-/// nouns are living things.
+/// Draws a batch of training sentences. At `it`, the answer is the noun. In half of the sentences
+/// with one noun, the last word is also hidden and asked for. From these sentences, the encoder
+/// learns which nouns are living things.
 fn batch(key: u64) -> Batch {
     let (mut texts, mut asked, mut answers, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..ROWS {
@@ -216,7 +219,7 @@ fn batch(key: u64) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![segments, packed], answers) }
 }
 
-/// Encoder that has learned what `it` stands for.
+/// An encoder that learns what `it` stands for.
 #[derive(Debug)]
 pub struct PronounReader(MaskedLanguageModel);
 
@@ -225,25 +228,26 @@ pub struct PronounReader(MaskedLanguageModel);
 pub struct Understood {
     /// Share of sentences with a right answer.
     pub sentences: f64,
-    /// Share of pairs with two right answers; 0 for a model that does not read the last word.
+    /// Share of pairs in which both sentences have a right answer. It is 0 for a model that does
+    /// not read the last word, because the sentences of a pair differ only there.
     pub pairs: f64,
 }
 
-/// Attention of one head: mean weights over sentences.
+/// Attention of one head, as mean weights over sentences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gaze {
-    /// Weight of the noun that `it` stands for, from `it`.
+    /// Weight that `it` gives to the noun that it stands for.
     pub noun: f64,
-    /// Weight of the other noun, from `it`.
+    /// Weight that `it` gives to the other noun.
     pub other: f64,
-    /// Weight of the adjective, from `it`.
+    /// Weight that `it` gives to the adjective.
     pub adjective: f64,
-    /// Weight of the adjective from the two nouns.
+    /// Weight that the two nouns give to the adjective, on average.
     pub adjective_from_nouns: f64,
 }
 
 impl PronounReader {
-    /// Trains an encoder; with 0 updates, it is not trained.
+    /// Trains an encoder. With 0 updates, it keeps its random weights.
     ///
     /// # Errors
     /// If the training fails.
@@ -269,13 +273,14 @@ impl PronounReader {
         (0..LAYERS).map(|layer| format!("encoder.layers.{layer}.self_attention"))
     }
 
-    /// All heads: the full name of the layer, and the index of the head in the layer, from 0.
+    /// All heads. A head is given as the full name of its layer, and its index in the layer, from 0
+    /// on.
     #[must_use]
     pub fn heads() -> Vec<(String, usize)> {
         Self::layers().flat_map(|layer| (0..HEADS).map(move |head| (layer.clone(), head))).collect()
     }
 
-    /// Likeliest word at `it` of each sentence, as an id.
+    /// Id of the likeliest word at `it`, for each sentence.
     fn answers(&self, sentences: &[&Referred], pass: &Pass) -> Result<Vec<u32>, TheoryError> {
         let packed = pack(sentences);
         let hidden = self.0.hidden(&packed, &vec![0; packed.ids.len()], pass)?; // (N, D)
@@ -284,7 +289,8 @@ impl PronounReader {
         Ok(logits.argmax(1)?.to_vec1()?)
     }
 
-    /// Computes the shares of right answers if the [heads](Self::heads) in `without` are left out.
+    /// Computes the shares of right answers when the [heads](Self::heads) in `without` are left
+    /// out.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -307,8 +313,8 @@ impl PronounReader {
         })
     }
 
-    /// Attention weights from the word `from` of a sentence to all words, `[head][word]`, with
-    /// heads in the order of [`Self::heads`].
+    /// Attention weights from the word `from` of a sentence to all words of the sentence, as
+    /// `[head][word]`. Heads have the order of [`Self::heads`].
     ///
     /// # Errors
     /// If the memory is exhausted.

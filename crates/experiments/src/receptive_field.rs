@@ -1,11 +1,14 @@
-//! Receptive fields of convolutions by depth: the tokens, or pixels, on which a state depends, and
-//! how much (Luo et al. 2016, "Understanding the Effective Receptive Field in Deep Convolutional
-//! Neural Networks", section 2).
+//! Receptive fields of convolutions by depth. A state's receptive field is the tokens, or pixels,
+//! on which the state depends. The study also measures how much the state depends on each of them
+//! (Luo et al. 2016, "Understanding the Effective Receptive Field in Deep Convolutional Neural
+//! Networks", section 2).
 //!
-//! A text whose tokens all differ goes through an encoder that is not trained. The middle state's
-//! numbers are summed with random factors, and this sum has a gradient with respect to each token's
-//! row of the embedding matrix. As the tokens differ, this is the gradient with respect to the
-//! token's position. For images, the pixels are changed one after the other.
+//! For texts, a text whose tokens all differ goes through an encoder that is not trained. The
+//! components of the middle token's state are multiplied by random factors and summed. This sum has
+//! a gradient with respect to each token's row of the embedding matrix. Each token occurs only
+//! once, so this is the gradient with respect to the one position where the token stands. For
+//! images, the pixels are changed one after the other, and the change of the middle state is
+//! measured.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -24,18 +27,20 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Number of tokens of a text; [`PIXELS`] is the number of pixels of an image's side.
+/// Number of tokens of a text. The next constant, [`PIXELS`], is the number of pixels along an
+/// image's side.
 const TOKENS: usize = 65;
 const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
-/// Number of models, with different weights, over which squared influences are averaged.
+/// Number of models over which squared influences are averaged for texts, each with other weights.
+/// For images, it is a sixth of this number.
 const DRAWS: u64 = 24;
 
-/// Influence of each token, or of each pixel in the middle row, on the state in the middle.
+/// Influence on the middle state of each token, or of each pixel in the middle row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Shares of the tokens or pixels in the sum of squared influences; they sum to 1.
+    /// Share of each token or pixel in the sum of all squared influences. The shares sum to 1.
     pub shares: Vec<f64>,
 }
 
@@ -45,7 +50,7 @@ impl Field {
         Self { shares: squares.into_iter().map(|square| square / sum).collect() }
     }
 
-    /// Number of positions from the first to the last position that has an influence.
+    /// Number of positions from the first one that has an influence to the last one, both included.
     #[must_use]
     pub fn size(&self) -> usize {
         let has = |share: &f64| *share > 0.0;
@@ -63,9 +68,9 @@ impl Field {
         weighed(&|at| (at - mean).powi(2)).sqrt()
     }
 
-    /// Distance from the normal distribution with the same mean and deviation: half of the summed
-    /// absolute differences. It is 0 for equal distributions, and 1 for distributions that do not
-    /// overlap.
+    /// Distance of the shares from the normal distribution that has the same mean and the same
+    /// standard deviation. It is half of the sum of the absolute differences: 0 for equal
+    /// distributions, and 1 for distributions that do not overlap.
     #[must_use]
     pub fn distance_from_normal(&self) -> f64 {
         let mean = self.shares.iter().enumerate().map(|(at, share)| at as f64 * share).sum::<f64>();
@@ -76,8 +81,8 @@ impl Field {
     }
 }
 
-/// Influence of the tokens of a text on the state of the middle token, in an encoder of `layers`
-/// layers: convolutions of `kernel` tokens, or attention if `kernel` is `None`.
+/// Influence of a text's tokens on the state of its middle token, in an encoder of `layers` layers.
+/// They are convolutions of `kernel` tokens, or attention if `kernel` is `None`.
 ///
 /// # Errors
 /// If the memory is exhausted.
@@ -106,8 +111,8 @@ pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, Theo
         let text: Vec<u32> = (0..TOKENS as u32).collect();
         let pass = Pass::train(1, 1, 0);
         let hidden = model.encode(&Sequences::pack(&[text]), &pass)?.hidden().clone();
-        // A convolutional encoder returns the states in the first columns, and their sums with the
-        // embeddings in the others.
+        // The rows of a convolutional encoder have the states in their first `WIDTH` columns, and
+        // in their other columns the sums of the states and the embeddings.
         let (columns, counter) = (hidden.dim(1)?, Counter::new(mix(3, &[seed])));
         let mut drawn = vec![0.0_f32; TOKENS * columns];
         for column in 0..WIDTH {
@@ -124,8 +129,9 @@ pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, Theo
     Ok(Field::new(squares))
 }
 
-/// Influence of the pixels in an image's middle row on the state in the middle, after each of
-/// `layers` convolutions of 3 × 3, every second of which has stride 2.
+/// Influence of the pixels in an image's middle row on the middle state. There is one result for
+/// each of `layers` convolutions of 3 × 3 pixels: the influence on the states after it. Every
+/// second convolution has stride 2.
 ///
 /// # Errors
 /// If the memory is exhausted.
@@ -169,7 +175,8 @@ pub fn fields_of_images(layers: usize) -> Result<Vec<Field>, TheoryError> {
     Ok(squares.into_iter().map(Field::new).collect())
 }
 
-/// Size of the receptive field of convolutions, which are given as (kernel, stride), first to last.
+/// Size of the receptive field of a stack of convolutions. Each is given as (kernel, stride), from
+/// the first to the last.
 #[must_use]
 pub fn field_by_formula(layers: &[(usize, usize)]) -> usize {
     let (mut size, mut step) = (1, 1);
@@ -180,7 +187,7 @@ pub fn field_by_formula(layers: &[(usize, usize)]) -> usize {
     size
 }
 
-/// Kernels and strides of the first `layers` convolutions of images.
+/// Kernels and strides of the first `layers` convolutions that [`fields_of_images`] measures.
 #[must_use]
 pub fn layers_of_images(layers: usize) -> Vec<(usize, usize)> {
     (0..layers).map(|layer| (3, 1 + layer % 2)).collect()

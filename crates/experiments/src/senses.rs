@@ -1,10 +1,11 @@
-//! Senses of a word: "bank" by money and by a river. In a table of words, "bank" has a single
-//! vector. But the states of an encoder differ with the words around it (Peters et al. 2018, "Deep
-//! contextualized word representations", section 5.3).
+//! Two senses of a word: "bank" by money and by a river. In a table of words, "bank" has only one
+//! vector. The states that an encoder gives to "bank", however, depend on the words around it
+//! (Peters et al. 2018, "Deep contextualized word representations", section 5.3).
 //!
-//! Sentences, as short as headlines, have "bank" and nouns and verbs of one subject: money or
-//! rivers. Some of these words never occur together with "bank" in training; the encoder is then
-//! tested on sentences of these words.
+//! The sentences are as short as headlines. Each has "bank" and some nouns and verbs of one
+//! subject, which is money or rivers. Some of these nouns and verbs never occur together with
+//! "bank" in training. The encoder is tested on sentences in which "bank" stands with these words
+//! only.
 
 use candle_core::{DType, Device};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences, StatePoint};
@@ -43,11 +44,11 @@ const VERBS: [[&str; 6]; 2] = [
 ];
 /// Number of verbs of each subject that occur together with "bank" in training.
 const FAMILIAR_VERBS: usize = 4;
-/// Other words; the last two are "bank" and [`HIDDEN`].
+/// Other words. The last two have the ids [`BANK`] and [`HIDDEN`].
 const OTHERS: [&str; 5] = ["and", "at", "by", "bank", "<mask>"];
 /// Id of "bank".
 const BANK: u32 = OTHERS.len() as u32 - 2;
-/// Id that replaces a hidden word.
+/// Id of the token that stands in place of a hidden word.
 const HIDDEN: u32 = OTHERS.len() as u32 - 1;
 /// Word lists of the vocabulary, in the order of their ids.
 const LISTS: [&[&str]; 5] = [&OTHERS, &VERBS[0], &VERBS[1], &NOUNS[0], &NOUNS[1]];
@@ -60,7 +61,7 @@ const UPDATES: u64 = 300;
 const SEEDS: u64 = 8;
 /// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Number of test sentences with familiar words, and equally many with held-out words.
+/// Number of test sentences with familiar words. There are as many with words that are held out.
 const ASKED: u64 = 400;
 /// Seed of the sentences of the test.
 const HELD_OUT: u64 = 1 << 32;
@@ -71,16 +72,16 @@ fn id(word: &str) -> u32 {
     words.position(|one| *one == word).expect("a word of the grammar") as u32
 }
 
-/// Words of a subject that are drawn: words that occur together with "bank" in training, or words
-/// that never do.
+/// Words from which a sentence is drawn: those that occur together with "bank" in training, or
+/// those that never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
     Familiar,
     HeldOut,
 }
 
-/// Draws a sentence of a subject, 0 (money) or 1 (rivers). It has "bank" and words of the kind
-/// `words`; if `words` is `None`, it has any words of the subject, but not "bank".
+/// Draws a sentence about a subject, 0 (money) or 1 (rivers). The sentence has "bank" and words of
+/// the kind `words`. If `words` is `None`, it has any words of the subject, but not "bank".
 fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     let counter = Counter::new(key);
     let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -101,8 +102,8 @@ fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     }
 }
 
-/// Draws sentences for training, each with one hidden word. Half of them have "bank" and familiar
-/// words; the others have any words, without "bank".
+/// Draws sentences for training, each with one hidden word. Half of the sentences have "bank" and
+/// familiar words. The others have any words of their subject, without "bank".
 fn batch(key: u64) -> Batch {
     let (mut texts, mut asked, mut answers, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..ROWS {
@@ -127,12 +128,12 @@ fn cosine(one: &[f64], other: &[f64]) -> f64 {
     dot(one, other) / (dot(one, one) * dot(other, other)).sqrt()
 }
 
-/// Encoder that has learned to fill in hidden words.
+/// An encoder that learns to fill in hidden words.
 #[derive(Debug)]
 pub struct SenseReader(MaskedLanguageModel);
 
 impl SenseReader {
-    /// Trains an encoder.
+    /// Trains an encoder. With 0 updates, it keeps its random weights.
     ///
     /// # Errors
     /// If the training fails.
@@ -154,8 +155,9 @@ impl SenseReader {
         Ok(Self(lesson.teach(model, seed, batch)?))
     }
 
-    /// Draws two lists of `count` sentences, which are by turns of money and of rivers. The first
-    /// list has words that occur together with "bank" in training, the second words that never do.
+    /// Draws two lists of `count` sentences. In each list, sentences about money and sentences
+    /// about rivers take turns, and the first one is about money. The first list has words that
+    /// occur together with "bank" in training, and the second list has words that never do.
     #[must_use]
     pub fn sentences(count: u64) -> [Vec<Vec<&'static str>>; 2] {
         [Words::Familiar, Words::HeldOut].map(|words| {
@@ -167,9 +169,9 @@ impl SenseReader {
         })
     }
 
-    /// Returns the vectors of "bank" in each sentence, `[point][sentence]`. The points are the
-    /// token's own vector, the input of the first layer (with positions), and the state after each
-    /// layer.
+    /// Returns the vectors of "bank" as `[point][sentence]`, for several points of the encoder. The
+    /// first point is the vector of the word itself. The second is the input of the first layer, to
+    /// which the vector of the position was added. The others are the states after each layer.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -195,9 +197,10 @@ impl SenseReader {
     }
 }
 
-/// Computes the share of `asked` vectors whose sense is recognised: by cosine, they are closer to
-/// the mean of the `known` vectors of their sense than to the mean of the other sense. Both lists
-/// have the two senses by turns. A tie counts one half.
+/// Computes the share of vectors in `asked` whose sense is recognised. A sense is recognised if the
+/// vector is closer, by cosine, to the mean of the `known` vectors of its own sense than to the
+/// mean of those of the other sense. A tie counts one half. In both lists, the two senses take
+/// turns.
 #[must_use]
 pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     let mean = |sense: usize| {

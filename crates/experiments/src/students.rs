@@ -1,10 +1,11 @@
-//! Why losses fall as powers: students of several sizes learn the answers of a teacher in d
-//! dimensions (Sharma and Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section
-//! 3.1).
+//! Test of an explanation for losses that fall as a power of the number of parameters. Students of
+//! several sizes learn the answers of a teacher, which is a function of d dimensions (Sharma and
+//! Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section 3.1).
 //!
-//! Networks with rectified units are piecewise linear. If a network with N parameters has ∝ N
-//! pieces, the width of a piece is N^(−1/d). A smooth teacher differs from a piece by the square of
-//! this width, so the squared loss is ∝ N^(−4/d).
+//! Networks of rectified linear units are piecewise linear. If the number of pieces is proportional
+//! to the number N of parameters, the width of a piece is proportional to N^(−1/d). A smooth
+//! teacher differs from a linear piece by the square of this width. The squared loss is therefore
+//! proportional to N^(−4/d).
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -33,10 +34,10 @@ const UPDATES: u64 = 2500;
 const ASKED: u64 = 8192;
 /// Seed of the points on which losses are measured.
 const HELD_OUT: u64 = 1 << 32;
-/// Widths of the hidden layers of a teacher, whose units are smooth.
+/// Widths of the hidden layers of a teacher. Its units are smooth.
 const TEACHER: [usize; 2] = [48, 48];
 
-/// Network of linear layers with activations between them. It maps a point to a number.
+/// Network of linear layers with activations between them. It maps a point to one number.
 struct Network {
     core: ModelCore,
     layers: Vec<(Tensor, Tensor)>, // (O, I) and (O,)
@@ -45,8 +46,8 @@ struct Network {
 }
 
 impl Network {
-    /// Draws a network with `inputs` inputs and hidden layers of the widths `hidden`. Weights have
-    /// the variance `gain / I`, with I inputs of the layer; biases are small.
+    /// Draws a network with `inputs` inputs and hidden layers of the widths `hidden`. Weights of a
+    /// layer with I inputs have the variance `gain / I`. Biases have the standard deviation 0.5.
     fn draw(
         inputs: usize,
         hidden: &[usize],
@@ -72,7 +73,7 @@ impl Network {
         Ok(Self { core, layers, inputs, units })
     }
 
-    /// Computes the values at points.
+    /// Computes the network's values at P points.
     ///
     /// # Shapes
     /// `(P, inputs)` → `(P, 1)`.
@@ -112,7 +113,8 @@ impl Model for Network {
     }
 }
 
-/// A teacher: a random smooth function of d numbers from −1 to 1, with mean 0 and variance 1.
+/// A teacher: a random smooth function of d numbers between −1 and 1. Its values have mean 0 and
+/// variance 1.
 struct Teacher {
     network: Network,
     mean: f64,
@@ -130,7 +132,7 @@ impl Teacher {
         Ok(teacher)
     }
 
-    /// Draws points, and computes the teacher's values there.
+    /// Draws `count` points, and computes the teacher's values at these points.
     fn points(&self, count: u64, key: u64) -> Result<(Vec<f32>, Vec<f64>), TheoryError> {
         let inputs = self.network.inputs;
         let counter = Counter::new(mix(key, &[7]));
@@ -142,7 +144,8 @@ impl Teacher {
         Ok((points, values.iter().map(|value| (value - self.mean) / self.deviation).collect()))
     }
 
-    /// Draws a batch of points; the batch is empty if memory is exhausted.
+    /// Draws a batch of points with the teacher's values as answers. If memory is exhausted, the
+    /// batch is empty.
     fn batch(&self, count: u64, key: u64) -> Batch {
         let (points, values) = self.points(count, key).unwrap_or_default();
         let points: Vec<u32> = points.iter().map(|number| number.to_bits()).collect();
@@ -154,8 +157,9 @@ impl Teacher {
     }
 }
 
-/// Trains a student with two hidden layers of `width` units. Returns the number of its parameters,
-/// and its squared error as a share of the teacher's variance.
+/// Trains a student that has two hidden layers of `width` units. Returns the number of its
+/// parameters, and its mean squared error. The teacher's values have variance 1, so the error is a
+/// share of this variance.
 ///
 /// # Errors
 /// If the training fails.
@@ -181,7 +185,8 @@ fn run() -> Result<Findings, TheoryError> {
     for (colour, dimensions) in [2, 4, 8].into_iter().enumerate() {
         let (mut sizes, mut losses) = (Vec::new(), Vec::new());
         for width in widths {
-            // Small students often end in poor minima, so the better of two is used.
+            // Small students often end in poor minima. So two are trained, and the better one
+            // counts.
             let (size, one) = student(dimensions, width, UPDATES, 1)?;
             let (_, other) = student(dimensions, width, UPDATES, 2)?;
             sizes.push(size);

@@ -1,14 +1,16 @@
-//! Why a learning rate is warmed up: three explanations, measured with and without a warm-up.
+//! Why a learning rate is warmed up. Three explanations are tested by measurements with and without
+//! a warm-up.
 //!
-//! 1. Adam's second moment is at first estimated from few gradients, so steps vary too much (Liu et
-//!    al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond", section 3). The control
-//!    is their rectification of the rate.
+//! 1. Adam's second moment is at first estimated from few gradients, which makes the sizes of its
+//!    steps vary too much (Liu et al. 2020, "On the Variance of the Adaptive Learning Rate and
+//!    Beyond", section 3). For comparison, the learning rate is rectified as they propose.
 //! 2. Gradients are at first mostly noise, so steps lead nowhere. This is measured by the gradient
-//!    noise scale tr Σ / |G|² (McCandlish et al. 2018, "An Empirical Model of Large-Batch
+//!    noise scale tr Σ / |G|², where G is the mean gradient and Σ is the covariance of the
+//!    gradients of single examples (McCandlish et al. 2018, "An Empirical Model of Large-Batch
 //!    Training", section 2.2).
-//! 3. The loss is curved too much for the rate. This is measured by the sharpness, the largest
-//!    eigenvalue of the Hessian of the loss (Gilmer et al. 2022, "A Loss Curvature Perspective on
-//!    Training Instability in Deep Learning").
+//! 3. The loss is curved too much for the learning rate. This is measured by the sharpness, which
+//!    is the largest eigenvalue of the Hessian of the loss (Gilmer et al. 2022, "A Loss Curvature
+//!    Perspective on Training Instability in Deep Learning").
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -35,27 +37,29 @@ pub(crate) const STUDY: Study = Study {
 const LENGTH: usize = 48;
 /// Number of documents in a batch.
 const DOCUMENTS: u64 = 16;
-/// Number of documents for each gradient by which noise is measured, and number of these gradients.
+/// The gradients from which the noise is measured: the number of documents for each gradient, and
+/// the number of gradients.
 const NOISE: (u64, u64) = (4, 12);
 /// Number of updates of the warm-up.
 const WARM_UP: f64 = 100.0;
-/// Number of products with the Hessian by which a sharpness is measured.
+/// Number of products with the Hessian from which a sharpness is computed.
 const PRODUCTS: usize = 10;
 
-/// Factor of the learning rate during the first updates.
+/// Way in which the learning rate begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beginning {
     /// The full rate from the first update on.
     Abrupt,
-    /// A rate that grows in proportion to the number of updates.
+    /// A rate that grows in proportion to the number of updates, up to the full rate.
     WarmUp,
-    /// The rectified rate, which depends on the number of gradients in Adam's second moment (Liu et
-    /// al. 2020, algorithm 2). Updates for which the rectification is not defined are skipped.
+    /// The rectified rate, which depends on the number of gradients that Adam's second moment has
+    /// seen (Liu et al. 2020, algorithm 2). As long as the rectification is not defined, the rate
+    /// is 0.
     Rectified,
 }
 
 impl Beginning {
-    /// Returns the factor for the update `number`; numbers begin at 1.
+    /// Returns the factor of the learning rate for the update `number`. Numbers begin at 1.
     #[must_use]
     pub fn factor(self, number: u64, beta2: f64) -> f64 {
         match self {
@@ -75,10 +79,10 @@ impl Beginning {
     }
 }
 
-/// State of a training after some updates.
+/// Measurements of a training after some updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateMetrics {
-    /// Number of updates.
+    /// Number of updates before the measurement.
     pub updates: u64,
     /// Gradient noise scale, in documents.
     pub noise_scale: f64,
@@ -88,7 +92,7 @@ pub struct UpdateMetrics {
     pub step: f64,
 }
 
-/// A training, update by update, with measurements in between.
+/// A training in which measurements are made between updates.
 #[derive(Debug)]
 pub struct Warming {
     model: LanguageModel,
@@ -144,9 +148,10 @@ impl Warming {
         self.model.parameters().len()
     }
 
-    /// Computes the product of `direction`, a vector of length 1, with the Hessian of the loss on a
-    /// batch, which is the same in all calls. The product is computed from the gradients at two
-    /// points on both sides of the weights.
+    /// Computes the product of `direction`, a vector of length 1, with the Hessian of the loss. The
+    /// loss is that of a batch that is the same in all calls. The product is the difference of two
+    /// gradients, at the weights moved along `direction` and at the weights moved against it,
+    /// divided by the distance between the two.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -166,7 +171,7 @@ impl Warming {
         Ok(pairs.map(|(after, before)| (after - before) / (2.0 * REACH)).collect())
     }
 
-    /// Computes the largest eigenvalue of the Hessian of [`Self::curvature`].
+    /// Computes the largest eigenvalue of the Hessian that [`Self::curvature`] uses.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -175,8 +180,9 @@ impl Warming {
     }
 
     /// Computes the gradient noise scale tr Σ / |G|², in documents, from the gradients of small
-    /// batches. tr Σ is the variance of these gradients times the size of a batch. |G|² is the
-    /// square of their mean, minus the share of tr Σ that remains in the mean.
+    /// batches. tr Σ is the variance of these gradients times the number of documents in a batch.
+    /// |G|² is the square of the mean of these gradients, minus the part of this square that is due
+    /// to noise.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -190,9 +196,9 @@ impl Warming {
         Ok(noise_scale(&slopes, size as f64))
     }
 
-    /// Trains for `updates` updates with the learning rate `rate`, and measures after each number
-    /// of updates in `at`, where 0 is before the training. Returns the measurements, and the final
-    /// loss on other documents.
+    /// Trains for `updates` updates with the learning rate `rate`. Measurements are made after each
+    /// number of updates in `at`, where 0 means before the training, and each number must be below
+    /// `updates`. Returns the measurements, and the loss on other documents after the training.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -235,8 +241,8 @@ impl Warming {
     }
 }
 
-/// Computes the gradient noise scale, in examples, from gradients of batches of `size` examples
-/// (McCandlish et al. 2018, equation 2.9).
+/// Computes the gradient noise scale, in examples, from the gradients of several batches of `size`
+/// examples (McCandlish et al. 2018, equation 2.9).
 #[must_use]
 pub fn noise_scale(slopes: &[Vec<f64>], size: f64) -> f64 {
     let count = slopes.len() as f64;

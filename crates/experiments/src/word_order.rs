@@ -1,12 +1,13 @@
-//! Order of words: 我打他 (I hit him) and 他打我 (he hits me) have the same words, so an encoder without
-//! positions gives both the same translation (Vaswani et al. 2017, section 3.5; Lee et al. 2019,
-//! property 1).
+//! The order of words. 我打他 (I hit him) and 他打我 (he hits me) have the same words, so a model whose
+//! encoder knows no positions gives both the same translation (Vaswani et al. 2017, section 3.5;
+//! Lee et al. 2019, property 1).
 //!
-//! Models translate sentences of a grammar (subject, verb, object) from Chinese, where words have
-//! one form, into English, where "I" and "me" show who acts. Half of the sentences have an adverb,
-//! which stands before the verb in Chinese and at the end in English, so it is not enough to attend
-//! to the word at the same position. Some sentences are held out. If a sentence is held out, so is
-//! the sentence with its subject and object exchanged.
+//! Models translate sentences of a small grammar (subject, verb, object) from Chinese into English.
+//! In Chinese, each word has one form. In English, "I" and "me" show who acts. Most sentences have
+//! an adverb, which stands before the verb in Chinese and at the end in English. It is therefore
+//! not enough to attend to the word at the same position. Some sentences are held out from
+//! training. If a sentence is held out, the sentence with its subject and object exchanged is held
+//! out too.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, ModelConfig, Pass, Positions, Sequences, TranslationModel};
@@ -24,8 +25,8 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Persons: the word in Chinese, the English words as subject and as object, and true if the verb
-/// takes an s.
+/// Persons. Each has its word in Chinese, its English words as subject and as object, and a flag
+/// that is true if the verb after it takes an s.
 const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("我", "I", "me", false),
     ("你", "you", "you", false),
@@ -38,7 +39,7 @@ const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("老师", "teachers", "teachers", false),
     ("妈妈", "Mum", "Mum", true),
 ];
-/// Verbs: the word in Chinese, and the English forms after "I" and after "he".
+/// Verbs. Each has its word in Chinese, and its English forms after "I" and after "he".
 const VERBS: [(&str, &str, &str); 8] = [
     ("打", "hit", "hits"),
     ("爱", "love", "loves"),
@@ -51,7 +52,7 @@ const VERBS: [(&str, &str, &str); 8] = [
 ];
 /// Adverbs, in Chinese and in English.
 const ADVERBS: [(&str, &str); 3] = [("今天", "today"), ("现在", "now"), ("常常", "often")];
-/// Tokens for the beginning of a translation and for its end.
+/// Tokens that mark the beginning of a translation and its end.
 const MARKS: [&str; 2] = ["<s>", "</s>"];
 
 /// Number of sentences in a batch.
@@ -66,7 +67,7 @@ pub struct Clause {
     adverb: Option<usize>,
 }
 
-/// Returns the index of the element of a list for which `is` holds.
+/// Returns the index of the first element of a list for which `is` returns true.
 fn place<T>(list: &[T], is: impl Fn(&T) -> bool) -> usize {
     list.iter().position(is).expect("a word of the grammar")
 }
@@ -103,9 +104,9 @@ impl Clause {
         all
     }
 
-    /// True if the sentence is held out from training. About a sixth of all sentences are held out,
-    /// and so are 我打他 and "I love AI", with any adverb. If a sentence is held out, so is the
-    /// sentence with its subject and object exchanged.
+    /// True if the sentence is held out from training. About a sixth of all sentences are held out.
+    /// 我打他 and 我爱AI (I love AI) are always held out, with any adverb. If a sentence is held out,
+    /// the sentence with its subject and object exchanged is held out too.
     #[must_use]
     pub fn is_held_out(self) -> bool {
         let plain = Self { adverb: None, ..self };
@@ -135,7 +136,7 @@ impl Clause {
     }
 }
 
-/// Words of both languages; the index of a word is its id.
+/// Words of both languages. The index of a word is its id.
 #[derive(Debug)]
 struct Words {
     chinese: Vec<&'static str>,
@@ -181,7 +182,7 @@ impl Words {
     }
 }
 
-/// Model that has learned to translate the sentences.
+/// A model that has learned to translate the sentences.
 #[derive(Debug)]
 pub struct ClauseTranslator {
     model: TranslationModel,
@@ -225,8 +226,9 @@ impl ClauseTranslator {
         Clause::all().into_iter().filter(|one| one.is_held_out()).collect()
     }
 
-    /// Logits for each word of the right translations and their ends, `(words and ends, V)`, and
-    /// the batch of the sentences.
+    /// Returns logits, and the batch of the sentences. The logits have a row for each word of the
+    /// right translations and for the end of each translation: `(words and ends, V)`, where V is
+    /// the size of the English vocabulary.
     fn logits(&self, clauses: &[Clause], pass: &Pass) -> Result<(Tensor, Batch), TheoryError> {
         let batch = self.words.batch(clauses);
         let encoded = self.model.encode(&batch.streams[0], pass)?;
@@ -234,8 +236,8 @@ impl ClauseTranslator {
         Ok((self.model.logits(&hidden, pass)?, batch))
     }
 
-    /// For each sentence, true if greedy search translates it right. This is so if, after each
-    /// beginning of the right translation, the likeliest word is the right one.
+    /// For each sentence, true if greedy search translates it right. The translation is right if,
+    /// after each beginning of the right translation, the likeliest next word is the right one.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -274,7 +276,7 @@ impl ClauseTranslator {
         Ok(words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Largest absolute difference between the logits of the first word of two sentences.
+    /// Largest absolute difference between the logits for the first words of two translations.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -288,8 +290,9 @@ impl ClauseTranslator {
         Ok(apart.fold(0.0, f64::max))
     }
 
-    /// Attention of each word of the translation to the words of the source, `[word][source]`: mean
-    /// weights over the heads of the layer from which alignments are read.
+    /// Attention of each word of the right translation to the words of the source, as
+    /// `[word][source]`. The weights are means over the heads of the layer that shows best which
+    /// word is translated.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -304,7 +307,7 @@ impl ClauseTranslator {
         Ok(rows)
     }
 
-    /// Share of words of the translations that give the largest weight to the word that they
+    /// Share of the words of the right translations that attend most to the word that they
     /// translate.
     ///
     /// # Errors
@@ -323,9 +326,9 @@ impl ClauseTranslator {
     }
 }
 
-/// Returns the share of held-out sentences that are translated right, and the share of pairs with
-/// two right translations. A pair is a sentence and the same sentence with subject and object
-/// exchanged.
+/// Returns two shares over the held-out sentences. The first is the share of sentences that are
+/// translated right. The second is the share of pairs in which both sentences are translated right.
+/// A pair is a sentence and the same sentence with subject and object exchanged.
 ///
 /// # Errors
 /// If the memory is exhausted.

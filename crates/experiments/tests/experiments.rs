@@ -10,8 +10,9 @@ use taper_theory::studies::{Mixture, PromptKind, fitted_exponent, parity_decoder
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Xie et al. 2022, section 4: the loss of a trained decoder comes close to the loss of the exact
-/// posterior, which no model can beat, and so does the accuracy of its answers.
+/// Checks that the loss of a trained decoder comes close to the loss of the exact posterior, which
+/// no model can beat, and that the same holds for the accuracy of its answers (Xie et al. 2022,
+/// section 4).
 #[test]
 fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     let mixture = Mixture::draw(3, (3, 4), 8, 1);
@@ -34,8 +35,8 @@ fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     Ok(())
 }
 
-/// Hahn 2020, section 6: one layer can compute PARITY of a given length, but does not learn it from
-/// the answers alone. It learns it if it writes the parity after each bit.
+/// Checks that one layer can compute PARITY of a given length, but does not learn it from the
+/// answers alone. It learns PARITY if it writes the parity after each bit (Hahn 2020, section 6).
 #[test]
 fn one_layer_learns_parity_only_step_by_step() -> TestResult {
     let length = 8;
@@ -53,8 +54,8 @@ fn one_layer_learns_parity_only_step_by_step() -> TestResult {
     Ok(())
 }
 
-/// A probe explains a quantity that is a linear map of the states, and does not explain a quantity
-/// that is independent of them.
+/// Checks that a probe explains a quantity that is a linear map of the states, and does not explain
+/// a quantity that is independent of the states.
 #[test]
 fn probes_explain_linear_maps_alone() {
     let counter = Counter::new(3);
@@ -68,8 +69,8 @@ fn probes_explain_linear_maps_alone() {
     assert!(explained(&states, &apart, 400) < 0.1);
 }
 
-/// Akyürek et al. 2023, section 5: probes read the moments from the layers of a trained decoder
-/// much better than from an untrained one.
+/// Checks that probes explain the moments and the weights much better from the layers of a trained
+/// decoder than from those of an untrained one (Akyürek et al. 2023, section 5).
 #[test]
 fn layers_hold_the_moments_of_linear_functions() -> TestResult {
     let (trained, drawn) = (probe(&regressor(3, 400, 1)?)?, probe(&regressor(3, 0, 1)?)?);
@@ -87,8 +88,8 @@ fn layers_hold_the_moments_of_linear_functions() -> TestResult {
     Ok(())
 }
 
-/// Sharma and Kaplan 2022, section 2: errors of students fall with their size, more slowly in more
-/// dimensions.
+/// Checks that errors of students fall with their size, and that they fall more slowly in more
+/// dimensions (Sharma and Kaplan 2022, section 2).
 #[test]
 fn students_fall_by_the_dimension() -> TestResult {
     let mut exponents = Vec::new();
@@ -101,8 +102,8 @@ fn students_fall_by_the_dimension() -> TestResult {
     Ok(())
 }
 
-/// Computes the largest eigenvalue of a matrix with known eigenvalues: H D H, with a reflection H =
-/// 1 − 2 u uᵀ / uᵀu.
+/// Checks the largest eigenvalue of a matrix with known eigenvalues. The matrix is H D H, where D
+/// has the eigenvalues on its diagonal, and H = 1 − 2 u uᵀ / uᵀu is a reflection.
 #[test]
 fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     let size = 60;
@@ -115,8 +116,8 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
         let share = 2.0 * dot(&axis, vector) / dot(&axis, &axis);
         vector.iter().zip(&axis).map(|(part, axis)| part - share * axis).collect()
     };
-    // The eigenvalues are −9 to 2.6 in steps of 0.2, and 3.7. So the largest eigenvalue does not
-    // have the largest absolute value.
+    // The eigenvalues are −9 to 2.6 in steps of 0.2, and 3.7. The largest eigenvalue is therefore
+    // not the one with the largest absolute value.
     let product = |vector: &[f64]| -> Result<Vec<f64>, std::convert::Infallible> {
         let mut inner = reflected(vector);
         for (at, part) in inner.iter_mut().enumerate() {
@@ -126,7 +127,7 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     };
     assert!((largest_eigenvalue(60, 60, product)? - 3.7).abs() < 1e-9);
     assert!((largest_eigenvalue(60, 25, product)? - 3.7).abs() < 1e-2);
-    // The eigenvalue of this 2 × 2 matrix, by hand, is (5 + √5) / 2.
+    // The largest eigenvalue of this 2 × 2 matrix, computed by hand, is (5 + √5) / 2.
     let small = |v: &[f64]| -> Result<_, std::convert::Infallible> {
         Ok(vec![2.0 * v[0] + v[1], v[0] + 3.0 * v[1]])
     };
@@ -134,13 +135,13 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     Ok(())
 }
 
-/// McCandlish et al. 2018, equation 2.9: for gradients with a known mean and variance, the noise
-/// scale is tr Σ / |G|².
+/// Checks that the noise scale is tr Σ / |G|² for gradients whose mean and variance are known
+/// (McCandlish et al. 2018, equation 2.9).
 #[test]
 fn the_noise_scale_is_that_of_known_gradients() {
     let counter = Counter::new(11);
-    // With so few gradients, the square of their mean is too large by half; the excess must be
-    // subtracted.
+    // With so few gradients, noise makes the square of their mean about 1.5 times as large as |G|².
+    // This excess must be subtracted.
     let (count, width, batch, deviation) = (12, 3000, 4.0_f64, 0.5);
     let gradient = |row: usize| -> Vec<f64> {
         let noise =
@@ -152,8 +153,9 @@ fn the_noise_scale_is_that_of_known_gradients() {
     assert!((noise_scale(&gradients, batch) / expected - 1.0).abs() < 0.1);
 }
 
-/// The Hessian is symmetric, and no direction has more curvature than the sharpness. Rectification
-/// begins with small steps and ends at the full rate.
+/// Checks that the Hessian is symmetric, and that no direction has more curvature than the
+/// sharpness. Checks also that rectification begins with a small learning rate and ends at the full
+/// one.
 #[test]
 fn curvature_is_that_of_the_loss() -> TestResult {
     for norm in [NormPlacement::Pre, NormPlacement::Post] {
@@ -185,9 +187,10 @@ fn curvature_is_that_of_the_loss() -> TestResult {
     Ok(())
 }
 
-/// With the full rate at once, Post-LN ends with a higher loss than with a warm-up, and Pre-LN does
-/// not. The sharpness of Post-LN is higher at first. For both, the noise scale is smaller than a
-/// batch.
+/// Checks that Post-LN needs a warm-up and Pre-LN does not. With the full rate from the first
+/// update on, Post-LN ends with a higher loss than with a warm-up, while Pre-LN ends with the same
+/// loss. At first, the loss of Post-LN is sharper than that of Pre-LN. For both, the noise scale is
+/// less than 8 documents, and a batch has 16.
 #[test]
 fn only_post_ln_needs_a_warm_up() -> TestResult {
     let mut of_norm = Vec::new();

@@ -6,8 +6,8 @@ use taper_experiments::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Vaswani et al. 2017, table 1: the formula gives the length of the shortest path over a distance,
-/// as measured by gradients that are not zero.
+/// Checks that the formula gives the length of the shortest path over a distance, as it is measured
+/// by gradients that are not zero (Vaswani et al. 2017, table 1).
 #[test]
 fn paths_are_as_long_as_the_formula_says() -> TestResult {
     for (name, carrier, layers) in Carrier::ALL {
@@ -22,9 +22,9 @@ fn paths_are_as_long_as_the_formula_says() -> TestResult {
     Ok(())
 }
 
-/// Bengio et al. 1994: through a recurrent layer, gradients fade by a factor for each step; through
-/// attention, the distance does not matter. Over distances where gradients fade, nothing is
-/// learned.
+/// Checks that gradients fade with each step through a recurrent layer, while through attention the
+/// distance does not matter. Over distances at which gradients fade, nothing is learned (Bengio et
+/// al. 1994).
 #[test]
 fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
     // Ratio of the gradients over 21 to 31 tokens to the gradients over 1 to 11 tokens.
@@ -40,7 +40,8 @@ fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
     let ratio = far(Carrier::Attention)?;
     assert!(ratio > 0.7 && ratio < 1.4, "{ratio}");
 
-    // All texts have 32 tokens, so that no shorter texts help to learn the long distance.
+    // All texts have 32 tokens. So there are no shorter texts that would help to learn the long
+    // distance.
     let of_long = |carrier| FirstToken::train(carrier, 1, (500, 32))?.right(32);
     let steps = [of_long(Carrier::Gru)?, of_long(Carrier::Lstm)?];
     let attention = of_long(Carrier::Attention)?;
@@ -51,9 +52,9 @@ fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
     Ok(())
 }
 
-/// Luo et al. 2016, section 2: the receptive field grows in proportion to the depth, but the
-/// standard deviation of influences grows as the square root of the depth, and influences become
-/// normally distributed.
+/// Checks that the receptive field grows in proportion to the depth, but that the standard
+/// deviation of influences grows as the square root of the depth. With more depth, influences
+/// become normally distributed (Luo et al. 2016, section 2).
 #[test]
 fn fields_grow_with_the_depth_and_what_counts_as_its_root() -> TestResult {
     for kernel in [3, 5] {
@@ -79,7 +80,7 @@ fn fields_grow_with_the_depth_and_what_counts_as_its_root() -> TestResult {
 fn strides_multiply_what_later_kernels_see() {
     assert_eq!(field_by_formula(&[]), 1);
     assert_eq!(field_by_formula(&[(3, 1), (3, 2), (3, 1)]), 9);
-    // The first layers of AlexNet: a convolution of 11 with stride 4, a maximum over 3 with stride
-    // 2, a convolution of 5.
+    // The first layers of AlexNet: a convolution of 11 pixels with stride 4, a maximum over 3
+    // pixels with stride 2, and a convolution of 5 pixels.
     assert_eq!(field_by_formula(&[(11, 4), (3, 2), (5, 1)]), 51);
 }

@@ -8,9 +8,9 @@ use taper_model::Positions;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// `it` is the animal or the place, depending only on the last word, also for nouns that training
-/// shows only in sentences with one noun. The last word is read in the first layer, and heads of
-/// the second layer look at the noun.
+/// Checks that only the last word decides whether `it` is the animal or the place, also for nouns
+/// that training shows only in sentences with one noun. The last word is read in the first layer,
+/// and heads of the second layer look at the noun.
 #[test]
 fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let pairs = Referred::pairs(HeldOut::Choosing, 128);
@@ -38,7 +38,8 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let (heads, half) = (PronounReader::heads(), gazes.len() / 2);
     let blind = reader.understood(&pairs, &heads[..half])?;
     assert!(blind.pairs < 0.5 * whole.pairs, "without the first layer's heads: {blind:?}");
-    // In the first layer, `it` or the nouns attend to the last word more than by chance.
+    // In the first layer, `it` or the nouns attend to the last word more than in an untrained
+    // model.
     let reads = |gazes: &[Gaze]| {
         let of_head = |gaze: &Gaze| gaze.adjective.max(gaze.adjective_from_nouns);
         gazes[..half].iter().map(of_head).sum::<f64>() / half as f64
@@ -53,9 +54,9 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     Ok(())
 }
 
-/// The vector of "bank" itself says nothing about money and rivers. The states after the layers
-/// tell the senses apart, even in sentences whose other nouns and verbs never occur together with
-/// "bank" in training.
+/// Checks that the vector of "bank" itself says nothing about money and rivers, while the states
+/// after the layers tell the two senses apart. They do so even in sentences whose nouns and verbs
+/// never occur together with "bank" in training.
 #[test]
 fn states_tell_the_senses_of_bank_apart() -> TestResult {
     let [known, asked] = SenseReader::sentences(200);
@@ -69,8 +70,9 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
         let points = reader.vectors(&known)?.into_iter().zip(reader.vectors(&asked)?);
         Ok(points.map(|(known, asked)| told_apart(&known, &asked)).collect())
     };
-    // The held-out words are few. So with one draw of their vectors, the states of "bank" can be
-    // closer to one of the senses by chance, which the mean over many draws is not.
+    // The held-out words are few. With one draw of their vectors, the states of "bank" can
+    // therefore be closer to one of the senses by chance. The mean over many draws does not have
+    // this fault.
     let mut untrained = vec![0.0; 4];
     for seed in 1..=16 {
         let shares = shares(&SenseReader::train(0, seed)?)?;
@@ -84,9 +86,9 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
     Ok(())
 }
 
-/// Without positions, a sentence and the sentence with subject and object exchanged get the same
-/// translation, so no pair is right. With positions, each gets its own. Words attend to the words
-/// that they translate.
+/// Checks that without positions, a sentence and the sentence with subject and object exchanged get
+/// the same translation, so no pair is translated right. With positions, each sentence gets
+/// its own translation, and words attend to the words that they translate.
 #[test]
 fn only_positions_tell_who_hits_whom() -> TestResult {
     let hits = Clause::new("我", "打", "他");
