@@ -1,4 +1,4 @@
-//! Every component of pages on one page, in English and in Chinese:
+//! Example that writes a page with every component of pages, once in English and once in Chinese:
 //! `cargo run --release -p taper-plots --example gallery -- FOLDER`.
 
 use std::error::Error;
@@ -12,7 +12,8 @@ use taper_plots::parts::{
 };
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Language, Page, Series};
 
-/// Script that puts tabs, ribbons and matrices into their places.
+/// Script of the page, which makes tabs with ribbons and a matrix, and puts them into the last
+/// section.
 const SCRIPT: &str = "
 const { queries, keys, heads } = taper.data('word-data');
 const colours = heads.map((weights, at) => ({ weights, colour: `--plot-series-${at + 1}` }));
@@ -69,7 +70,8 @@ fn page(language: Language) -> Result<String, Box<dyn Error>> {
     .html())
 }
 
-/// Returns attention weights of a head that attends `number` tokens back; each row sums to 1.
+/// Returns attention weights of a head whose queries attend to the key `number` places before them.
+/// The weights of a query sum to 1.
 fn head(number: usize) -> Vec<Vec<f64>> {
     let row = |query: usize| {
         let aim = query.saturating_sub(number) as f64;

@@ -1,7 +1,8 @@
-//! Colours of figures: one name for each use, with a value for light and one for dark pages.
+//! Colours of figures. Each use has a name, with one value for light pages and one for dark pages.
 //!
-//! Drawings use the light values. Each light value belongs to one name only, so it can be found in
-//! the text of a finished drawing, and replaced by the CSS variable or the dark value of this name.
+//! Drawings are made with the light values. Each light value belongs to only one name. It can
+//! therefore be found in the text of a finished drawing, and be replaced by the CSS variable or the
+//! dark value of its name.
 
 use plotters::style::RGBColor;
 
@@ -46,7 +47,7 @@ impl Colour {
     }
 }
 
-/// Background of a picture; drawings themselves are transparent.
+/// Background of a picture. Drawings themselves have none: they are transparent.
 pub(crate) const GROUND: Colour =
     Colour::new("--plot-ground", [0xFF, 0xFF, 0xFE], [0x14, 0x17, 0x1C]);
 /// Titles and labels.
@@ -57,8 +58,8 @@ pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);
 
 /// Colours of series. Each has a contrast of at least 4.5 with the background. The first four are
-/// easy to distinguish even for readers without one of the three kinds of cones; the others are
-/// closer to each other.
+/// easy to distinguish even for readers whose eyes lack one of the three kinds of cones. The other
+/// colours are closer to each other.
 pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-1", [0x0A, 0x66, 0xBF], [0x5C, 0xA2, 0xFF]),
     Colour::new("--plot-series-2", [0xA6, 0x5D, 0x12], [0xEF, 0xAA, 0x45]),
@@ -84,7 +85,7 @@ pub(crate) fn all() -> impl Iterator<Item = Colour> {
 mod tests {
     use super::*;
 
-    /// Relative luminance (WCAG 2.2).
+    /// Relative luminance of a colour, as WCAG 2.2 defines it.
     fn luminance(hex: &str) -> f64 {
         let channel = |at: usize| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;
@@ -105,9 +106,9 @@ mod tests {
         }
     }
 
-    /// Returns the position of the colour `hex` in Oklab (Björn Ottosson, 2020). The matrix
-    /// `cones`, applied to linear RGB, simulates eyes without one kind of cones (Machado et al.
-    /// 2009).
+    /// Returns the position of the colour `hex` in the colour space Oklab (Björn Ottosson, 2020).
+    /// Before that, the colour is multiplied, as linear RGB, by the matrix `cones`. This matrix
+    /// simulates eyes that lack one kind of cones (Machado et al. 2009).
     fn seen(hex: &str, cones: [[f64; 3]; 3]) -> [f64; 3] {
         let linear = [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;

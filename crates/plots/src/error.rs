@@ -6,22 +6,22 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlotError {
-    /// The figure has no finite value that its axes can show.
+    /// The figure has no value that is finite and that its axes can show.
     #[error("the figure `{title}` has nothing to show: no value is finite and fits its axes")]
     Nothing {
         /// Title of the figure.
         title: String,
     },
-    /// Rows, columns or categories do not match the values.
+    /// The number of values is not the number of rows, columns or categories.
     #[error("the figure `{title}` has {expected} {what}, but {found} values for them")]
     Shape {
         /// Title of the figure.
         title: String,
-        /// Things counted: rows, columns or categories.
+        /// What is counted: rows, columns or categories.
         what: &'static str,
-        /// Expected number of values.
+        /// Number of values that there should be.
         expected: usize,
-        /// Number of values given.
+        /// Number of values that are given.
         found: usize,
     },
     /// The drawing library failed.
@@ -32,16 +32,16 @@ pub enum PlotError {
         /// Message of the library.
         cause: String,
     },
-    /// The drawing cannot be made a PNG.
+    /// The drawing cannot be rendered as PNG. The text says why.
     #[error("the figure cannot be made a PNG: {0}")]
     Picture(String),
-    /// The system has no fonts, without which a picture would have no labels.
+    /// The system has no fonts. Without fonts, a picture would have no labels.
     #[error(
         "no fonts are installed, so a PNG would have no text: install some (on Debian \
          fonts-dejavu-core), or write SVG"
     )]
     NoFonts,
-    /// This build draws no PNG.
+    /// The program was built without the cargo feature `png`.
     #[error(
         "this program was built without PNG figures; build it with the cargo feature `png`, or \
          write SVG"

@@ -45,7 +45,7 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// Readable size, in CSS pixels.
+    /// Usual size of this kind of drawing, in CSS pixels.
     fn usual_size(&self) -> (u32, u32) {
         match self {
             Self::Chart(_) => (720, 400),
@@ -81,21 +81,21 @@ impl From<Heatmap> for Plot {
 pub struct Axis {
     /// Quantity on the axis, with its unit.
     pub label: String,
-    /// Whether the axis is logarithmic, so that equal distances mean equal ratios.
+    /// Whether the axis is logarithmic. On a logarithmic axis, equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// Values at the ends of the axis; `None` for the range of the points, with some room.
+    /// Values at the two ends of the axis. `None` means the range of the points, with some room.
     pub range: Option<(f64, f64)>,
-    /// Labels in place of numbers, each with its value; if empty, labels are numbers.
+    /// Labels that replace numbers, each with its value. If there are none, the labels are numbers.
     pub names: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Makes a linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
         Self { label: label.into(), logarithmic: false, range: None, names: Vec::new() }
     }
 
-    /// A logarithmic axis; points that are not positive are omitted.
+    /// Makes a logarithmic axis. Points whose value on it is not positive are omitted.
     pub fn log(label: impl Into<String>) -> Self {
         Self { logarithmic: true, ..Self::linear(label) }
     }
@@ -107,7 +107,7 @@ impl Axis {
         self
     }
 
-    /// Returns the axis with labels instead of numbers, each with its value.
+    /// Returns the axis with the labels `names` instead of numbers. Each label has a value.
     #[must_use]
     pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
         self.names = names;
@@ -121,7 +121,7 @@ impl Axis {
     }
 }
 
-/// Marks of points.
+/// Ways of drawing the points of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
     /// Points joined by a line.
@@ -130,8 +130,9 @@ pub enum Mark {
     Dashes,
     /// Single dots.
     Dots,
-    /// Points joined by a line above a coloured area, which ends at `base`. Ridges of one colour
-    /// belong together: the legend has one entry for all of them, with the name of the first.
+    /// Points joined by a line, with a coloured area between the line and the height `base`. Ridges
+    /// of one colour belong together. In the legend of a page they share one entry, which has the
+    /// name of the first ridge.
     Ridge {
         /// Height of the lower end of the area.
         base: f64,
@@ -141,13 +142,13 @@ pub enum Mark {
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Name in the legend; a series without a name is not listed there.
+    /// Name in the legend. A series without a name is not in the legend.
     pub name: String,
     /// Points in the order of the line. Points that are not finite are omitted.
     pub points: Vec<(f64, f64)>,
-    /// Marks of the points.
+    /// Way in which the points are drawn.
     pub mark: Mark,
-    /// Index of the colour; `None` for the colour with the index of the series in the chart.
+    /// Index of the colour. `None` means the index of the series in the chart.
     pub colour: Option<usize>,
 }
 
@@ -167,13 +168,14 @@ impl Series {
         Self { mark: Mark::Dashes, ..Self::line(name, points) }
     }
 
-    /// Makes a series that is a curve above a coloured area, whose lower end is at `base`.
+    /// Makes a series that is a curve, with a coloured area between the curve and the height
+    /// `base`.
     pub fn ridge(name: impl Into<String>, base: f64, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Ridge { base }, ..Self::line(name, points) }
     }
 
-    /// Returns the series with the colour of index `number`: a fitted curve can share the colour of
-    /// its points.
+    /// Returns the series with the colour of index `number`. With this, a fitted curve can have the
+    /// same colour as its points.
     #[must_use]
     pub const fn coloured(mut self, number: usize) -> Self {
         self.colour = Some(number);
@@ -209,13 +211,13 @@ pub struct Bars {
     pub categories: Vec<String>,
     /// Axis of the heights.
     pub y: Axis,
-    /// Series, each with its name and one value for each category. A value that is not finite has
-    /// no bar.
+    /// Series, each with its name and one value for each category. For a value that is not finite,
+    /// no bar is drawn.
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// A table as shades: a larger absolute value has a stronger colour. Negative values have another
-/// colour than positive values.
+/// A table whose values are shown as shades. The larger the absolute value, the stronger its
+/// colour. Negative values have another colour than positive ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heatmap {
     /// Title of the rows.
@@ -226,8 +228,9 @@ pub struct Heatmap {
     pub rows: Vec<String>,
     /// Labels of the columns.
     pub columns: Vec<String>,
-    /// One value for each column of each row. Values that are not finite leave their cell empty.
+    /// One value for each column of each row. The cell of a value that is not finite remains empty.
     pub values: Vec<Vec<f64>>,
-    /// Absolute value that has the full colour; `None` for the largest in the table.
+    /// Absolute value that is shown with the full colour. `None` means the largest absolute value
+    /// in the table.
     pub strongest: Option<f64>,
 }

@@ -1,8 +1,9 @@
-//! Figures as data, drawn as SVG and PNG, and pages of a single file that contain them.
+//! Figures as data, which are drawn as SVG or PNG, and pages that contain them in a single file.
 //!
 //! A [`Figure`] describes lines, points, bars or a heatmap, with titles and axes. [`Figure::draw`]
-//! turns it into an [`Svg`]. The colours of the SVG are CSS variables, so it suits light and dark
-//! pages alike. [`Page`] puts figures and text into one HTML file that needs no network.
+//! turns a figure into an [`Svg`]. The colours of the SVG are CSS variables, so it fits light and
+//! dark pages alike. A [`Page`] is an HTML file that has figures and text in it and needs no
+//! network.
 //!
 //! ```
 //! use taper_plots::{Axis, Chart, Figure, Series};
@@ -14,10 +15,11 @@
 //! # Ok::<(), taper_plots::PlotError>(())
 //! ```
 //!
-//! The library `plotters` draws SVG, and `resvg` renders it as PNG, without a browser. In pages the
-//! JavaScript library uPlot draws the same values again, at the size of the window, with zoom and
-//! values at the pointer; it adds 50 KB to a page, while larger libraries would add hundreds.
-//! [`parts`] has the other components of pages. This crate knows no model and no run.
+//! The library `plotters` draws SVG, and `resvg` renders it as PNG; neither needs a browser. In a
+//! page, the JavaScript library uPlot draws the same values again. There the figures have the size
+//! of the window, can be zoomed, and show the values at the pointer. uPlot adds 50 KB to a page,
+//! while larger libraries would add hundreds. The module [`parts`] has the other components of
+//! pages. This crate does not depend on models or on recorded runs.
 #![forbid(unsafe_code)]
 
 mod colours;

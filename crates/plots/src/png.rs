@@ -1,4 +1,4 @@
-//! Drawings as PNG, with the fonts of the system.
+//! Drawings rendered as PNG, with the fonts of the system.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,8 +9,8 @@ use resvg::usvg::{Options, Tree};
 use crate::error::PlotError;
 use crate::scale::SCALE;
 
-/// Common sans-serif fonts, the most usual first. A glyph that a font lacks is taken from any other
-/// font that has the glyph.
+/// Common sans-serif fonts, the most usual first. If the chosen font lacks a glyph, the glyph is
+/// taken from any other font that has it.
 const SANS_SERIF: [&str; 8] = [
     "Noto Sans",
     "DejaVu Sans",
@@ -22,7 +22,7 @@ const SANS_SERIF: [&str; 8] = [
     "Noto Sans CJK SC",
 ];
 
-/// Fonts of this system, searched for on first use.
+/// Fonts of this system. They are searched for when they are first used.
 static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     let mut fonts = Database::new();
     fonts.load_system_fonts();
@@ -37,11 +37,11 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// Renders an SVG drawing as PNG. The drawing has `size` CSS pixels, and each becomes `zoom` by
-/// `zoom` pixels.
+/// Renders an SVG drawing as PNG. The drawing has a width and a height of `size` CSS pixels, and
+/// each CSS pixel becomes a square of `zoom` by `zoom` pixels.
 ///
 /// # Errors
-/// When the system has no fonts, or the picture is too large.
+/// If the system has no fonts, or if the picture is too large.
 pub(crate) fn picture(svg: &str, size: (u32, u32), zoom: f32) -> Result<Vec<u8>, PlotError> {
     let fontdb = Arc::clone(&FONTS);
     if fontdb.is_empty() {

@@ -1,4 +1,4 @@
-//! Scale of drawings.
+//! Ratio between drawing units and CSS pixels.
 
-/// Number of drawing units in a CSS pixel.
+/// Number of drawing units in one CSS pixel.
 pub(crate) const SCALE: i32 = 4;

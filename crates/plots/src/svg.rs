@@ -1,4 +1,4 @@
-//! Finished drawings as SVG, for pages, files and pictures.
+//! Finished drawings as SVG, for use in pages, files and pictures.
 
 use std::fmt::Write as _;
 
@@ -9,13 +9,14 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Line width that marks a line as dashed: no other line has this width.
+/// Width that a line is drawn with if it shall be dashed. No other line has this width, so dashed
+/// lines can be found in the output of `plotters`.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
-/// A drawing.
+/// A finished drawing.
 ///
-/// Each element has its colour twice: as an attribute, for programs that do not read CSS, and as a
-/// class, which sets the colour from a CSS variable such as `--plot-series-1`.
+/// Each element names its colour twice. An attribute is for programs that do not read CSS. A class
+/// sets the colour from a CSS variable, such as `--plot-series-1`.
 #[derive(Debug, Clone)]
 pub struct Svg {
     title: String,
@@ -38,14 +39,15 @@ impl Svg {
             title: figure.title.clone(),
             description: figure.description.clone(),
             size: figure.size,
-            // `plotters` writes line breaks before and after text; they would be shown as spaces.
+            // `plotters` writes line breaks before and after a text. A browser would show them as
+            // spaces.
             elements: inner.replace(&dashed, broken).replace(">\n", ">").replace("\n<", "<"),
             data,
         }
     }
 
-    /// Returns a standalone SVG file with a transparent background, light or dark by the reader's
-    /// preference.
+    /// Returns a standalone SVG file. Its background is transparent, and its colours are those of
+    /// the theme that the reader prefers, light or dark.
     #[must_use]
     pub fn standalone(&self) -> String {
         let (width, height) = self.size;
@@ -69,8 +71,8 @@ impl Svg {
     }
 
     /// Returns the drawing as a part of a [`Page`](crate::Page). The script of the page draws the
-    /// values again as an interactive figure. The drawing stays for printers and for browsers
-    /// without scripts.
+    /// values again as an interactive figure. This drawing is for printers and for browsers without
+    /// scripts.
     #[must_use]
     pub fn inline(&self) -> String {
         let (width, height) = self.size;
@@ -86,16 +88,17 @@ impl Svg {
         )
     }
 
-    /// Returns a PNG in the colours of `theme`, with a background. Each CSS pixel becomes `zoom` by
-    /// `zoom` pixels.
+    /// Returns the drawing as a PNG in the colours of `theme`, with a background. Each CSS pixel
+    /// becomes a square of `zoom` by `zoom` pixels.
     ///
     /// # Errors
-    /// When the build has no PNG, the system has no fonts, or the picture is too large.
+    /// If the program was built without PNG, if the system has no fonts, or if the picture is too
+    /// large.
     pub fn png(&self, theme: Theme, zoom: f32) -> Result<Vec<u8>, crate::PlotError> {
         crate::png::picture(&self.with_ground(theme), self.size, zoom)
     }
 
-    /// The drawing in the colours of a theme, with its background.
+    /// Returns the drawing in the colours of a theme, with a background.
     fn with_ground(&self, theme: Theme) -> String {
         let (width, height) = (self.size.0 * SCALE as u32, self.size.1 * SCALE as u32);
         let mut elements = self.elements.clone();

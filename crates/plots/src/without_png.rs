@@ -1,4 +1,4 @@
-//! Stands for the drawing of PNG in a build without the cargo feature `png`.
+//! Replacement for the module `png` in a build without the cargo feature `png`.
 
 use crate::error::PlotError;
 

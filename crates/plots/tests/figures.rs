@@ -1,4 +1,4 @@
-//! Figures and pages, in each format in which they are written.
+//! Tests of figures and pages, in each format in which they are written.
 
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Page, PlotError, Series, Svg, escape};
 
@@ -71,8 +71,8 @@ fn all() -> Vec<(&'static str, Svg)> {
         .to_vec()
 }
 
-/// Writes a file for a person to look at, if `TAPER_FIGURES` names a folder: `TAPER_FIGURES=FOLDER
-/// cargo test -p taper-plots`.
+/// Writes a file for a person to look at, if the environment variable `TAPER_FIGURES` names a
+/// folder: `TAPER_FIGURES=FOLDER cargo test -p taper-plots`.
 fn keep(name: &str, bytes: &[u8]) {
     if let Some(folder) = std::env::var_os("TAPER_FIGURES") {
         std::fs::write(std::path::Path::new(&folder).join(name), bytes).expect("a folder");
@@ -162,7 +162,7 @@ fn a_picture_has_its_labels_and_its_ground() {
             let picture = image::load_from_memory(&png).expect("a PNG").to_rgb8();
             assert_eq!(picture.get_pixel(0, 0)[2], ground, "{name}, {theme:?}");
             let (width, _) = picture.dimensions();
-            // The rows of the title contain ink.
+            // The rows of pixels where the title is have ink in them.
             let is_ink = |at: &image::Rgb<u8>| at[2].abs_diff(ground) > 100;
             let inked = (0..width).filter(|&x| (16..48).any(|y| is_ink(picture.get_pixel(x, y))));
             assert!(inked.count() > 80, "{name}, {theme:?}");

@@ -1,5 +1,5 @@
-//! Axes: places of values, and labels. The place of a value is the value itself, or its decimal
-//! logarithm on a logarithmic axis.
+//! Axes, with the places of values on them and with labels. The place of a value on a linear axis
+//! is the value itself. On a logarithmic axis it is the decimal logarithm of the value.
 
 use std::ops::Range;
 
@@ -18,14 +18,15 @@ pub(super) struct Scale {
     pub(super) range: Range<f64>,
     /// Places that have a label.
     pub(super) ticks: Vec<f64>,
-    /// Digits after the decimal point of a label.
+    /// Number of digits after the decimal point in a label.
     decimals: usize,
-    /// Labels in place of numbers, each with its place; if empty, labels are numbers.
+    /// Labels that replace numbers, each with its place. If there are none, the labels are numbers.
     names: Vec<(f64, String)>,
 }
 
 impl Scale {
-    /// Makes the scale of `axis` for `values`; `None` if the axis cannot show any of the values.
+    /// Makes the scale of `axis` for `values`. Returns `None` if the axis can show none of the
+    /// values.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let place = |value: f64| if axis.logarithmic { value.log10() } else { value };
         let usable = |&value: &f64| axis.takes(value);
@@ -46,7 +47,7 @@ impl Scale {
                     0.0 => (low.abs() * 0.1).max(1e-9),
                     span => 0.03 * span,
                 };
-                // An axis whose values come close to 0 begins at 0.
+                // An axis begins at 0 if no value is negative and the smallest value is close to 0.
                 let keeps_zero = !axis.logarithmic && low >= 0.0 && low <= room * 4.0;
                 (low, high) = (if keeps_zero { 0.0 } else { low - room }, high + room);
             }
@@ -61,7 +62,7 @@ impl Scale {
         Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals, names })
     }
 
-    /// Returns the place of a value; `None` if it is not between the ends.
+    /// Returns the place of a value, or `None` if the value is not between the ends of the axis.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = if self.logarithmic { value.log10() } else { value };
         let room = (self.range.end - self.range.start) * 1e-9;
@@ -114,7 +115,7 @@ impl ValueFormatter<f64> for Scale {
     }
 }
 
-/// Formats a number in few characters: 250k, 3M, 0.02, 2e-5.
+/// Formats a number with few characters, such as 250k, 3M, 0.02 or 2e-5.
 pub(super) fn number(value: f64) -> String {
     let amount = value.abs();
     let short = |value: f64, unit: &str| {
@@ -136,8 +137,8 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Returns ticks from `low` to `high`, and the number of digits after the decimal point that they
-/// need. The ticks are multiples of 1, 2 or 5 times a power of ten.
+/// Returns ticks from `low` to `high`, and the number of digits that their labels need after the
+/// decimal point. The distance between two ticks is 1, 2 or 5 times a power of ten.
 fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     let rough = (high - low) / LABELS;
     let power = 10f64.powf(rough.log10().floor());
@@ -149,9 +150,10 @@ fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     (ticks, (-step.log10().floor()).clamp(0.0, 9.0) as usize)
 }
 
-/// Returns the places of ticks from `low` to `high`, which are decimal logarithms. The ticks are
-/// powers of ten; in a shorter range also 2 and 5 times powers of ten; in the shortest range,
-/// linear ticks.
+/// Returns the places of ticks from `low` to `high`. All of these places are decimal logarithms.
+/// Over a long range, the ticks are powers of ten. Over a shorter range, 2 and 5 times powers of
+/// ten are ticks too. Over the shortest range, the ticks have equal distances in value, as on a
+/// linear axis.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     let between = |factors: &[f64], every: i32| {
         let powers = (low.floor() as i32..=high.ceil() as i32).filter(|power| power % every == 0);

@@ -17,7 +17,7 @@ use crate::figure::{Axis, Bars};
 
 /// Share of a category's width that its bars fill.
 const FILLED: f64 = 0.76;
-/// Font size of the names of categories.
+/// Font size of the names of categories, in CSS pixels.
 const SIZE: i32 = 11;
 
 /// Draws bars.
@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     if count == 0 || !values().any(|value| bars.y.takes(value)) {
         return Err(pen.nothing());
     }
-    // Bars begin at 0; a logarithmic axis has no 0.
+    // Bars begin at 0. On a logarithmic axis, which has no 0, they begin at its lower end.
     let foot = (!bars.y.logarithmic).then_some(0.0);
     let y = Scale::new(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
@@ -70,7 +70,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     }))
 }
 
-/// Writes as many names of categories as there is room for.
+/// Writes the names of categories. If there is no room for all of them, some are left out.
 fn write_names(
     pen: &Pen<'_>,
     root: &Area<'_>,

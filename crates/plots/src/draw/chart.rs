@@ -19,7 +19,8 @@ use crate::svg::DASHED_WIDTH;
 /// Width of a line, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
 
-/// Opacity of the area under a ridge; the ridges behind it remain visible.
+/// Opacity of the area under a ridge. It is low enough for the ridges behind the area to remain
+/// visible.
 const AREA_OPACITY: f64 = 0.3;
 
 /// Drawing area between two axes. Its coordinates are places on the axes (see [`Scale`]).
@@ -95,25 +96,26 @@ fn colour_of(series: &Series, number: usize) -> Colour {
     series_colour(series.colour.unwrap_or(number))
 }
 
-/// Returns the points of a series for a page: the points that are drawn, thinned unless they are
-/// dots, and rounded to six digits.
+/// Returns the points of a series for a page. They are the points that are drawn, rounded to six
+/// digits. Lines of many points are thinned; dots are not.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
     let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();
     let points = if series.mark == Mark::Dots { shown } else { thinned(&shown) };
-    // The x values of ridges are computed, and are rounded too. Other x values may be exact counts,
-    // such as numbers of updates.
+    // The x values of ridges come from a computation, so they are rounded too. Other x values may
+    // be exact counts, such as numbers of updates, so they are not rounded.
     let is_ridge = matches!(series.mark, Mark::Ridge { .. });
     let across = |value: f64| if is_ridge { six_digits(value) } else { value };
     points.into_iter().map(|at| (across(at.0), six_digits(at.1))).collect()
 }
 
-/// Rounds a number to six digits, which are short in JSON.
+/// Rounds a number to six digits, which keeps JSON short.
 fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Draws axes below `top`, in CSS pixels, with a grid, numbers and labels.
+/// Draws two axes with a grid, numbers and labels. They lie below `top`, which is given in CSS
+/// pixels.
 pub(super) fn plane<'a>(
     pen: &Pen<'_>,
     root: &Area<'a>,
@@ -149,7 +151,7 @@ pub(super) fn plane<'a>(
     Ok(plane)
 }
 
-/// Draws points, given as places on the axes, with the mark `mark`.
+/// Draws `points` with the mark `mark`. The points are given as places on the axes.
 fn mark(
     pen: &Pen<'_>,
     plane: &mut Plane<'_>,
@@ -158,7 +160,7 @@ fn mark(
     colour: Colour,
 ) -> Result<(), PlotError> {
     let ink = colour.drawn();
-    // A line of one point would be invisible.
+    // A line through a single point would be invisible, so a single point is drawn as a dot.
     if mark == Mark::Dots || points.len() == 1 {
         let dots = points.iter().map(|&at| Circle::new(at, units(3), ink.mix(0.8).filled()));
         plane.draw_series(dots).map_err(|error| pen.failed(error))?;

@@ -15,7 +15,7 @@ use crate::figure::Heatmap;
 
 /// Font size of the labels, in CSS pixels.
 const SIZE: i32 = 12;
-/// Largest room for the labels of rows or columns, in CSS pixels.
+/// Largest room that the labels of rows or columns can take, in CSS pixels.
 const MOST: i32 = 130;
 /// Room for the title of an axis, in CSS pixels.
 const WHAT: i32 = 20;
@@ -35,7 +35,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let (total_width, total_height) = (pen.figure.size.0 as i32, pen.figure.size.1 as i32);
     let left = MARGIN + WHAT + widest(&map.rows);
     let room = (total_width - left - MARGIN) / map.columns.len() as i32;
-    // Labels wider than their columns are turned upwards.
+    // If a label is wider than a column, the labels of columns are written upwards.
     let upwards = widest(&map.columns) > room;
     let head = if upwards { widest(&map.columns) } else { SIZE + 8 };
     let top = TITLE + WHAT + head;
@@ -61,7 +61,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     }))
 }
 
-/// Place of the cells, in units of the drawing.
+/// Place of the cells, in drawing units.
 struct Grid {
     across: Range<i32>,
     down: Range<i32>,
@@ -70,12 +70,13 @@ struct Grid {
 }
 
 impl Grid {
-    /// Returns the left edge of a column, which is the right edge of the column before.
+    /// Returns the left edge of column `number`, which is also the right edge of the column before
+    /// it.
     fn column(&self, number: usize) -> i32 {
         edge(&self.across, self.columns, number)
     }
 
-    /// Returns the upper edge of a row, which is the lower edge of the row before.
+    /// Returns the upper edge of row `number`, which is also the lower edge of the row above it.
     fn row(&self, number: usize) -> i32 {
         edge(&self.down, self.rows, number)
     }
@@ -105,7 +106,8 @@ impl Grid {
         root.draw(&frame).map_err(|error| pen.failed(error))
     }
 
-    /// Writes as many names of rows and columns as there is room for.
+    /// Writes the names of rows and columns. If there is no room for all of them, some are left
+    /// out.
     fn write_names(
         &self,
         pen: &Pen<'_>,
@@ -137,12 +139,12 @@ impl Grid {
     }
 }
 
-/// Returns the edge before part `number` of a range that is divided into `count` equal parts.
+/// Returns the edge where part `number` begins, if `range` is divided into `count` equal parts.
 fn edge(range: &Range<i32>, count: usize, number: usize) -> i32 {
     range.start + (i64::from(range.end - range.start) * number as i64 / count as i64) as i32
 }
 
-/// Draws the colour scale with its values.
+/// Draws the scale of colours, with the values at its two ends.
 fn legend(
     pen: &Pen<'_>,
     root: &Area<'_>,

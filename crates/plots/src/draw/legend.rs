@@ -1,4 +1,4 @@
-//! Legends: the names of series above a drawing, in as many rows as they need.
+//! Legends. A legend lists the names of series above a drawing, in as many rows as they need.
 
 use plotters::prelude::{Circle, PathElement, Rectangle};
 use plotters::style::Color as _;
@@ -10,24 +10,25 @@ use crate::error::PlotError;
 
 /// Height of a row, in CSS pixels.
 const ROW: i32 = 20;
-/// Width of the mark before a name.
+/// Width of the mark before a name, in CSS pixels.
 const MARK: i32 = 22;
-/// Room after a name.
+/// Room after a name, in CSS pixels.
 const GAP: i32 = 18;
 const SIZE: i32 = 12;
-/// Largest width of a name.
+/// Largest width of a name, in CSS pixels. Longer names are cut.
 const MOST: i32 = 260;
 
 /// Mark before a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
-    /// A line of this width.
+    /// A line of this width, in drawing units.
     Line(u32),
     Dot,
     Square,
 }
 
-/// Draws the legend below `top`, and returns its lower end, both in CSS pixels.
+/// Draws the legend below `top`, and returns the place where the legend ends. Both are in CSS
+/// pixels.
 pub(super) fn draw(
     pen: &Pen<'_>,
     root: &Area<'_>,

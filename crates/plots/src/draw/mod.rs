@@ -1,7 +1,7 @@
 //! Figures, drawn with `plotters` into SVG elements.
 //!
-//! Everything is drawn at [`SCALE`] times its size, because `plotters` rounds coordinates to
-//! integers.
+//! Everything is drawn [`SCALE`] times as large as it is shown, because `plotters` rounds
+//! coordinates to integers.
 
 mod axes;
 mod bars;
@@ -31,7 +31,7 @@ const MARGIN: i32 = 12;
 /// Drawing area that is written as SVG.
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Converts CSS pixels to drawing units.
+/// Converts CSS pixels to drawing units, which are the coordinates of the enlarged drawing.
 const fn units(pixels: i32) -> i32 {
     pixels * SCALE
 }
@@ -40,7 +40,8 @@ impl Figure {
     /// Draws the figure.
     ///
     /// # Errors
-    /// When there is nothing to show, or rows and columns do not match the values.
+    /// If there is nothing to show, or if the numbers of rows, columns or categories do not match
+    /// the numbers of values.
     pub fn draw(&self) -> Result<Svg, PlotError> {
         let figure = self;
         let mut elements = String::new();
@@ -62,8 +63,8 @@ impl Figure {
     }
 }
 
-/// A figure that is being drawn. The methods draw what all kinds of plots share, and make errors
-/// that name the figure.
+/// A figure that is being drawn. Its methods draw what all kinds of plots share, and they make
+/// errors that name the figure.
 struct Pen<'a> {
     figure: &'a Figure,
 }
@@ -79,8 +80,9 @@ impl Pen<'_> {
         PlotError::Nothing { title: self.figure.title.clone() }
     }
 
-    /// Checks that the number of values, `given`, equals the number of rows, columns or categories,
-    /// `expected`. `what` names what is counted.
+    /// Checks that as many values are given as there are rows, columns or categories. `given` is
+    /// the number of values, `expected` is the number of rows, columns or categories, and `what`
+    /// says which of the three are counted.
     fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
         match expected == given {
@@ -94,11 +96,11 @@ impl Pen<'_> {
         self.write(root, &label, (units(MARGIN), units(TITLE / 2)))
     }
 
-    /// Writes a label.
+    /// Writes a label at the point `at`, which is in drawing units.
     fn write(&self, root: &Area<'_>, label: &Label<'_>, at: (i32, i32)) -> Result<(), PlotError> {
         label.draw(root, at).map_err(|error| self.failed(error))
     }
 }
 
-/// Values of a figure as JSON, from which a page draws the figure again.
+/// Values of a figure as JSON, from which the script of a page draws the figure again.
 type Data = Value;

@@ -6,10 +6,11 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::{Area, SCALE};
 use crate::colours::{Colour, INK};
 
-/// Factor by which `plotters` divides font sizes when it writes SVG.
+/// Factor by which `plotters` makes font sizes smaller when it writes SVG.
 const FONT_FACTOR: f64 = 1.24;
 
-/// Horizontal alignment of a text: its start, middle or end is at the coordinates of the text.
+/// Horizontal alignment of a text: whether the text starts, ends or has its middle at its
+/// coordinates.
 #[derive(Clone, Copy)]
 pub(super) struct Anchor(HPos);
 
@@ -19,7 +20,7 @@ impl Anchor {
     pub(super) const END: Self = Self(HPos::Right);
 }
 
-/// A text to be written. Its coordinates are at half the height of the text.
+/// A text to be written. Vertically, its middle is at its coordinates.
 #[derive(Clone)]
 pub(super) struct Label<'a> {
     pub(super) text: &'a str,
@@ -47,16 +48,17 @@ impl<'a> Label<'a> {
     }
 }
 
-/// Makes a text style from a font size in CSS pixels and a colour.
+/// Makes a text style from a colour and a font size in CSS pixels.
 pub(super) fn style(size: i32, colour: Colour) -> TextStyle<'static> {
     let font = ("sans-serif", f64::from(size * SCALE) * FONT_FACTOR).into_font();
     font.color(&colour.drawn())
 }
 
-/// Estimates the width of a text in CSS pixels, without a font.
+/// Estimates the width of a text in CSS pixels. No font is read: each character has a typical
+/// width.
 pub(super) fn width(text: &str, size: i32) -> i32 {
     let em = |character: char| match character {
-        // Combining marks stand on the preceding character.
+        // Combining marks stand on the character before them, so they take no room.
         '\u{300}'..='\u{36F}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => 0.0,
         'i' | 'j' | 'l' | 't' | 'f' | 'r' | ' ' | '.' | ',' | '\'' | '|' | ':' => 0.36,
         'm' | 'w' | 'M' | 'W' | '—' | '@' => 0.92,
@@ -67,7 +69,8 @@ pub(super) fn width(text: &str, size: i32) -> i32 {
     (text.chars().map(em).sum::<f64>() * f64::from(size)).ceil() as i32
 }
 
-/// Returns the text, cut if necessary to a width of at most `most` CSS pixels.
+/// Returns the text. If it is wider than `most` CSS pixels, it is cut, and an ellipsis is put at
+/// its end.
 pub(super) fn shortened(text: &str, size: i32, most: i32) -> String {
     if width(text, size) <= most {
         return text.to_owned();

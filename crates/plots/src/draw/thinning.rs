@@ -1,10 +1,10 @@
-//! Thinning: removal of points that the eye cannot distinguish.
+//! Thinning of lines: points that the eye cannot distinguish are removed.
 
-/// Number of pixel columns that a line is thinned to.
+/// Number of pixel columns into which a line is divided for thinning.
 const COLUMNS: usize = 700;
 
-/// Returns the thinned points of a line. Each pixel column keeps its first, lowest, highest and
-/// last point, so that no spike is lost.
+/// Returns the thinned points of a line. In each pixel column, the first, the lowest, the highest
+/// and the last point are kept, so no spike is lost. A line with few points keeps all of them.
 pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 4 * COLUMNS {
         return points.to_vec();

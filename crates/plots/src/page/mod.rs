@@ -1,4 +1,5 @@
-//! Pages of one file: text, figures and data, in light and dark, without a network.
+//! Pages in one file. They have text, figures and data, fit light and dark themes, and need no
+//! network.
 
 use std::fmt::Write as _;
 
@@ -11,9 +12,9 @@ use crate::colours::{self, Theme};
 use crate::html::escape;
 use crate::svg::class_rules;
 
-/// Style of every page: sizes first, then parts.
+/// Style of every page: first the sizes, then the parts of pages.
 const STYLES: [&str; 2] = [include_str!("style.css"), include_str!("parts.css")];
-/// Scripts of every page: tools first, then interactive parts.
+/// Scripts of every page: first the tools, then the interactive parts, which use the tools.
 const SCRIPTS: [&str; 6] = [
     include_str!("page.js"),
     include_str!("parts/tabs.js"),
@@ -22,7 +23,7 @@ const SCRIPTS: [&str; 6] = [
     include_str!("parts/parallel.js"),
     include_str!("parts/charts.js"),
 ];
-/// Style, script and licence of uPlot, which draws the charts of pages with figures.
+/// Style, script and licence of uPlot. The script draws the charts of pages that have figures.
 const CHARTS: [&str; 3] = [
     include_str!("../../assets/uplot/uPlot.min.css"),
     include_str!("../../assets/uplot/uPlot.iife.min.js"),
@@ -49,7 +50,7 @@ impl Language {
         }
     }
 
-    /// Chooses the text in this language.
+    /// Chooses between two texts: returns the one in this language.
     #[must_use]
     pub const fn choose<'a>(self, english: &'a str, chinese: &'a str) -> &'a str {
         match self {
@@ -59,8 +60,9 @@ impl Language {
     }
 }
 
-/// An HTML page in one file. It loads nothing, and runs only its own style and script: its policy
-/// (Content Security Policy Level 3) names both by their hashes.
+/// An HTML page in one file. It loads nothing from elsewhere, and only its own style and script can
+/// run. To ensure this, the page has a policy (Content Security Policy Level 3) that names its
+/// style and its script by their hashes.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     /// Language.
@@ -69,28 +71,30 @@ pub struct Page {
     pub title: String,
     /// Content as HTML. Text from other sources must pass through [`escape`].
     pub body: String,
-    /// Additional style. A `style` attribute in the body has no effect.
+    /// Style that is added to the style of every page. A `style` attribute in the body has no
+    /// effect, because the policy forbids it.
     pub style: String,
-    /// Additional script.
+    /// Script that is added after the scripts of every page.
     pub script: String,
-    /// Data for scripts, each under an id: `taper.data('id')`.
+    /// Data for scripts. Each value has an id, under which a script reads it: `taper.data('id')`.
     pub data: Vec<(String, Value)>,
-    /// Whether scripts may call the server of the page. Otherwise they may call no server.
+    /// Whether scripts may call the server that the page comes from. If not, they may call no
+    /// server.
     pub asks_server: bool,
     /// Whether scripts may run WebAssembly, and start web workers whose code is in the page.
     pub runs_module: bool,
 }
 
 impl Page {
-    /// The page as HTML.
+    /// Makes the HTML text of the page.
     #[must_use]
     pub fn html(&self) -> String {
         let choose = |english, chinese| self.language.choose(english, chinese);
         let (style, script) = (self.whole_style(), self.whole_script());
         let mut data = String::new();
         for (id, value) in &self.data {
-            // Within JSON these characters occur in strings only; unescaped, `</` would end the
-            // script.
+            // In JSON, these two characters occur only in strings, where they can be escaped.
+            // Without the escape, `</script` in a string would end the script.
             let json = value.to_string().replace('<', "\\u003c").replace('>', "\\u003e");
             // Writing to a string does not fail.
             let _ = writeln!(
@@ -121,8 +125,8 @@ impl Page {
 }
 
 impl Page {
-    /// Policy that restricts the page (Content Security Policy Level 3). A server may also send
-    /// this policy as a header of the page.
+    /// Policy that restricts what the page can load and run (Content Security Policy Level 3). The
+    /// page contains this policy. A server may also send it as a header of the page.
     #[must_use]
     pub fn policy(&self) -> String {
         let connections = if self.asks_server { "connect-src 'self'; " } else { "" };
@@ -138,7 +142,7 @@ impl Page {
         )
     }
 
-    /// Whether there are interactive figures.
+    /// Whether the page has interactive figures.
     fn has_charts(&self) -> bool {
         self.body.contains("data-plot=")
     }
@@ -159,12 +163,12 @@ impl Page {
     }
 }
 
-/// Hash with which a policy allows a style or a script.
+/// Hash by which a policy names a style or a script that is allowed.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// CSS rules with the colours of figures, by the theme of the page.
+/// CSS rules that set the colours of figures for light and for dark pages.
 fn theme_rules() -> String {
     let variable = |colour: colours::Colour| {
         let [light, dark] = [Theme::Light, Theme::Dark].map(|theme| colour.hex(theme));

@@ -1,4 +1,4 @@
-//! Parts of pages as HTML: sections, important numbers, tables, figures side by side.
+//! Parts of pages, as HTML: sections, important numbers, tables, and figures side by side.
 
 mod sections;
 mod stats;
@@ -15,15 +15,16 @@ use crate::html::escape;
 /// Makes a grid of figures that fills the window.
 ///
 /// # Errors
-/// When a figure cannot be drawn.
+/// If a figure cannot be drawn.
 pub fn figures<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Result<String, PlotError> {
     grid("figures", figures)
 }
 
-/// Makes a grid of figures as small multiples: many in a row, without axis names.
+/// Makes a grid of figures as small multiples. They are shown small, with many in a row and without
+/// the names of axes.
 ///
 /// # Errors
-/// When a figure cannot be drawn.
+/// If a figure cannot be drawn.
 pub fn small_multiples<'a>(
     figures: impl IntoIterator<Item = &'a Figure>,
 ) -> Result<String, PlotError> {
@@ -48,7 +49,7 @@ pub fn note(text: &str) -> String {
     format!("<p class=\"muted\">{}</p>\n", escape(text))
 }
 
-/// Makes a panel; `title` is plain text, and `body` is HTML.
+/// Makes a panel. `title` is plain text, and `body` is HTML.
 #[must_use]
 pub fn panel(title: &str, body: &str) -> String {
     format!("<div class=\"panel\"><h3>{}</h3>\n{body}</div>\n", escape(title))
@@ -60,8 +61,9 @@ pub fn panels(panels: &[String]) -> String {
     format!("<div class=\"panels\">\n{}</div>\n", panels.concat())
 }
 
-/// Makes a chart in parallel coordinates, which the page's script draws. Each quantity is an axis,
-/// given by its label and its values in the order of `names`. Each name is a line.
+/// Makes a chart in parallel coordinates. The HTML has only the data; the script of the page draws
+/// the chart. Each quantity is an axis, and each of `names` is a line that crosses all axes. A
+/// quantity is given by its label and by its values, one for each name.
 #[must_use]
 pub fn parallel_coordinates(
     title: &str,

@@ -3,10 +3,10 @@
 use crate::html::escape;
 use crate::page::Language;
 
-/// A part of a page with a heading.
+/// A part of a page that has a heading.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Id that links refer to.
+    /// Id to which links refer.
     pub id: String,
     /// Heading, as plain text.
     pub title: String,
@@ -20,7 +20,7 @@ impl Section {
         Self { id: id.into(), title: title.into(), body }
     }
 
-    /// Makes the sections. Before them it puts a list of links, which stays at the top of the
+    /// Makes sections, and before them a list of links to them. The list stays at the top of the
     /// window.
     #[must_use]
     pub fn all(sections: &[Self], language: Language) -> String {

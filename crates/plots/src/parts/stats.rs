@@ -1,15 +1,15 @@
-//! Important numbers, each on a card.
+//! Important numbers of a page, each on a card.
 
 use std::fmt::Write as _;
 
 use crate::html::escape;
 
-/// Change of a number since another run.
+/// Difference between a number and the same number of another run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The change with its sign, and the name of the other run.
+    /// The difference with its sign, and the name of the other run.
     pub text: String,
-    /// Whether the change is an improvement; `None` if neither value is better.
+    /// Whether the difference is an improvement. `None` if neither of the two numbers is better.
     pub is_better: Option<bool>,
 }
 
@@ -18,19 +18,20 @@ pub struct Change {
 pub struct Stat {
     /// Name of the number.
     pub name: String,
-    /// The number, with separators.
+    /// The number as text, with separators between its digits.
     pub value: String,
-    /// Unit or interval, after the number.
+    /// Unit of the number, or its interval. It is written after the number.
     pub unit: String,
-    /// Detail below the number; may be empty.
+    /// Detail that is written below the number. It may be empty.
     pub detail: String,
-    /// Change since another run.
+    /// Difference from another run.
     pub change: Option<Change>,
-    /// Values of the number over time, for a small drawing; fewer than two values are not drawn.
+    /// Values of the number over time, which are drawn as a small line. Fewer than two values are
+    /// not drawn.
     pub course: Vec<f64>,
 }
 
-/// Width and height of the drawing of a course.
+/// Width and height of the small line, in units of its `viewBox`.
 const COURSE: (f64, f64) = (100.0, 28.0);
 
 /// Makes cards that fill the width of the page.
@@ -72,8 +73,8 @@ fn one(stat: &Stat) -> String {
     html + "</div>\n"
 }
 
-/// Returns the points of a line through the finite values, in the syntax of SVG; `None` if there
-/// are fewer than two such values.
+/// Returns the points of a line through the finite values, in the syntax of SVG. Returns `None` if
+/// there are fewer than two finite values.
 fn course(values: &[f64]) -> Option<String> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let (low, high) = values

@@ -1,9 +1,9 @@
-//! Tables whose numbers are aligned to the right.
+//! Tables in which columns of numbers are aligned to the right.
 
 use crate::html::escape;
 
-/// Makes a table. The first column has the names of rows; columns of numbers are aligned to the
-/// right.
+/// Makes a table. The first column has the names of the rows. Of the other columns, those that have
+/// only numbers are aligned to the right.
 #[must_use]
 pub fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.as_ref().get(column));
@@ -36,7 +36,7 @@ pub fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     )
 }
 
-/// Whether a text is a number, perhaps with an interval, `%` or `*`.
+/// Whether a text is a number, to which an interval, `%` or `*` may be added.
 fn is_number(text: &str) -> bool {
     let text = text.trim_end_matches([' ', '%', '*']);
     text.chars().any(|one| one.is_ascii_digit())
