@@ -1,5 +1,6 @@
-//! Adapters of every kind of layer. At first they change nothing; fused operations and plain Candle
-//! give them the same gradients; added to the weights, they give the same loss.
+//! Tests of adapters on every kind of layer. At first, adapters change nothing. Fused operations
+//! and plain Candle operations give the same gradients for them. A model whose adapters are added
+//! to its weights has the same loss as before.
 
 mod common;
 
@@ -94,7 +95,7 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
     for base in store.base() {
         let weight = plain.parameters().get(base.name()).unwrap();
         base.set(values(weight)).unwrap();
-        // The frozen weights can have been rounded when they were set.
+        // With `BaseDtype::Bf16`, the frozen weights were rounded when they were set.
         weight.set(values(base)).unwrap();
     }
     let held = store.base().iter().filter(|one| one.dtype() == DType::BF16);

@@ -1,5 +1,6 @@
-//! Number of operations in the products of each attention kind by formula, compared with the number
-//! counted while it runs, and with torch's counts of other implementations
+//! Tests of the number of operations in the products of each kind of attention. The number that the
+//! formula gives is compared with the number that is counted while attention runs, and with the
+//! numbers that torch counts for other implementations
 //! (`scripts/golden/attention/attention_flops.py`).
 
 mod common;
@@ -38,7 +39,7 @@ fn attention(
 }
 
 /// Counts the operations in products while `attention` runs on one sequence of normally distributed
-/// numbers. The count includes all threads: no other test here multiplies.
+/// numbers. The operations of all threads are counted, and no other test in this file multiplies.
 fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     let (width, counter) = (attention.input_width(), Counter::new(7));
     let values = (0..length * width).map(|i| counter.normal_at(i as u64) as f32);
@@ -50,8 +51,8 @@ fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     profile::stop().flops as f64
 }
 
-/// Returns every kind, some of them with several settings. Chunks, segments and windows grow with
-/// `size`.
+/// Returns every kind of attention, some of them with several settings. The sizes of chunks,
+/// segments and windows are proportional to `size`.
 fn kinds(size: usize) -> Vec<AttentionConfig> {
     let of = |kind| AttentionConfig {
         kind,
@@ -95,8 +96,9 @@ fn products_are_as_many_as_the_formula_says() {
                 for length in [1, 50, 256, 1000, 1024, 4096] {
                     let ratio = counted(&attention, length) / attention.forward_flops(length);
                     checked += 1;
-                    // In a short sequence there are few chunks, and their number differs more from
-                    // the expected number.
+                    // The formula of a Reformer uses the expected number of chunks. In a short
+                    // sequence there are few chunks, so their number can differ more from the
+                    // expected one.
                     let hashes = own.kind == AttentionKind::Reformer && causal;
                     let bound = if hashes && length < 256 { 0.5 } else { 0.05 };
                     if (ratio - 1.0).abs() > bound {

@@ -1,5 +1,5 @@
-//! Recipes (configurations) of attention: lists of kinds, refusals with their reasons, and numbers
-//! of operations by formula.
+//! Tests of configurations of attention: lists of kinds, the reasons with which configurations are
+//! refused, and numbers of operations by formula.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -39,8 +39,8 @@ fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError>
     Ok(model.logits(&hidden, &pass)?.to_vec2()?)
 }
 
-/// Checks that each layer has the kind that the list names for it, by comparison with models that
-/// have one kind.
+/// Checks that each layer has the kind that the list names for it. Lists with one kind give the
+/// model of that kind, and different lists give different models.
 #[test]
 fn layers_are_of_the_kinds_that_are_named() -> TestResult {
     let attention = |kinds: &[AttentionKind]| AttentionConfig {
@@ -166,14 +166,15 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     };
     let error = refused(full(), same_length, Positions::None);
     assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
-    // A sequence is longer than the number of positions for which the model has weights.
+    // This sequence is longer than the number of positions for which the model has weights.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();
     let error = logits(&model).unwrap_err().to_string();
     assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
 }
 
-/// Compares the number of operations by formula with the counted products, and with counts by hand.
+/// Compares the number of operations that the formula gives with the counted operations in
+/// products, and with numbers that were computed by hand.
 #[test]
 fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let full = AttentionConfig::default();
@@ -191,14 +192,15 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     };
     let n = 4096.0;
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
-    // Queries are computed in panels (groups) of 32, which cover the keys that their last query
-    // sees.
+    // Queries are computed in panels (groups of 32 queries). All queries of a panel use the keys
+    // that the last of them sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
-    // The keys of a panel begin at the panel with the first key of the window of its first query.
-    // The first 16 panels see fewer keys than the others.
+    // Keys are grouped into panels of 32 too. A panel of queries uses the keys from the start of
+    // the panel that holds the first key in the window of its first query. The first 16 panels of
+    // queries see fewer keys than the others.
     let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
-    // All pairs of a short sequence are computed.
+    // In a short sequence, the scores of all pairs are computed.
     assert_eq!(of(&sparse, true).forward_flops(255), 4.0 * 255.0 * 255.0 * 64.0);
     assert_eq!(of(&linear, false).forward_flops(4096), 2.0 * 4.0 * n * 32.0 * 33.0);
     let random = AttentionConfig { kind: AttentionKind::Performer, features: 50, ..full.clone() };
@@ -214,11 +216,11 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         levels,
         ..full.clone()
     };
-    // The tokens of the same chunk, and the summaries of 63 others; under a causal mask half as
-    // many.
+    // A token attends to the 64 tokens of its own chunk, and to the summaries of the 63 other
+    // chunks. With a causal mask, it attends to half as many summaries on average.
     assert_eq!(of(&levels(64, 1), false).forward_flops(4096), 4.0 * n * (64.0 + 63.0) * 64.0);
     assert_eq!(of(&levels(64, 1), true).forward_flops(4096), 4.0 * n * (64.0 + 31.5) * 64.0);
-    // A token attends to 16 tokens, and to 15 summaries at each of two levels: 4,096 is 16³.
+    // 4,096 is 16³. A token attends to 16 tokens, and to 15 summaries at each of two levels.
     assert_eq!(of(&levels(16, 9), false).forward_flops(4096), 4.0 * n * (16.0 + 30.0) * 64.0);
     let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
     assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);

@@ -1,4 +1,4 @@
-//! Memory of a pass that recomputes layers during the backward pass.
+//! Test of the memory that a pass uses if layers are computed again during the backward pass.
 
 use candle_core::{DType, Device};
 use std::alloc::System;
@@ -11,8 +11,9 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 
 const TOKENS: usize = 512;
 
-/// Returns the peak bytes in use during the forward and backward pass of a model with
-/// `decoder_layers` layers, and the bytes that the formula expects to be kept.
+/// Returns the largest number of bytes that are in use during the forward and backward pass of a
+/// model with `decoder_layers` layers, and the number of bytes that are kept by formula. With
+/// `checkpoints`, layers are computed again during the backward pass.
 fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let shape = ModelConfig { d_model: 64, d_ff: 256, heads: 2, ..ModelConfig::default() };
     let shape = ModelConfig { decoder_layers, ..shape };
@@ -31,8 +32,9 @@ fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     (bytes.expect("the allocator counts").most as f64, formula as f64)
 }
 
-/// Checks that four times as many layers take about twice the memory if they are recomputed
-/// (checkpoints), and about four times the memory otherwise.
+/// Checks how memory grows with the number of layers. Four times as many layers take about twice
+/// the memory if layers are computed again during the backward pass, and about four times the
+/// memory if their results are kept.
 #[test]
 fn memory_grows_with_the_root_of_the_layers() {
     peak(2, true); // Lets threads allocate what they keep for later work.
@@ -43,8 +45,8 @@ fn memory_grows_with_the_root_of_the_layers() {
     assert!(long_kept.0 > 3.4 * short_kept.0, "{found}");
     let (few, all) = (peak(24, true), peak(24, false));
     assert!(3.0 * few.0 < all.0, "24 layers: {few:?}, all kept {all:?}");
-    // The formula estimates the kept bytes; a layer also needs room for the gradients of its
-    // results.
+    // The formula estimates the bytes that are kept. In addition, a layer needs room for the
+    // gradients of its results.
     for (bytes, formula) in [short, long, few, long_kept, all] {
         assert!((0.6..1.5).contains(&(bytes / formula)), "{bytes} bytes, {formula}: {found}");
     }

@@ -1,4 +1,5 @@
-//! Models with experts in place of feed-forward layers, compared with equivalent models.
+//! Tests of models that have experts in place of feed-forward layers. Some are compared with
+//! equivalent models.
 
 mod common;
 
@@ -40,8 +41,8 @@ fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -
     (output.loss.to_scalar().unwrap(), flat)
 }
 
-/// Checks, with dropout, that the loss and every gradient are identical bit for bit to those of a
-/// dense layer.
+/// Checks that a layer with one expert is the dense layer. With dropout, the loss and every
+/// gradient must be identical bit for bit.
 #[test]
 fn one_expert_is_the_dense_layer() {
     let one = ExpertsConfig { count: 1, z_loss: 0.0, balance_loss: 0.0, ..several() };
@@ -75,8 +76,8 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// Compares the gradients of the tape with those of Candle for a pass with dropout, jitter, dropped
-/// tokens and both losses of the router, with and without R-Drop.
+/// Compares the gradients of the tape with those of Candle. The pass has dropout, jitter, dropped
+/// tokens and both losses of the router. It is compared with and without R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {
@@ -122,8 +123,8 @@ fn a_text_does_not_depend_on_its_neighbours_nor_on_a_cache() {
     }
 }
 
-/// Checks that the losses of the router are in the objective and nowhere else, and that dropped
-/// tokens are counted.
+/// Checks that the losses of the router are added to the objective and to no other sum, and that
+/// dropped tokens are counted.
 #[test]
 fn losses_of_the_router_join_the_objective() {
     let of = |balance_loss, z_loss| {
@@ -135,8 +136,8 @@ fn losses_of_the_router_join_the_objective() {
     let (without, with) = (of(0.0, 0.0), of(1.0, 0.0));
     assert_eq!(without.objective_sum, without.smoothed_sum);
     assert_eq!(without.smoothed_sum, with.smoothed_sum);
-    // With evenly loaded experts the loss would be one nat per token and layer; there are two
-    // layers.
+    // If experts were evenly loaded, the loss would be one nat for each token and layer. There are
+    // two layers.
     let added = (with.objective_sum - with.smoothed_sum) / with.tokens as f64;
     assert!((2.0..8.0).contains(&added), "{added}");
     let difference =
@@ -175,7 +176,8 @@ fn parameters_are_counted_and_what_makes_no_sense_is_refused() {
     }
 }
 
-/// Layers with experts refuse recomputation, which would lose the losses that they add.
+/// Checks that layers with experts refuse to be computed again, because the losses that they add
+/// would then be lost.
 #[test]
 fn layers_with_experts_are_not_computed_again() {
     let model = model(&config(several()));

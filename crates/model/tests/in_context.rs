@@ -1,7 +1,7 @@
-//! Learning within the context, that is, from examples that precede a question. Claims about
-//! attention to examples are checked in f64 with Taper's own operations (`docs/mathematics.md`
-//! derives them). The model that is trained for it, `InContextRegressor`, is compared with PyTorch,
-//! and its properties are checked with random numbers.
+//! Tests of learning in context, that is, from examples that precede a question. Claims about
+//! attention to examples are checked in f64 with Taper's own operations; `docs/mathematics.md`
+//! derives them. `InContextRegressor`, the model that is trained to learn in context, is compared
+//! with PyTorch, and its properties are checked with random numbers.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -15,7 +15,7 @@ use taper_model::{
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Gradients, LinearSpec, Tape, linear};
 
-/// Number of examples, width of their inputs, and width of their answers.
+/// Number of examples, width of an example's input, and width of its answer.
 const SIZES: (usize, usize, usize) = (12, 5, 2);
 
 /// Independent standard normal values.
@@ -33,12 +33,13 @@ fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     (a - b)?.abs()?.flatten_all()?.max(0)?.to_scalar()
 }
 
-/// Computes `x · wᵀ`, as layers do.
+/// Computes `x · wᵀ`, as linear layers do.
 fn times(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     linear(None, x, weight, None, None, &LinearSpec::default())
 }
 
-/// Takes one step of gradient descent on `L(W) = Σ |W xᵢ − yᵢ|² / 2N` at rate η, on the tape.
+/// Returns W after one step of gradient descent with the rate η. The loss is `L(W) = Σ |W xᵢ − yᵢ|²
+/// / 2N` for N examples, and the tape computes its gradient.
 fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor> {
     let weight = Var::from_tensor(weight)?;
     let tape = Tape::new();
@@ -48,8 +49,9 @@ fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor>
     weight.as_tensor().detach() - (gradient * rate)?
 }
 
-/// Computes `e + P Σᵢ (V eᵢ)(K eᵢ)ᵀ(Q e)` for each token `e`, summing over `examples`:
-/// self-attention without a softmax.
+/// Computes `e + P Σᵢ (V eᵢ)(K eᵢ)ᵀ(Q e)` for each token e, where the sum is over the examples eᵢ.
+/// This is self-attention without a softmax. Q, K, V and P are the weights of queries, keys, values
+/// and the output.
 fn attend(
     tokens: &Tensor,
     examples: &Tensor,
@@ -60,9 +62,10 @@ fn attend(
     tokens + times(&heads, out)?
 }
 
-/// Weights of von Oswald et al. 2023, proposition 1: queries and keys are the inputs, a value is
-/// the error of W₀ on an example, and the projection multiplies by the rate divided by the number
-/// of examples.
+/// Makes the weights of von Oswald et al. 2023, proposition 1. Queries and keys are the inputs. A
+/// value is the error that the weights W₀ (`first`) make on an example. The output projection
+/// multiplies by the rate divided by the number of examples. The three results are the weights of
+/// queries and keys, of values, and of the output.
 fn construction(first: &Tensor, rate: f64) -> Result<[Tensor; 3]> {
     let (count, inputs, answers) = SIZES;
     let eye = |width| Tensor::eye(width, DType::F64, &Device::Cpu);
@@ -90,15 +93,15 @@ fn linear_self_attention_is_a_step_of_gradient_descent() -> TestResult {
     let attended = attend(&questions, &examples, [&look, &look, &value, &out])?;
     let predicted = attended.narrow(1, inputs, answers)?.neg()?;
     assert!(distance(&predicted, &times(&asked, &stepped)?)? < 1e-12);
-    // The step is real: the result is neither the initial prediction nor the truth.
+    // The step has an effect: the result is neither the first prediction nor the true answer.
     assert!(distance(&predicted, &times(&asked, &first)?)? > 0.1);
     assert!(distance(&predicted, &times(&asked, &truth)?)? > 0.1);
     assert!(distance(&attended.narrow(1, 0, inputs)?, &asked)? == 0.0, "inputs stay");
     Ok(())
 }
 
-/// Checks appendix A.1 of von Oswald et al. 2023: layers with equal weights are steps from W₀ = 0,
-/// each on the residual that the steps before it left.
+/// Checks appendix A.1 of von Oswald et al. 2023: layers with equal weights are steps of gradient
+/// descent from W₀ = 0. Each step works on the residual that the steps before it have left.
 #[test]
 fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult {
     let (count, inputs, answers) = SIZES;
@@ -149,8 +152,8 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|number| number.to_bits()).collect()
 }
 
-/// Makes a batch of functions, each with its number of `points`. `numbers` has x₁, y₁, x₂ … of
-/// each, and `answers` has all y.
+/// Makes a batch of functions. `points` has the number of points of each function. `numbers` has
+/// the numbers x₁, y₁, x₂ and so on of each function, up to its last x. `answers` has every y.
 fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     let lengths: Vec<usize> = points.iter().map(|&points| points * (DIMENSIONS + 1) - 1).collect();
     let mut first = 0;
@@ -163,8 +166,8 @@ fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![stream], bits(answers)) }
 }
 
-/// Returns random numbers and answers for functions with these numbers of points, for tests in
-/// which nothing is learnt.
+/// Returns random numbers and answers for functions with these numbers of points. They are for
+/// tests in which nothing is learned.
 fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let counter = Counter::new(mix(7, &[3]));
     let count: usize = points.iter().map(|points| points * (DIMENSIONS + 1) - 1).sum();
@@ -210,8 +213,8 @@ fn pytorch_agrees_on_regression() -> TestResult {
     agrees("decoders/in-context-sinusoidal", &post)
 }
 
-/// Checks that a prediction depends only on the points before it: later points and other functions
-/// in the batch change nothing.
+/// Checks that a prediction depends only on the points before it and on its own x. Later points,
+/// and other functions in the batch, must change nothing.
 #[test]
 fn a_prediction_is_of_the_points_before_it() -> TestResult {
     let linear = AttentionConfig { kind: AttentionKind::Linear, ..Default::default() };

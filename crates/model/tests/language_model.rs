@@ -1,5 +1,5 @@
-//! The decoder-only model: its loss, logits and gradients are compared with PyTorch, and its
-//! properties checked with random numbers.
+//! Tests of the decoder-only model. Its loss, logits and gradients are compared with PyTorch, and
+//! its properties are checked with random numbers.
 
 mod common;
 
@@ -29,8 +29,8 @@ fn model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 37, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Returns the smoothed loss and the negative log-likelihood of `batch`, as means over its tokens,
-/// and the gradients, in a training pass, which is deterministic without dropout.
+/// Returns the smoothed loss and the negative log-likelihood of `batch`, both as means over its
+/// tokens, and the gradients. The model has no dropout, so the training pass is deterministic.
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -77,8 +77,9 @@ fn pytorch_agrees() -> TestResult {
     check("decoders/language-model-sinusoidal", &sinusoidal)
 }
 
-/// Compares with `scripts/golden/attention/chunked_attention.py`, which reads segments one after
-/// the other. Our model passes all segments of a text through a layer at once.
+/// Compares a Transformer-XL with `scripts/golden/attention/chunked_attention.py`. That program
+/// reads segments one after the other, while our model passes all segments of a text through a
+/// layer at once.
 #[test]
 fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     let segments = AttentionConfig {
@@ -102,9 +103,9 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
-/// Compares with the model of Hugging Face Transformers
-/// (`scripts/golden/attention/transformer_xl.py`) and the memories that it returns: in training,
-/// and in an evaluation with a longer memory and `same_length`.
+/// Compares a Transformer-XL with that of Hugging Face Transformers and the memories that it
+/// returns (`scripts/golden/attention/transformer_xl.py`). They are compared in training, and in an
+/// evaluation with a longer memory and `same_length`.
 #[test]
 fn the_transformer_xl_of_others_agrees() -> TestResult {
     let name = "attention/transformer-xl-library";
@@ -144,7 +145,8 @@ fn the_transformer_xl_of_others_agrees() -> TestResult {
     Ok(())
 }
 
-/// Checks that the context of a token reaches back by one memory per layer, and not beyond.
+/// Checks how far back the context of a token reaches: by one memory for each layer, and not
+/// further.
 #[test]
 fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     let own = AttentionConfig {
@@ -157,7 +159,7 @@ fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     let model = model(&config);
     let text: Vec<u32> = (0..24).map(|i| 4 + (i * 7) % 30).collect();
     let whole = logits(&model, &[&text]);
-    // The last segment begins at token 20: through two layers with memories of 4 tokens it reaches
+    // The last segment begins at token 20. Through two layers with memories of 4 tokens, it reaches
     // back to token 12.
     for (changed, is_known) in [(12, true), (11, false), (19, true), (0, false)] {
         let mut other = text.clone();
@@ -211,8 +213,8 @@ fn the_cost_is_known_before_the_model_is_made() {
     }
 }
 
-/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
-/// gradient of parameter `p`.
+/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
+/// 2h`. Here L is the loss, and d is the direction of the gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let answers: Vec<u32> = (0..13).map(|i| 36 - 2 * i).collect();
@@ -223,8 +225,9 @@ fn gradients_are_finite_differences() -> TestResult {
         let (_, _, gradients) = trained(&model, &batch, 0.1);
         let name = format!("{positions:?}");
         let loss = || trained(&model, &batch, 0.1).0;
-        // The exact gradient of a key's bias is zero. The computed one is rounding error with a
-        // norm below `least`, the second number, so that this parameter is left out.
+        // The exact gradient of a key's bias is zero. The computed gradient is a rounding error,
+        // whose norm is below `least`, the second of these numbers. This parameter is therefore
+        // left out.
         compare_slopes(
             &name,
             model.parameters().parameters(),

@@ -1,5 +1,5 @@
-//! Compares the memory that a pass keeps for its backward pass, as the allocator counts it, with
-//! the formula: for every attention kind, in f32 on a CPU.
+//! Tests of the memory that attention keeps for its backward pass. For every kind of attention, the
+//! formula is compared with what the allocator counts, in f32 on a CPU.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Number of tokens in a chunk, in a segment and in a memory, and number of sums of keys.
+/// Number of tokens in a chunk, in a segment and in a memory, and number of sums of keys in a
+/// Linformer.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
@@ -36,8 +37,9 @@ fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
     }
 }
 
-/// Every kind, with `true` for the decoder and `false` for the encoder where it is supported, and
-/// variants of the kinds that have several forms.
+/// Returns every kind of attention, with several settings for the kinds that have several forms.
+/// The flag is `true` for a decoder and `false` for an encoder; a kind that supports both is listed
+/// with both.
 fn kinds() -> Vec<(AttentionConfig, bool)> {
     let mut found = Vec::new();
     for kind in AttentionKind::ALL {
@@ -80,9 +82,9 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
     found
 }
 
-/// Returns the bytes that are in use after `work`, while its result lives, in addition to those in
-/// use before: the median of several runs, because another thread can be late to free memory, or
-/// allocate its own on first use.
+/// Returns how many bytes more are in use after `work` than before, while the result of `work`
+/// still exists. This is the median of several runs, because another thread can be late to free its
+/// memory, or can allocate memory when it is first used.
 fn kept<R>(work: impl Fn() -> R) -> f64 {
     let mut bytes = [0; 7].map(|_| {
         let (result, bytes) = counted(&work);
@@ -110,7 +112,7 @@ fn what_attention_keeps_is_known_by_formula() {
             let lengths: Arc<[usize]> = [length].into();
             let run = |attends: bool| {
                 let pass = Pass::train(1, 1, 0);
-                // The input is a result on the tape, as if it came from a projection.
+                // The input is a result on the tape, as it would be after a projection.
                 let input = composed::on_tape(pass.tape(), "input", &[&input], |inputs| {
                     inputs[0].affine(1.0, 0.0)
                 });

@@ -1,5 +1,5 @@
-//! Compares the memory that a whole model keeps for its backward pass, as the allocator counts it,
-//! with the formula whose result the command `inspect` prints: in f32 on a CPU.
+//! Tests of the memory that a whole model keeps for its backward pass. What the allocator counts is
+//! compared with the formula whose result the command `inspect` prints, in f32 on a CPU.
 
 use std::alloc::System;
 
@@ -16,7 +16,7 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Number of tokens in each stream of a batch, in sequences of one length.
+/// Number of tokens in each stream of a batch. All sequences of a stream have the same length.
 const TOKENS: usize = 2048;
 
 fn sequences(length: usize) -> Sequences {
@@ -26,8 +26,8 @@ fn sequences(length: usize) -> Sequences {
     Sequences::pack(&ids.chunks(length).collect::<Vec<_>>())
 }
 
-/// Bytes in use after a pass over `batch`, divided by the bytes of the formula: the median of
-/// several runs.
+/// Returns the bytes that are in use after a pass over `batch`, divided by the bytes that the
+/// formula gives. This is the median of several runs.
 fn ratio(model: &impl Model, batch: &Batch) -> f64 {
     let length = batch.streams[0].longest();
     let mut bytes = [0; 5].map(|_| {
@@ -68,21 +68,21 @@ fn build() -> Builder {
     Builder::seeded(1, &Device::Cpu, DType::F32)
 }
 
-/// Ratio of counted to calculated bytes for translation, with sources and targets of `length`
-/// tokens.
+/// Ratio of counted bytes to calculated bytes for a translation model, with sources and targets of
+/// `length` tokens.
 fn translation_ratio(shape: &ModelConfig, length: usize) -> f64 {
     let model = TranslationModel::new(shape, 90, 90, build()).unwrap();
     let streams = vec![sequences(length), sequences(length)];
     ratio(&model, &Batch::new(streams, sequences(length).ids))
 }
 
-/// Ratio of counted to calculated bytes for a language model, on texts of 1,024 tokens.
+/// Ratio of counted bytes to calculated bytes for a language model, with texts of 1,024 tokens.
 fn language_model_ratio(shape: &ModelConfig) -> f64 {
     let model = LanguageModel::new(shape, 90, build()).unwrap();
     ratio(&model, &Batch::new(vec![sequences(1024)], sequences(1024).ids))
 }
 
-/// Ratio of counted to calculated bytes for a classifier of texts of 128 tokens.
+/// Ratio of counted bytes to calculated bytes for a classifier, with texts of 128 tokens.
 fn classifier_ratio(shape: &ModelConfig) -> f64 {
     let model = TextClassifier::new(shape, 90, 3, build()).unwrap();
     let text = sequences(128);
@@ -116,8 +116,8 @@ fn what_a_model_keeps_is_known_by_formula() {
     }
     let shape = || shapes().remove(1);
     for kind in AttentionKind::ALL.into_iter().filter(|&kind| kind != AttentionKind::Linformer) {
-        // A Reformer sorts tokens into buckets and cuts these into chunks. Their number depends on
-        // the text, but less so if chunks are small.
+        // A Reformer sorts tokens into buckets, and cuts the buckets into chunks. The number of
+        // chunks depends on the text, but less so if chunks are small.
         let decoder_attention =
             AttentionConfig { kind, hash_chunk: 16, ..AttentionConfig::default() };
         let positions = match kind {

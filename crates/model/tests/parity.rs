@@ -1,5 +1,5 @@
-//! Compares the loss, the logits and every gradient with PyTorch's, from golden files of
-//! `scripts/golden/translation/transformer.py` and `recurrent.py`.
+//! Tests that compare the loss, the logits and every gradient with those of PyTorch. The golden
+//! files come from `scripts/golden/translation/transformer.py` and `recurrent.py`.
 
 mod common;
 
@@ -32,7 +32,8 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     let logits_error = relative(&logits.to_device(&Device::Cpu)?, &file["logits"]);
     assert!(logits_error < 1e-5, "{name}: logits {logits_error}");
 
-    // A training pass tracks gradients; it is deterministic, as the model's dropout rates are zero.
+    // A training pass tracks gradients. It is deterministic, because the dropout rates of the model
+    // are zero.
     let scale = 1.0 / target_out.len() as f64;
     let pass = Pass::train(1, 1, 0);
     let batch = Batch::new(vec![source, target_in], target_out);
@@ -125,8 +126,8 @@ fn all(device: &Device) -> TestResult {
     check("transformer-rms-reglu", reglu, 41, device)
 }
 
-/// Compares models that preceded the Transformer with ones made of `torch.nn.GRU`, `LSTM` and their
-/// cells, `conv1d` and `glu`.
+/// Compares models of the time before the Transformer with models that are made of `torch.nn.GRU`,
+/// `torch.nn.LSTM` and their cells, of `conv1d` and of `glu`.
 fn others(device: &Device) -> TestResult {
     let (gru, lstm) = (CellKind::Gru, CellKind::Lstm);
     let recurrent = |cell, attention| ModelConfig {
@@ -172,9 +173,9 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
     others(&Device::Cpu)
 }
 
-/// Compares the loss of guided alignment and all gradients
-/// (`scripts/golden/translation/guided_alignment.py`): by the fused operations and by plain Candle,
-/// for a batch that is divided, and for a batch that passes twice (R-Drop).
+/// Compares the loss of guided alignment, and all gradients, with PyTorch
+/// (`scripts/golden/translation/guided_alignment.py`). The cases are fused operations, plain Candle
+/// operations, a batch that is divided, and a batch that passes through the model twice (R-Drop).
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) =
@@ -188,7 +189,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let streams = vec![stream("source", "source"), stream("target_in", "target")];
     let links = guided["links"].to_vec2::<u32>()?.iter().map(|row| (row[0], row[1])).collect();
     let batch = Batch { links, ..Batch::new(streams, ids(&file["target_out_ids"])) };
-    // The guided layer is by default the last but one: here the first.
+    // By default, the guided layer is the last but one, which is here the first.
     let guidance = Some(Guidance { weight: 0.3, layer: None, head: 2 });
     let once = Objective { guidance, ..Objective::smoothed(0.1) };
     let twice = Objective { r_drop: 1.0, ..once };
@@ -217,7 +218,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
         assert!((objective_sum / theirs - 1.0).abs() < 1e-5, "{case}: {objective_sum} {theirs}");
         compare_gradients(case, &model, gradients.flat()?, &guided);
     }
-    // Without links, and in evaluation, the objective is unchanged.
+    // In an evaluation without links, guidance does not change the objective.
     let loss = |batch: &Batch, objective: Objective| {
         let output = model.loss(batch, &objective, scale, &Pass::evaluate());
         output.map(|output| output.objective_sum)

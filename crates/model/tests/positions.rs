@@ -1,5 +1,5 @@
-//! Compares position encodings and single attention layers with direct formulas and with PyTorch
-//! (`scripts/golden/{layers/positions,attention/attention}.py`).
+//! Tests that compare position encodings and single attention layers with direct formulas and with
+//! PyTorch (`scripts/golden/layers/positions.py` and `scripts/golden/attention/attention.py`).
 
 mod common;
 
@@ -14,7 +14,8 @@ use taper_ops::{
     self_attention,
 };
 
-/// Euclidean norm of `ours - theirs`, not relative to their size.
+/// Euclidean norm of `ours - theirs`. It is absolute, and not relative to the norms of the two
+/// tensors.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
@@ -111,10 +112,11 @@ fn scaled_rotary_positions_are_those_of_transformers() -> TestResult {
             let turns = RotaryConfig { pairs, ..own }.turns(16);
             let ours = rotary(None, &file["x"], (&positions, turns), 16, 48)?;
             let theirs = &file[&format!("{name}.{key}")];
-            // Transformers has frequencies in f32, which matters at the last position, 120.
+            // Transformers computes frequencies in f32. At the last position, 120, this makes a
+            // difference.
             let error = distance(&ours, theirs) / norm(theirs);
             assert!(error < 3e-6, "{name}, {key}: {error}");
-            // For an input that Candle tracks, the plain Candle operation runs.
+            // If Candle tracks the input, the plain Candle operation runs.
             let x = Var::from_tensor(&file["x"])?;
             let error = distance(&rotary(None, &x, (&positions, turns), 16, 48)?, &ours);
             assert!(error < 1e-5, "{name}, {key}, composed: {error}");
@@ -153,7 +155,8 @@ fn t5_buckets_are_the_papers() -> TestResult {
     Ok(())
 }
 
-/// Compares also distances at the border of two buckets (`scripts/golden/layers/t5_buckets.py`).
+/// Compares buckets with those of Hugging Face Transformers, also for distances at the border
+/// between two buckets (`scripts/golden/layers/t5_buckets.py`).
 #[test]
 fn t5_buckets_are_those_of_transformers() -> TestResult {
     let file = golden("layers/t5-buckets");
@@ -181,8 +184,8 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on variables, and compares its result (absolute error below 3e-6) and all gradients
-/// (relative error below 1e-5) with the file.
+/// Runs `f` on variables, and compares its result and all gradients with a golden file. The result
+/// may have an absolute error of 3e-6, and a gradient a relative error of 1e-5.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,

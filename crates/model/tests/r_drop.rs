@@ -1,4 +1,5 @@
-//! R-Drop: a loss over two passes that differ only in the elements that dropout drops.
+//! Tests of R-Drop: a loss over two passes of the same batch, in which dropout drops different
+//! elements.
 
 use candle_core::{DType, Device};
 use taper_model::{

@@ -1,5 +1,5 @@
-//! Generation of texts: reading a text at once equals stepping through it, rows of a batch do not
-//! affect one another, and tokens before the context are forgotten.
+//! Tests of the generation of texts. Reading a text at once must equal stepping through it, the
+//! rows of a batch must not affect one another, and tokens before the context must be forgotten.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec
     Tensor::cat(&blocks, 0).unwrap().to_vec2().unwrap()
 }
 
-/// Returns the logits after `text`, whose first `read` tokens are read at once and the others step
+/// Returns the logits after `text`. The first `read` tokens are read at once, and the others step
 /// by step.
 fn after(inference: &TextInference, text: &[u32], read: usize) -> Vec<f32> {
     let mut state = inference.start(&[&text[..read]]).unwrap();
@@ -50,8 +50,8 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Checks that `ours` and `theirs` are identical bit for bit if the best kernel packs weights, and
-/// nearly equal otherwise.
+/// Checks that `ours` and `theirs` are nearly equal. If the best kernel on this machine packs
+/// weights, they must even be identical bit for bit.
 fn same(ours: &[f32], theirs: &[f32], what: &str) {
     match Kernel::best(Products::F32) {
         Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
@@ -143,11 +143,12 @@ fn what_is_beyond_the_context_is_forgotten() {
     for positions in ALL_POSITIONS {
         let model = model(positions);
         let inference = model.inference(6);
-        // After six tokens the context is full: the last three are read anew, and the next token
-        // follows them.
+        // After six tokens, the context is full. To make room, the last three are read anew, and
+        // the next token follows them.
         let long = after(&inference, &TEXT[..7], 0);
         same(&long, &after(&inference, &TEXT[3..7], 0), &format!("{positions:?}"));
-        // A prompt is shortened so that it leaves room for one token.
+        // A prompt that fills the context is shortened, because there must be room for one more
+        // token.
         let prompt = after(&inference, &TEXT, 11);
         same(&prompt, &after(&inference, &TEXT[6..], 5), &format!("{positions:?}"));
         assert!(distance(&long, &prompt) > 1e-3);
@@ -156,8 +157,8 @@ fn what_is_beyond_the_context_is_forgotten() {
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
 
-/// Takes the same path as on a GPU: keys and values in one tensor that grows, plain Candle
-/// operations, and weights in the type of the activations.
+/// Checks the path that is taken on a GPU, with activations in f16: keys and values are in one
+/// tensor that grows, plain Candle operations run, and weights have the type of the activations.
 #[test]
 fn without_kernels_of_our_own_texts_go_on_as_with_them() {
     for positions in ALL_POSITIONS {
@@ -174,7 +175,8 @@ fn without_kernels_of_our_own_texts_go_on_as_with_them() {
                     assert!(distance(ours, theirs) < 2e-2, "{positions:?}, {kind:?}, step {at}");
                 }
                 if at % 5 == 4 {
-                    // A copy of a state that continues differently does not change the state.
+                    // A copy of a state does not change the state, even if the copy continues in
+                    // another way.
                     let mut copy = states.clone();
                     step(&half, &mut copy[0], &[4, 4, 4]);
                     for state in &mut states {

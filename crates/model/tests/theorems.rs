@@ -1,5 +1,6 @@
-//! Theorems about Transformers, checked with Taper's own operations in f64. `docs/mathematics.md`
-//! derives each claim; the comment above a test names the paper it comes from.
+//! Theorems about Transformers, which are checked with Taper's own operations in f64.
+//! `docs/mathematics.md` derives each claim. The comment above a test names the paper from which
+//! the claim comes.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{Device, Result, Tensor, Var};
@@ -49,21 +50,22 @@ fn spec(shape: AttentionShape, queries: &[usize], keys: &[usize], causal: bool) 
     AttentionSpec { key_lengths: keys.into(), causal, ..AttentionSpec::new(shape, queries) }
 }
 
-/// Applies one head of attention of `query (n, d)` to `key` and `value (m, d)`.
+/// Applies one head of attention. `query` has the shape `(n, d)`, and `key` and `value` have the
+/// shape `(m, d)`, with n queries and m keys of width d.
 fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<Tensor> {
     let shape = AttentionShape::with_heads(1, query.dim(1)?);
     let spec = spec(shape, &[query.dim(0)?], &[key.dim(0)?], causal);
     cross_attention(None, query, &Tensor::cat(&[key, value], 1)?, None, &spec)
 }
 
-/// Table of sinusoids `(count, width)`. Taper keeps it in f32: hence the bounds of 1e-6 in tests
-/// that use it.
+/// Makes a table of sinusoids with the shape `(count, width)`. Taper keeps the table in f32, and
+/// therefore tests that use it have bounds of about 1e-6.
 fn positions(count: usize, width: usize) -> Tensor {
     let table = sinusoids(0..count, width, false, SinusoidFrequencies::Paper);
     matrix(table.into_iter().map(f64::from).collect(), count, width)
 }
 
-/// Matrix that shifts sinusoids by `distance` positions: a rotation of each pair of columns.
+/// Makes the matrix that shifts sinusoids by `distance` positions. It rotates each pair of columns.
 fn shift(width: usize, distance: f64) -> Tensor {
     let mut values = vec![0.0; width * width];
     for pair in 0..width / 2 {
@@ -77,8 +79,9 @@ fn shift(width: usize, distance: f64) -> Tensor {
     matrix(values, width, width)
 }
 
-/// Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4: components of mean
-/// 0 and variance 1 make products of variance d; divided by √d they have variance 1.
+/// Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4: if the components
+/// of queries and keys have mean 0 and variance 1, products of a query and a key have variance d.
+/// Divided by √d, the products have variance 1.
 #[test]
 fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
     let count = 16_384;
@@ -89,8 +92,9 @@ fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
         let ratio = variance(&products) / width as f64;
         assert!((ratio - 1.0).abs() < 0.05, "width {width}: {ratio} d before scaling");
 
-        // Taper's attention exposes its weights, not its scores: the logarithm of the ratio of two
-        // weights is the difference of two scores, whose variance is twice that of one.
+        // Taper's attention exposes its weights, but not its scores. The logarithm of the ratio of
+        // two weights is the difference of two scores, and this difference has twice the variance
+        // of a score.
         let spec =
             spec(AttentionShape::with_heads(1, width), &vec![1; count], &vec![2; count], false);
         let weights = composed::attention_weights(&query, &key, None, &spec)?; // (B, 1, 1, 2)
@@ -103,8 +107,8 @@ fn scores_have_variance_d_before_scaling_and_1_after() -> TestResult {
 }
 
 /// Lee et al. 2019, "Set Transformer", property 1: attention without positions commutes with
-/// permutations of its input, and its mean over the tokens does not depend on their order.
-/// Positions break this, and so does a causal mask.
+/// permutations of its input, and the mean of its results over the tokens does not depend on the
+/// order of the tokens. With positions, or with a causal mask, this no longer holds.
 #[test]
 fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestResult {
     let order = Tensor::new(&[3_u32, 0, 6, 1, 5, 2, 4], &Device::Cpu)?;
@@ -134,9 +138,9 @@ fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestRe
     Ok(())
 }
 
-/// Vaswani et al. 2017, section 3.5: for any fixed offset k, PE(p + k) is a linear function of
-/// PE(p). The function is a rotation, so that the product of two encodings depends only on the
-/// distance of their positions.
+/// Vaswani et al. 2017, section 3.5: for any fixed offset k, the encoding PE(p + k) of position p +
+/// k is a linear function of the encoding PE(p) of position p. This function is a rotation.
+/// Therefore the product of two encodings depends only on the distance of their positions.
 #[test]
 fn a_shift_of_sinusoids_is_one_linear_map() -> TestResult {
     let (count, width) = (60, 32);
@@ -157,8 +161,8 @@ fn a_shift_of_sinusoids_is_one_linear_map() -> TestResult {
     Ok(())
 }
 
-/// Su et al. 2021, "RoFormer", section 3.2: if queries and keys are rotated by their positions,
-/// their product depends only on the difference of the positions.
+/// Su et al. 2021, "RoFormer", section 3.2: if a query and a key are rotated by their positions,
+/// their product depends only on the difference of the two positions.
 #[test]
 fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
     let width = 16;
@@ -179,9 +183,10 @@ fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
     Ok(())
 }
 
-/// Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2, for
-/// the softmax with a temperature. As T → 0 all weight goes to the largest of n scores: with a gap
-/// of Δ to the next, the others have at most (n - 1) exp(-Δ/T).
+/// Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2, which
+/// defines the softmax with a temperature T. As T goes to 0, the largest of n scores gets all the
+/// weight. If the next score is smaller by Δ, the other scores together have at most the weight (n
+/// - 1) exp(-Δ/T).
 #[test]
 fn a_temperature_towards_zero_gives_one_hot_weights() -> TestResult {
     let scores = [0.3, 1.0, -2.0, 0.7, 0.0];
@@ -193,14 +198,14 @@ fn a_temperature_towards_zero_gives_one_hot_weights() -> TestResult {
     }
     let cold = softmax(None, &matrix(scores.to_vec(), 1, count), 0.005)?;
     assert!(distance(&cold, &matrix(vec![0.0, 1.0, 0.0, 0.0, 0.0], 1, count)) < 1e-15);
-    // At the other extreme all weights are equal.
+    // At the other extreme, where the temperature is high, all weights are equal.
     let hot = softmax(None, &matrix(scores.to_vec(), 1, count), 1e9)?;
     assert!(distance(&hot, &matrix(vec![0.2; 5], 1, count)) < 1e-8);
     Ok(())
 }
 
-/// Computes `softmax(scores / T)` by Taper's attention: with keys that are `√n / T` times the unit
-/// vectors, the query is the scores; with values that are the unit vectors, the output is the
+/// Computes `softmax(scores / T)` by Taper's attention. The scores are the query. The keys are the
+/// n unit vectors times `√n / T`. The values are the unit vectors, so the output is the attention
 /// weights.
 fn softmax(tape: Option<&Tape>, scores: &Tensor, temperature: f64) -> Result<Tensor> {
     let width = scores.dim(1)?;
@@ -216,7 +221,7 @@ fn softmax(tape: Option<&Tape>, scores: &Tensor, temperature: f64) -> Result<Ten
 }
 
 /// Bridle 1990, "Probabilistic Interpretation of Feedforward Classification Network Outputs": the
-/// Jacobian of p = softmax(s) is diag(p) - p pᵀ.
+/// Jacobian of p = softmax(s) is diag(p) - p pᵀ, where s are the scores.
 #[test]
 fn the_jacobian_of_softmax() -> TestResult {
     let width = 6;
@@ -231,13 +236,15 @@ fn the_jacobian_of_softmax() -> TestResult {
             let expected = p[i] * (f64::from(u8::from(i == j)) - p[j]);
             assert!((row[j] - expected).abs() < 1e-12, "{i}, {j}: {} {expected}", row[j]);
         }
-        // Adding a constant to all scores changes nothing.
+        // A constant that is added to all scores changes nothing, so each row of the Jacobian sums
+        // to 0.
         assert!(row.iter().sum::<f64>().abs() < 1e-12);
     }
     Ok(())
 }
 
-/// A layer `W relu(V x)` with its residual path, and a layer norm before or after.
+/// Applies a layer `W relu(V x)` with a layer norm, which comes before the layer if `pre` is true,
+/// and otherwise after it. `residual` says whether the layer has a residual path.
 fn layer(
     tape: &Tape,
     x: &Tensor,
@@ -260,8 +267,8 @@ fn layer(
 
 /// He et al. 2016, "Identity Mappings in Deep Residual Networks", section 2, and Xiong et al. 2020,
 /// "On Layer Normalization in the Transformer Architecture": the Jacobian of x + f(x) is the
-/// identity plus the Jacobian of f, so that a part of the gradient reaches any depth without
-/// passing through a layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
+/// identity plus the Jacobian of f. Therefore a part of the gradient reaches any depth without
+/// passing through a layer. Pre-LN leaves this path free; Post-LN puts a norm on it.
 #[test]
 fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
     let (rows, width, depth) = (3, 8, 24);
@@ -277,14 +284,15 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
         Ok(tape.differentiate(&out, &adjoint)?.get(&x)?.expect("a gradient"))
     };
 
-    // One layer: gradients with and without the path differ by the incoming gradient.
+    // With one layer, the gradients with and without the residual path differ by the incoming
+    // gradient.
     let through_path = (gradient(&down, 1, true, true)? - gradient(&down, 1, true, false)?)?;
     assert!(distance(&through_path, &adjoint) < 1e-12);
-    // Twenty-four layers with zero branches: the gradient passes unchanged.
+    // If all weights `W` of twenty-four layers are 0, the gradient passes unchanged.
     let silent = down.zeros_like()?;
     assert!(distance(&gradient(&silent, depth, true, true)?, &adjoint) < 1e-12);
-    // Under Post-LN the gradient changes even with zero branches: a norm removes shifts and scales
-    // of its input, and so their part of the gradient.
+    // With Post-LN, the gradient changes even if these weights are 0. A norm removes the shift and
+    // the scale of its input, and so it also removes the part of the gradient that belongs to them.
     let after_norms = gradient(&silent, depth, false, true)?;
     assert!(distance(&after_norms, &adjoint) > 0.1);
     for (gradient, x) in after_norms.to_vec2::<f64>()?.iter().zip(x.to_vec2::<f64>()?) {
@@ -295,8 +303,8 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
 }
 
 /// Weiss, Goldberg and Yahav 2021, "Thinking Like Transformers", section 3 (select and aggregate):
-/// if all scores of a head are equal, its output for each token is the mean of all values that the
-/// token sees.
+/// if all scores of a head are equal, the output of the head for a token is the mean of all values
+/// that the token sees.
 #[test]
 fn a_head_that_averages() -> TestResult {
     let (length, width) = (9, 4);
@@ -310,8 +318,8 @@ fn a_head_that_averages() -> TestResult {
 }
 
 /// Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits" (previous token heads):
-/// queries are position encodings shifted back by one, keys are position encodings, and values are
-/// the tokens.
+/// a head can copy the previous token. Its queries are position encodings shifted back by one, its
+/// keys are position encodings, and its values are the tokens.
 #[test]
 fn a_head_that_copies_the_previous_token() -> TestResult {
     let (length, width, sharpness) = (20, 32, 400.0);
@@ -320,15 +328,16 @@ fn a_head_that_copies_the_previous_token() -> TestResult {
     let tokens = normal(length, width, 13);
     let out = attend(&query, &place, &tokens, true)?;
     assert!(distance(&out.narrow(0, 1, length - 1)?, &tokens.narrow(0, 0, length - 1)?) < 1e-12);
-    // The first token has no predecessor, and attends to itself.
+    // The first token has no token before it, and attends to itself.
     assert!(distance(&out.narrow(0, 0, 1)?, &tokens.narrow(0, 0, 1)?) < 1e-12);
     Ok(())
 }
 
-/// Weiss, Goldberg and Yahav 2021, section 3 (the selector `==`): one-hot tokens are queries and
-/// keys, so that a score is 1 for equal tokens and 0 for others. A first key, whose score is ½ for
-/// every token, receives the weight of tokens without an equal. The output of the head for a token
-/// is 1 if the other sequence contains it, and 0 otherwise.
+/// Weiss, Goldberg and Yahav 2021, section 3 (the selector `==`): a head can find out whether a
+/// token occurs in another sequence. Queries and keys are one-hot vectors of tokens, so the score
+/// is 1 for equal tokens and 0 for different ones. Before the other keys there is one whose score
+/// is ½ for every token. It receives the weight of a token that has no equal. The output of the
+/// head for a token is 1 if the other sequence contains the token, and 0 otherwise.
 #[test]
 fn a_head_that_compares_for_equality() -> TestResult {
     let (vocabulary, sharpness) = (8, 400.0);
@@ -343,7 +352,7 @@ fn a_head_that_compares_for_equality() -> TestResult {
     let (asked, known) = ([4, 1, 7, 1, 0], [1, 2, 4, 2]);
     let query = (one_hot(&asked, None) * sharpness)?;
     let key = one_hot(&known, Some(0.5));
-    // The value of the first key is 0 (no equal token), those of the others are 1.
+    // The value of the first key is 0, for no equal token. The values of the other keys are 1.
     let said: Vec<f64> =
         (0..5 * vocabulary).map(|i| f64::from(u8::from(i >= vocabulary))).collect();
     let out = attend(&query, &key, &matrix(said, 5, vocabulary), false)?.to_vec2::<f64>()?;
@@ -354,9 +363,10 @@ fn a_head_that_compares_for_equality() -> TestResult {
     Ok(())
 }
 
-/// Attention has four projections d × d with biases: 4d² + 4d parameters. A block of n tokens whose
-/// feed-forward layer is 4d wide takes 24nd² + 4n²d floating-point operations (Narayanan et al.
-/// 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix).
+/// Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
+/// appendix: a block takes 24nd² + 4n²d floating-point operations, for n tokens of width d and a
+/// feed-forward layer of width 4d. Its attention has 4d² + 4d parameters, because it has four
+/// projections d × d with biases.
 #[test]
 fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
     let (d, heads, n) = (24, 3, 10);
@@ -384,8 +394,8 @@ fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
 
     // Each element of a weight matrix takes one multiplication and one addition for each token.
     let matrices: usize = block("").filter(|p| p.is_matrix()).map(|p| 2 * n * p.len()).sum();
-    // Each attention weight comes from a product over the width of a head, and multiplies a value
-    // vector of that width.
+    // Each attention weight comes from a product of two vectors of the width of a head, and it
+    // multiplies a value vector of the same width.
     let pass = Pass::evaluate_with_attention_of("encoder.layers.0.self_attention");
     model.encode(&Sequences::pack(&[vec![5_u32; n]]), &pass)?;
     let weights = pass.into_attention()[0].weights.elem_count(); // H · n · n

@@ -1,6 +1,6 @@
-//! Dual chunk attention in language models: within a chunk and its window the result is the result
-//! of the same model without chunks, reading a text at once gives the result of single steps, and
-//! gradients are right.
+//! Tests of dual chunk attention in language models. Within a chunk, the result is that of the same
+//! model without chunks. Within a chunk and its window, it is the same up to rounding. Reading a
+//! text at once gives the result of single steps, and gradients are right.
 
 use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -9,8 +9,8 @@ use taper_model::{
     Objective, Pass, Positions, RotaryConfig, RotaryScaling, Sequences, TextInference, TextState,
 };
 
-/// The sequences of training have eight tokens, so chunks have six (three quarters), and a window
-/// has two.
+/// Configuration of a model for which sequences of training have eight tokens. With dual chunks, a
+/// chunk then has six tokens (three quarters of eight), and a window has the other two.
 fn config(scaling: RotaryScaling) -> ModelConfig {
     ModelConfig {
         d_model: 24,
@@ -52,15 +52,15 @@ fn texts_within_a_chunk_are_read_as_without_chunks() -> TestResult {
         let (ours, theirs) = (logits(&chunked, &texts)?, logits(&plain, &texts)?);
         assert_eq!(values(&ours), values(&theirs), "to the bit");
     }
-    // In a text as long as a chunk and its window, all distances are true, but come from other
-    // rotations.
+    // In a text that is as long as a chunk and its window, all distances are the true ones. But
+    // they come from other rotations, so the results are equal only up to rounding.
     let (ours, theirs) = (logits(&chunked, &[text(8)])?, logits(&plain, &[text(8)])?);
     let difference = largest_difference(&ours, &theirs);
     assert!(difference < 1e-5, "{difference}");
     let (ours, theirs) = (logits(&chunked, &[text(9)])?, logits(&plain, &[text(9)])?);
     let last = |x: &Tensor| x.get(8).unwrap();
     assert!(largest_difference(&last(&ours), &last(&theirs)) > 1e-4);
-    // Single steps within a chunk have the same results, too.
+    // Single steps within a chunk also have the same results.
     let (ours, theirs) = (chunked.inference(100), plain.inference(100));
     let mut states = (ours.start(&[&text(2)])?, theirs.start(&[&text(2)])?);
     for &token in &text(6)[2..] {
@@ -93,7 +93,7 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
                 assert!(difference < 2e-5, "{read} read, token {at}: {difference}");
             }
         }
-        // The same holds in a batch with other texts, some of which are within a chunk.
+        // The same holds in a batch with other texts, one of which is within a chunk.
         let among = logits(&model, &[self::text(4), text.clone(), self::text(13)])?;
         let difference = largest_difference(&among.narrow(0, 4, 40)?, &whole);
         assert!(difference < 1e-5, "{difference}");
@@ -101,8 +101,8 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
     Ok(())
 }
 
-/// Checks that where all distances are true, the gradient is the gradient of the model without
-/// chunks, which computes it by other operations.
+/// Checks the gradient of texts in which all distances are the true ones. It must be the gradient
+/// of the model without chunks, which computes it by other operations.
 #[test]
 fn a_model_can_be_trained_on_with_chunks() -> TestResult {
     let trained = |scaling: RotaryScaling, length: usize| {

@@ -1,6 +1,6 @@
-//! Kinds of self-attention: sparse attention against Longformer and BigBird (reference values of
-//! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
-//! numbers.
+//! Tests of kinds of self-attention. Sparse attention is compared with Longformer and BigBird
+//! (reference values of `scripts/golden/attention/sparse_attention.py`). For every kind, properties
+//! are checked that hold for any numbers.
 
 use crate::common::translation::{
     batch_is_its_sentences, decodes_as_at_once, full_logits, reads_as_it_steps,
@@ -18,8 +18,8 @@ use taper_ops::{
     AttentionShape, AttentionSpec, LinearSpec, Sparse, Tape, composed, linear, self_attention,
 };
 
-/// Attention kinds of the encoder and the decoder of a model, with the position encodings that they
-/// support.
+/// Kinds of attention in the encoder and in the decoder of a model, and the position encodings that
+/// both support.
 struct Kinds {
     name: &'static str,
     encoder: AttentionConfig,
@@ -247,8 +247,8 @@ fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Te
     Tensor::cat(&blocks, 0).unwrap()
 }
 
-/// Reads a text up to several positions and steps through the rest; the text is long enough for
-/// several chunks of linear attention.
+/// Checks that a model can read a text up to any of several positions and step through the rest of
+/// it. The text is long enough for several chunks of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
     let text: Vec<u32> = (0..150).map(|i| 4 + (i * i + 3 * i) % 15).collect();
@@ -261,8 +261,8 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
         let model = language_model(config);
         let text: Vec<u32> = (4..16).collect();
         for context in [8, 1] {
-            // Each row fills its context at a different step, and then rereads the last half of its
-            // text.
+            // Each row fills its context at a different step. Whenever its context is full, a row
+            // rereads the last half of its text.
             let inference = model.inference(context);
             let texts: [&[u32]; 4] = [&text[..3], &[], &text, &text[5..6]];
             let tokens =
@@ -313,8 +313,8 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// Checks that the weights of linear attention are positive and sum to one, and that in a decoder
-/// only past tokens have weights.
+/// Checks that the weights of linear attention are positive and sum to one. In a decoder, only the
+/// tokens up to the query have weights other than 0.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
     let linear = kinds().into_iter().find(|kinds| kinds.name == "linear").ok_or("no such kind")?;

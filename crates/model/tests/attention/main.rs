@@ -1,4 +1,5 @@
-//! Self-attention in whole models: kinds, shapes (numbers and widths of heads), and dual chunks.
+//! Tests of self-attention in whole models: its kinds, its shapes (numbers and widths of heads),
+//! and dual chunks.
 
 #[path = "../common/mod.rs"]
 mod common;

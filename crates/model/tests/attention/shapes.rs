@@ -1,6 +1,7 @@
-//! Shapes of attention: heads that share keys and values, their width, the factor of scores, and
-//! biases. They are compared with PyTorch (`scripts/golden/attention/grouped_attention.py`), and
-//! checked for properties that every shape has for any numbers.
+//! Tests of shapes of attention. A shape says how many heads share keys and values, how wide heads
+//! are, which factor scores have, and which biases there are. Shapes are compared with PyTorch
+//! (`scripts/golden/attention/grouped_attention.py`), and properties are checked that every shape
+//! has for any numbers.
 
 use crate::common::translation::{
     decodes_as_at_once, reads_as_it_steps, tape_differentiates_as_candle, transformer,
@@ -50,7 +51,8 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             vars.iter().find(|(other, _)| *other == name).map(|(_, var)| var.as_tensor())
         };
         let var = |name: &str| some(name).unwrap();
-        // Normalises the first columns of `x`, if the case has norms.
+        // Normalises the first columns of `x`, if the case has norms. `parts` has the names of the
+        // norms, each with its number of columns.
         let normed = |tape: Option<&Tape>, x: Tensor, parts: &[(&str, usize)]| {
             let Some(spec) = norm else { return Ok(x) };
             let part = |&(part, columns): &(&str, usize)| NormedColumns {
@@ -96,7 +98,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
         let output = run(Some(&tape))?;
         let error = relative(&output, &tensor("output"));
         assert!(error < 3e-6, "{case}: {error}");
-        // Without a tape Candle tracks the variables, so that the plain Candle operations run.
+        // Without a tape, Candle tracks the variables, and then the plain Candle operations run.
         let composed = run(None)?;
         let error = relative(&composed, &tensor("output"));
         assert!(error < 3e-6, "{case}, composed: {error}");
@@ -287,8 +289,9 @@ fn projections_are_as_wide_as_their_heads() {
     }
 }
 
-/// Compares decoding with a whole pass: in f32; in bf16, up to the rounding of products; and in
-/// int8, up to the rounding of activations.
+/// Compares decoding token by token with one pass over the whole target. In f32 they are equal up
+/// to small errors, in bf16 up to the rounding of products, and in int8 up to the rounding of
+/// weights and activations.
 #[test]
 fn cached_decoding_is_full_decoding() -> TestResult {
     for (name, config) in shapes() {
@@ -321,7 +324,8 @@ fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     for (name, config) in shapes() {
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
-        // The guided head shares its keys with another head if any heads do.
+        // If heads share keys in this shape, the guided head also shares its keys with another
+        // head.
         let links = vec![(1, 2), (8, 9), (15, 10)];
         let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
         let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
@@ -412,7 +416,8 @@ fn impossible_shapes_are_named() {
     }
 }
 
-/// Checks the number of operations, and the kept bytes of a short and of a long sequence.
+/// Checks the number of operations, and the bytes that are kept for a short and for a long
+/// sequence.
 #[test]
 fn costs_follow_the_heads() {
     let base = ModelConfig { d_model: 64, heads: 4, ..ModelConfig::default() };
@@ -422,9 +427,9 @@ fn costs_follow_the_heads() {
         assert_eq!(attention.input_width(), 6 * 24);
         // The FLOPs are those of the scores and weighted sums of four heads.
         assert_eq!(attention.forward_flops(10), (4 * 4 * 24 * 100) as f64);
-        // Kept are the result and the weights.
+        // For a short sequence, the result and the weights are kept.
         assert_eq!(attention.kept_bytes(10), (4 * (10 * 96 + 4 * 100)) as f64);
-        // Kept are the result, and a number for each query and head.
+        // For a long sequence, the result is kept, and one number for each query and head.
         assert_eq!(attention.kept_bytes(2048), (4 * 2048 * (96 + 4)) as f64);
     }
 }

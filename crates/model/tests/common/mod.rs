@@ -1,4 +1,5 @@
-//! Golden files (results of other implementations), and distances of tensors.
+//! Tools that tests share: golden files (results of other implementations) and distances of
+//! tensors.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 mod tensors;
@@ -36,8 +37,8 @@ pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
 
-/// Sets the parameters of a model to those of a golden file, and checks that the file has a
-/// gradient for each of them.
+/// Sets the parameters of a model to those of a golden file. Checks that the file has a gradient
+/// for each parameter, and no other gradients.
 pub(crate) fn load(model: &impl Model, file: &HashMap<String, Tensor>) {
     fill(model, file);
     let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
@@ -68,7 +69,8 @@ pub(crate) fn differentiated(
     (output, flat)
 }
 
-/// Loss and gradients of a training pass, which is deterministic without dropout.
+/// Returns the loss and the gradients of a training pass. The model must have no dropout, so the
+/// pass is deterministic. With `composed`, the plain Candle operations run.
 pub(crate) fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -99,9 +101,11 @@ pub(crate) fn compare_gradients(
     }
 }
 
-/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d`
-/// of each parameter's own gradient; `bound` is the largest relative error. Parameters whose
-/// gradient has a norm below `least` are left out: a step changes their loss too little for f32.
+/// Compares the gradients in `flat` with slopes of the loss. For each parameter p, the slope is
+/// `(L(p + h d) - L(p - h d)) / 2h`, where L is the loss and d is the direction of the gradient of
+/// p. The slope must be the norm of this gradient, with a relative error below `bound`. Parameters
+/// whose gradient has a norm below `least` are left out, because a step along such a gradient
+/// changes the loss too little for f32.
 pub(crate) fn compare_slopes<'p>(
     name: &str,
     parameters: impl IntoIterator<Item = &'p Parameter>,
@@ -131,8 +135,8 @@ pub(crate) fn compare_slopes<'p>(
     }
 }
 
-/// Runs the backward pass from a loss, and checks that the parts of the gradient that it reports as
-/// final do not change afterwards.
+/// Runs the backward pass from a loss. While the pass runs, it reports parts of the gradient as
+/// final. Checks that these parts do not change afterwards.
 pub(crate) fn backward(
     pass: Pass,
     output: &LossOutput,

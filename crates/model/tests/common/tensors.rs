@@ -1,5 +1,5 @@
-//! Golden files of tensors, and distances between tensors. Unit tests inside the crate use this
-//! file as well.
+//! Golden files of tensors, and distances between tensors. Tests inside the crate use this file
+//! too.
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ pub(crate) fn golden(name: &str) -> HashMap<String, Tensor> {
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Euclidean distance of two tensors, divided by the norm of the second.
+/// Returns the Euclidean distance of two tensors, divided by the norm of the second.
 pub(crate) fn relative(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let norm = |x: &Tensor| {

@@ -1,4 +1,4 @@
-//! Properties that every model with a decoder must have, whatever its layers.
+//! Checks of properties that every model with a decoder must have, whatever its layers.
 
 use super::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -7,12 +7,13 @@ use taper_model::{
     Result, Sequences, Transformer,
 };
 
-/// A Transformer with vocabularies of 19 tokens for source and target.
+/// Makes a Transformer whose source and target vocabularies have 19 tokens each.
 pub(crate) fn transformer(config: &ModelConfig) -> Transformer {
     Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Logits of the whole targets in one pass: `(N, V)`.
+/// Computes the logits of whole targets in one pass: `(N, V)`, with N tokens in all targets and V
+/// tokens in the vocabulary.
 pub(crate) fn full_logits(
     model: &Transformer,
     sources: &[&[u32]],
@@ -33,7 +34,8 @@ pub(crate) fn step(
     Ok(Tensor::cat(&blocks, 0)?)
 }
 
-/// Decodes targets of equal length step by step, and compares each with the whole pass.
+/// Decodes targets of equal length step by step, and compares the logits of each step with those of
+/// one pass over the whole targets.
 pub(crate) fn decodes_as_at_once(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -52,8 +54,8 @@ pub(crate) fn decodes_as_at_once(
     Ok(())
 }
 
-/// Reorders hypotheses of three sources between steps, and compares the logits of each with those
-/// of one pass over its tokens.
+/// Reorders hypotheses for three sources between steps. Then compares the logits of each hypothesis
+/// with those of one pass over the tokens of this hypothesis.
 pub(crate) fn rows_carry_their_past(
     model: &Transformer,
     sources: &[&[u32]],
@@ -62,7 +64,7 @@ pub(crate) fn rows_carry_their_past(
     let inference = model.inference();
     let mut state = inference.start(&Sequences::pack(sources))?;
     step(&inference, &mut state, &[2, 2, 2])?;
-    // Two hypotheses for the first source, none for the second, one for the third.
+    // There are two hypotheses for the first source, none for the second, and one for the third.
     state.select(&[0, 0, 2])?;
     step(&inference, &mut state, &[12, 13, 16])?;
     state.select(&[2, 1, 0])?;
@@ -78,7 +80,8 @@ pub(crate) fn rows_carry_their_past(
     Ok(())
 }
 
-/// Compares each pair of a batch, whose targets have equal lengths, with the pair alone.
+/// Compares the logits of each pair in a batch with the logits of this pair alone. All targets must
+/// have the same length.
 pub(crate) fn batch_is_its_sentences(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -93,8 +96,9 @@ pub(crate) fn batch_is_its_sentences(
     Ok(())
 }
 
-/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle. Every
-/// parameter must have a gradient other than zero. Returns the gradients of the tape.
+/// Compares the gradients that the tape computes in a training pass with those that Candle
+/// computes. The passes have dropout if the model has. Every parameter must have a gradient other
+/// than zero. Returns the gradients of the tape.
 pub(crate) fn tape_differentiates_as_candle(
     model: &impl Model,
     batch: &Batch,
@@ -113,8 +117,8 @@ pub(crate) fn tape_differentiates_as_candle(
     Ok(ours)
 }
 
-/// Reads a text up to each of the positions `places`, steps through the rest, and compares with the
-/// whole pass.
+/// Reads a text at once up to each of the positions in `places`, and steps through the rest.
+/// Compares the logits of each step with those of one pass over the whole text.
 pub(crate) fn reads_as_it_steps(
     model: &LanguageModel,
     text: &[u32],

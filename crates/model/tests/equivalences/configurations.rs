@@ -1,5 +1,5 @@
-//! Facts about a model that are known before it is made: the number of its parameters, its cost,
-//! and whether its configuration is possible.
+//! Tests of facts about a model that are known before the model is made: the number of its
+//! parameters, its cost, and whether its configuration is possible.
 
 use candle_core::{DType, Device};
 use taper_model::{
@@ -49,15 +49,16 @@ fn the_cost_of_the_base_model_by_hand() {
     assert_eq!(source.forward_flops, 2 * (6 * (4 * d * d + 2 * d * 2048) + 6 * 2 * d * d));
     assert_eq!(target.forward_flops, 2 * (6 * (6 * d * d + 2 * d * 2048) + d * 1000));
     assert_eq!(cost.training_flops(), 3 * (source.forward_flops + target.forward_flops));
-    // Kept for a token: in each layer queries, keys and values; the result of attention with one
-    // number per head, and its projection; the results of both feed-forward matrices; keys and
-    // values for the decoder. Also the embedding.
+    // In each layer, these are kept for a token: queries, keys and values; the result of attention,
+    // with one number per head, and its projection; and the results of both feed-forward matrices.
+    // The encoder also keeps the embedding, and the keys and values for each layer of the decoder.
     let layer = (5 * d + 8) + (2048 + d);
     assert_eq!(source.activation_bytes, 4 * (6 * (layer + 2 * d) + d));
-    // In addition: the decoder's attention to the encoder; the gradient of the loss with respect to
-    // the last states.
+    // The decoder keeps in addition, in each layer, what its attention to the encoder needs:
+    // queries, and the result with its projection. It also keeps the embedding, and the gradient of
+    // the loss with respect to the last states.
     assert_eq!(target.activation_bytes, 4 * (6 * (layer + 3 * d + 8) + d + d));
-    // The loss on the CPU keeps no logits.
+    // On the CPU, the loss keeps no logits, so the size of the vocabulary does not matter.
     let larger = cost_of(&Device::Cpu, |builder| Transformer::new(&config, 1000, 100_000, builder));
     assert_eq!(larger.activation_bytes(&[7, 9], 9), cost.activation_bytes(&[7, 9], 9));
 }

@@ -1,5 +1,5 @@
-//! Decoding token by token equals one pass over the whole target, for any order of hypotheses, and
-//! in int8.
+//! Tests that decoding token by token gives the results of one pass over the whole target. This
+//! must hold for any order of hypotheses, and up to rounding also in int8 and in bf16.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Builder, ModelError, Sequences, Transformer};
@@ -18,8 +18,8 @@ fn selected_rows_carry_their_past() -> TestResult {
     every(|model, name| rows_carry_their_past(model, &SOURCES, name))
 }
 
-/// Compares decoding with decoding in f32. Weights rounded to int8 give the same results up to the
-/// rounding of weights and activations, and so do bf16 products.
+/// Compares decoding in int8 and in bf16 with decoding in f32. The results must be equal up to
+/// rounding: of weights and activations in int8, and of products in bf16.
 #[test]
 fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     for (config, name) in others().into_iter().chain(blocks()) {

@@ -1,7 +1,7 @@
-//! Equivalences that hold for any numbers: a batch gives the results of its sentences, a training
-//! step reaches every parameter, and a seed determines the model. The other files have the
-//! equivalences of decoding, of attention maps and masks, and facts about a model before it is
-//! made.
+//! Tests of equivalences that hold for any numbers. In this file: a batch gives the results of its
+//! sentences, a training step reaches every parameter, and a seed determines the model. The other
+//! files test decoding, attention maps and masked heads, and facts about a model that are known
+//! before the model is made.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -51,7 +51,7 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// Transformers with other layers than those of Vaswani et al. 2017.
+/// Makes configurations of Transformers whose layers differ from those of Vaswani et al. 2017.
 fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
@@ -87,7 +87,7 @@ fn blocks() -> Vec<(ModelConfig, String)> {
     all
 }
 
-/// Every architecture but the Transformer, in each of its kinds.
+/// Makes configurations of all architectures but the Transformer, each in all of its kinds.
 fn others() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let mut all = Vec::new();
@@ -112,8 +112,9 @@ fn others() -> Vec<(ModelConfig, String)> {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
 
-/// Compares layers that are computed again with layers whose results are kept: an encoder of seven
-/// layers, in segments of three, and a decoder of five, with dropout.
+/// Compares a pass that computes layers again with a pass that keeps their results, both with
+/// dropout. The encoder has seven layers, which are computed again in segments of three, and the
+/// decoder has five.
 #[test]
 fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
     for positions in [Positions::T5, Positions::Rotary] {

@@ -1,5 +1,5 @@
-//! What can be observed in a model: attention, the effect of masked heads, and gradients with
-//! respect to states.
+//! Tests of what can be observed in a model: attention, the effect of masked heads, and gradients
+//! with respect to states.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -10,9 +10,9 @@ use taper_ops::Gradients;
 
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
-/// Checks that a masked head has the same effect as zeros in its columns of the output projection:
-/// in training passes (fused, and in plain Candle) and in evaluation, for each kind of attention
-/// layer.
+/// Checks that a masked head has the same effect as zeros in the columns of the output projection
+/// that read this head. Each kind of attention layer is checked, in evaluation and in training
+/// passes with fused and with plain Candle operations.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
@@ -52,7 +52,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         let composed = gradient(Pass::train(1, 1, 0).composed().without_head(layer, 1))?;
         let apart = fused.iter().zip(&composed).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(apart < 1e-4, "{layer}: gradients are {apart} apart");
-        // Zeros the columns of the output projection that read the second of three heads.
+        // Sets the columns of the output projection to zero that read the second of three heads.
         let name = format!("{layer}.out.weight");
         let out = model.parameters().parameters().iter().find(|parameter| parameter.name() == name);
         let out = out.expect("the output projection");
@@ -86,7 +86,8 @@ fn attention_can_be_seen() -> TestResult {
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
 
-    // Recording a single layer gives the same weights, and keeps nothing of the other layers.
+    // If only one layer is recorded, its weights are the same, and nothing is kept of the other
+    // layers.
     let pass = Pass::evaluate_with_attention_of("decoder.layers.1.cross_attention");
     model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
     let only = pass.into_attention();
@@ -98,8 +99,8 @@ fn attention_can_be_seen() -> TestResult {
     Ok(())
 }
 
-/// Checks that the weights by which a model aligns are recorded in its pass, and sum to one; a
-/// model without attention has none.
+/// Checks that a pass records the weights by which a model aligns targets with sources, and that
+/// they sum to one. A model without attention must have no such layer.
 #[test]
 fn attention_of_each_architecture_can_be_seen() -> TestResult {
     for (config, name) in others() {

@@ -66,7 +66,7 @@ fn a_batch_is_its_texts_whatever_its_classes_are_told_from() -> TestResult {
     Ok(())
 }
 
-/// Checks that each token of a text contributes equally to the mean.
+/// Checks that each token of a text has the same weight in the mean.
 #[test]
 fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     let mean = ModelConfig { pooling: Pooling::Mean, positions: Positions::None, ..small() };
@@ -80,8 +80,8 @@ fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     Ok(())
 }
 
-/// With bf16 on a GPU, activations are in bf16, and meet parameters in f32. Checks that loss and
-/// gradients are those in f32 except for rounding.
+/// Checks activations in bf16 that meet parameters in f32, as they do with bf16 on a GPU. The loss
+/// and the gradients must be those in f32, up to rounding.
 #[test]
 fn activations_in_half_precision_meet_parameters() -> TestResult {
     for pooling in POOLINGS {

@@ -1,5 +1,6 @@
-//! Encoders of texts. They are compared with BERT of Hugging Face Transformers (golden files of
-//! `scripts/golden/encoders/bert.py`), and their properties are checked with random numbers.
+//! Tests of encoders of texts. The encoders are compared with BERT of Hugging Face Transformers
+//! (golden files of `scripts/golden/encoders/bert.py`), and their properties are checked with
+//! random numbers.
 
 mod classes;
 #[path = "../common/mod.rs"]
@@ -18,7 +19,7 @@ use taper_model::{
     cost_of,
 };
 
-/// Configuration of the golden files, whose model is like BERT.
+/// Configuration of the golden files. Their model is like BERT.
 fn small() -> ModelConfig {
     ModelConfig {
         d_model: 16,
@@ -54,8 +55,8 @@ fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Ba
             let ours = gradient_of(&gradients, parameter);
             let theirs = &file[&format!("grad.{}", parameter.name())];
             // A constant that is added to the logits of all tokens does not change a softmax over
-            // them. So the gradients of the bias of spans, and of the bias of the norm before it,
-            // are rounding errors.
+            // the tokens. The gradients of the bias of spans, and of the bias of the norm before
+            // it, are therefore only rounding errors.
             let largest = |x: &Tensor| x.abs()?.max_all()?.to_scalar::<f32>();
             if largest(theirs)? < 1e-7 {
                 assert!(largest(&ours)? < 1e-6, "gradient of {}: {ours}", parameter.name());
@@ -108,11 +109,11 @@ fn first_segment(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
 
-/// First and last token of the answer in each of [`TEXTS`]; the second text has no answer.
+/// First and last token of the answer in each of [`TEXTS`]. The second text has no answer.
 const SPANS: &[[u32; 2]] = &[[2, 3], [0, 0], [4, 4]];
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
 
-/// A batch of [`TEXTS`] with predictions at some tokens of each.
+/// Makes a batch of [`TEXTS`], in which some tokens of each text are to be predicted.
 fn batch() -> Batch {
     let text = Sequences::pack(&TEXTS);
     let segments = first_segment(&text);
@@ -140,8 +141,8 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
     Ok(())
 }
 
-/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
-/// gradient of parameter `p`.
+/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
+/// 2h`. Here L is the loss, and d is the direction of the gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for pooling in classes::POOLINGS {
@@ -160,7 +161,8 @@ fn gradients_are_finite_differences() -> TestResult {
 
 fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
     let (_, gradients) = trained(model, batch, false);
-    // A constant that is added to the logits of all tokens does not change a softmax over them.
+    // A constant that is added to the logits of all tokens does not change a softmax over the
+    // tokens. The gradient of the bias of spans is therefore zero, up to rounding.
     let (of_spans, others): (Vec<_>, Vec<_>) =
         model.parameters().parameters().iter().partition(|one| one.name() == "span.bias");
     for bias in of_spans {

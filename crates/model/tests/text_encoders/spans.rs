@@ -1,4 +1,4 @@
-//! Models that answer questions by spans of tokens.
+//! Tests of models that answer questions by spans of tokens.
 
 use super::*;
 
@@ -6,7 +6,8 @@ pub(crate) fn extractor(config: &ModelConfig) -> SpanExtractor {
     SpanExtractor::new(config, 41, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// A batch of `texts`; each of `spans` has the first and the last token of the answer in one text.
+/// Makes a batch of `texts`. Each of `spans` has the first and the last token of the answer in one
+/// text.
 pub(crate) fn batch(texts: &[&[u32]], spans: &[[u32; 2]]) -> Batch {
     let text = Sequences::pack(texts);
     let once = classes_of(text, spans.concat());
@@ -48,7 +49,8 @@ fn a_batch_is_its_texts_also_for_spans() -> TestResult {
         let found = [output.smoothed_sum, output.nll_sum, output.objective_sum];
         sums.iter_mut().zip(found).for_each(|(sum, one)| *sum += one);
         correct += output.correct;
-        // Computes both sums of the loss directly.
+        // The two parts of the loss are computed by hand here: the negative log-likelihood, and the
+        // part of label smoothing.
         let columns = alone.t()?.to_vec2::<f32>()?;
         let (mut nll, mut even) = (0.0, 0.0);
         for (column, &place) in columns.iter().zip(&span) {

@@ -1,6 +1,6 @@
-//! Models of images and text, compared with CLIP of Hugging Face Transformers (golden files of
-//! `scripts/golden/images/clip.py`) and with a captioner made of parts of ViT and torch
-//! (`captions.py`).
+//! Tests of models of images and text. Contrastive models are compared with CLIP of Hugging Face
+//! Transformers (golden files of `scripts/golden/images/clip.py`). Captioners are compared with a
+//! captioner that is made of parts of ViT and of torch (`captions.py`).
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{DType, Device, Tensor};
@@ -59,8 +59,8 @@ fn captioner(config: &ModelConfig) -> ImageCaptioner {
     ImageCaptioner::new(config, &shape(), 23, drawn(7)).unwrap()
 }
 
-/// A batch of images and texts for a contrastive model; the embedding of a text is read at its last
-/// token.
+/// Makes a batch of images and texts for a contrastive model. The embedding of a text is read at
+/// its last token.
 fn compared(images: Sequences, texts: Sequences) -> Batch {
     let mut end = 0;
     let last = |length: &usize| {
@@ -72,7 +72,7 @@ fn compared(images: Sequences, texts: Sequences) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![images, texts], answers) }
 }
 
-/// A batch of images and captions for a captioner.
+/// Makes a batch of images and captions for a captioner.
 fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     let inputs: Vec<Vec<u32>> =
         captions.iter().map(|caption| [&[2], caption.as_slice()].concat()).collect();
@@ -80,8 +80,8 @@ fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     Batch::new(vec![images, Sequences::pack(&inputs)], answers)
 }
 
-/// Loads the parameters of a golden file into the model, and compares loss and gradients on
-/// `batch`.
+/// Sets the parameters of the model to those of a golden file, and compares the loss and the
+/// gradients on `batch`.
 fn agrees(model: &impl Model, name: &str, batch: &Batch) -> TestResult {
     let file = golden(name);
     load(model, &file);
@@ -94,7 +94,7 @@ fn agrees(model: &impl Model, name: &str, batch: &Batch) -> TestResult {
     Ok(())
 }
 
-/// Images of a golden file, which has `count` of them.
+/// Reads the images of a golden file. `count` is the number of these images.
 fn stored_images(name: &str, count: usize) -> Sequences {
     Sequences { ids: ids(&golden(name)["images"]), lengths: vec![shape().values(); count] }
 }
@@ -138,10 +138,10 @@ fn torch_agrees_on_captions() -> TestResult {
     agrees(&model, "images/captions", &batch)
 }
 
-/// Function that returns the loss and the gradients of a model for a batch.
+/// A function that returns the loss and the gradients of a model for a batch.
 type Trained = Box<dyn Fn(&Batch) -> (f64, Tensor)>;
 
-/// Contrastive models and captioners, each with its parameters and a batch.
+/// Makes contrastive models and captioners, each with its parameters and a batch.
 fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     let texts = Sequences::pack(&[vec![2, 7, 3], vec![2, 5, 9, 3], vec![2, 3]]);
     let captions = [vec![7, 9], vec![5], vec![4, 8, 6]];
@@ -157,8 +157,8 @@ fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     all
 }
 
-/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
-/// gradient of parameter `p`.
+/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
+/// 2h`. Here L is the loss, and d is the direction of the gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for (loss, store, batch) in both() {
@@ -194,8 +194,8 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
     Ok(())
 }
 
-/// In a batch each image and text has the same embedding as alone. Logits of captions are the same
-/// token by token as in one pass.
+/// Checks that an image or a text has the same embedding in a batch as alone, and that the logits
+/// of captions are the same token by token as in one pass.
 #[test]
 fn a_batch_is_its_images_and_texts() -> TestResult {
     let (model, pass, together) = (contrastive(&clip()), Pass::evaluate(), images(3, 1));
@@ -224,8 +224,8 @@ fn a_batch_is_its_images_and_texts() -> TestResult {
     Ok(())
 }
 
-/// The loss of a batch is not the mean of those of its halves: an image is compared only with texts
-/// of its own micro-batch.
+/// Checks that an image is compared only with the texts of its own micro-batch. The loss of a batch
+/// is therefore not the mean of the losses of its halves.
 #[test]
 fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     let model = contrastive(&clip());
@@ -235,8 +235,8 @@ fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     assert_eq!(parts.iter().map(Batch::tokens).collect::<Vec<_>>(), [2, 2]);
     let whole = trained(&model, &batch, false).0;
     let halves: f64 = parts.iter().map(|part| trained(&model, part, false).0 / 2.0).sum();
-    // It is easier to choose the right text of two than of four, so that the loss of the halves is
-    // lower.
+    // To choose the right one of two texts is easier than to choose one of four. The loss of the
+    // halves is therefore lower.
     assert!(halves < whole - 0.1, "{halves} {whole}");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Tests of image classifiers: a ViT is compared with one made of parts of the library Transformers
-//! (golden files of `scripts/golden/images/vit.py`), and properties are checked that hold for all
-//! weights and images. Models with class tokens are compared in another test, which reads folders
-//! of Transformers (`run/tests/folders/vit.rs`).
+//! Tests of image classifiers. A ViT is compared with one that is made of parts of the library
+//! Transformers (golden files of `scripts/golden/images/vit.py`), and properties are checked that
+//! hold for all weights and images. Models with class tokens are compared in another test, which
+//! reads model folders in the format of the library Transformers (`run/tests/folders/vit.rs`).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,7 +32,7 @@ fn small() -> ModelConfig {
     }
 }
 
-/// Configuration like [`small`], of a convolutional network.
+/// Configuration like [`small`], but of a convolutional network.
 fn convolutional() -> ModelConfig {
     ModelConfig { image_encoder: ImageEncoder::Convolutional, ..small() }
 }
@@ -51,7 +51,7 @@ fn model(config: &ModelConfig) -> ImageClassifier {
     ImageClassifier::new(config, &shape(), 5, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Images of the model's size, whose values depend on `seed`.
+/// Makes images of the model's size. Their values depend on `seed`.
 fn images(count: usize, seed: u32) -> Sequences {
     let value = move |at: u32| (at.wrapping_mul(2_654_435_761).wrapping_add(seed * 97) >> 11) % 256;
     let values = shape().values();
@@ -64,7 +64,7 @@ fn batch(images: Sequences, answers: Vec<u32>) -> Batch {
     batch_of_values(images, answers, shape().values())
 }
 
-/// A batch of images with `values` pixel values each.
+/// Makes a batch of images that have `values` values each.
 fn batch_of_values(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
     let asked = (0..answers.len()).map(|image| (image * values) as u32).collect();
     Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
@@ -90,7 +90,7 @@ fn torch_agrees_on_convolutions() -> TestResult {
     agrees(&model, "images/convolutions")
 }
 
-/// Compares logits, loss and gradients with a golden file that holds the model's parameters.
+/// Compares logits, loss and gradients with a golden file, which also has the model's parameters.
 fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     let file = golden(name);
     load(model, &file);
@@ -133,8 +133,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
             let difference = largest_difference(&alone, &logits.narrow(0, image, 1)?);
             assert!(difference < 2e-5, "{config:?}");
         }
-        // Two rows of patches are swapped: in each channel, rows 0 to 3 of the pixels with rows 4
-        // to 7.
+        // Two rows of patches are swapped. In each channel, the rows of pixels 0 to 3 change places
+        // with the rows 4 to 7.
         let mut turned = together.clone();
         for plane in turned.ids.chunks_mut(12 * 12) {
             let (first, second) = plane[..96].split_at_mut(48);
@@ -145,8 +145,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
     Ok(())
 }
 
-/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
-/// gradient of parameter `p`.
+/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
+/// 2h`. Here L is the loss, and d is the direction of the gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let of_token = ModelConfig { pooling: Pooling::ClassToken, ..small() };
