@@ -12,8 +12,8 @@ use crate::{
 
 /// Factor of the loss of f16 models in training. Without it, the gradient of a single token, which
 /// is divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
-/// Precision Training", section 3.2). The factor is a power of two, so that it changes only
-/// exponents. An update that overflows because of the factor is skipped.
+/// Precision Training", section 3.2). The factor is a power of two, so it changes only the
+/// exponents of numbers. An update that overflows because of the factor is skipped.
 const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.

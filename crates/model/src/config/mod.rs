@@ -1,4 +1,5 @@
-//! Shape of a model: one type, each field documented, each default stated once.
+//! Shape of a model. One type holds all of it: each field is documented there, and each default is
+//! stated once.
 
 mod architecture;
 mod attention;

@@ -5,8 +5,9 @@ use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// Logit and log-probability of missing places. The exponential of this number is 0. The number is
-/// finite, so that it contributes 0 where a sum multiplies it by 0.
+/// Logit and log-probability of missing places. The exponential of this number is 0. The number
+/// itself is finite: where a sum multiplies it by 0, it contributes 0, which minus infinity would
+/// not.
 const NO_PLACE: f32 = -1e30;
 
 /// Places of each text in a batch, and the rows of packed logits that belong to them.

@@ -59,8 +59,8 @@ impl TextClassifier {
     /// Computes the logits of the classes for each text, in f32. `segments` has 0 for tokens of a
     /// first text, and 1 for tokens of a second text.
     ///
+    /// # Shapes
     /// B texts → `(B, C)`, where C is the number of classes.
-    /// B texts → `(B, C)`.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, if the number of

@@ -294,8 +294,8 @@ impl TranslationModel {
     /// Applies the output projection, in f32.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, V)`.
     /// `(N, D)` → `(N, V)`, where V is the size of the target vocabulary.
+    ///
     /// # Errors
     /// If the width of `hidden` is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {

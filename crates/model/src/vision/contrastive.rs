@@ -170,7 +170,7 @@ impl ContrastiveModel {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
             scale: scale / 2.0,
-            // Similarities are multiplied by up to 100, so that products need full precision.
+            // Similarities are multiplied by up to 100, so their products need full precision.
             products: Products::F32,
         };
         loss_of_rows(&self.scaled(rows, pass)?, (others, None), &answers, &spec, pass)

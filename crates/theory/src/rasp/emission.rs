@@ -19,8 +19,8 @@ use super::selectors::Term;
 use crate::TheoryError;
 use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 
-/// Factor of scores. Two different scores differ by at least half of this factor, so that the
-/// smaller one has no weight in f32.
+/// Factor of scores. Two different scores differ by at least half of this factor, so the smaller
+/// one has no weight in f32.
 pub(super) const HARD: f64 = 64.0;
 /// A number larger than any weighted sum of a node's arguments.
 const NEVER: f64 = (1_u64 << 32) as f64;

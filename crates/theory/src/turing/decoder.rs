@@ -29,8 +29,8 @@ pub(crate) const SPECIAL: usize = 4;
 const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
-/// Factor of scores. Before this factor, scores that must differ do so by at least 1; after it, the
-/// weights differ by the factor e^−32, so that the smaller one is lost in f32.
+/// Factor of scores. Before this factor, scores that must differ do so by at least 1. After it, the
+/// weights differ by the factor e^−32, so the smaller one is lost in f32.
 const HARD: f64 = 32.0;
 
 /// Decoder of a machine.

@@ -9,7 +9,7 @@
 //!
 //! **Decision.** A mechanism gets projections in which all sequences follow each other (packed),
 //! and the past that its layer keeps. Only Linformer and Transformer-XL have parameters in their
-//! mechanism, so that weights trained with one kind of attention can be tried with most other
+//! mechanism. Weights trained with one kind of attention can therefore be tried with most other
 //! kinds.
 
 mod attended;

@@ -9,7 +9,7 @@ use taper_ops::Cache;
 /// Past tokens of a layer. Each kind of attention uses the field that it needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerPast {
-    /// Keys and values, `2·D` wide, of the texts that were read as a whole and of the tokens of
+    /// Keys and values, side by side, of the texts that were read as a whole and of the tokens of
     /// each step. [`PastRows`] says which of them are the past of a row.
     pub(crate) cache: Cache,
     /// One state of constant size for each of the R rows that are decoded, `(R, …)`; `None` before

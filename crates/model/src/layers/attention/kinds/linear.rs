@@ -9,7 +9,7 @@
 //! The sums are over all tokens j of the sequence, or over j ≤ i under a causal mask (equations 5,
 //! 7, 9 and 12). φ is positive, so the weight of each key is positive too. No score of a single
 //! pair is computed, so time and memory grow only linearly with the length. Queries and keys are
-//! not divided by the root of their width, since φ is applied to each of them alone, not to their
+//! not divided by the root of their width, because φ is applied to each of them alone, not to their
 //! product.
 //!
 //! Decoding needs to keep only the sums `Σ φ(k) (v, 1)ᵀ`: `(M, Dh + 1)` for each head, where M is

@@ -11,8 +11,8 @@
 //! A sequence shorter than `length` uses the first columns of E and F, as in the authors'
 //! implementation. With E = F = I this is full attention.
 //!
-//! A sum over all keys includes the keys of later tokens, so that decoders cannot use this kind. E
-//! and F have one column for each position, so that no sequence can be longer than `length`.
+//! A sum over all keys includes the keys of later tokens. Decoders therefore cannot use this kind.
+//! E and F have one column for each position. Therefore no sequence can be longer than `length`.
 
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::layers::weight::Weight;

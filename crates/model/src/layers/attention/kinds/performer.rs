@@ -7,9 +7,9 @@
 //! ```
 //!
 //! This is lemma 1, with q and k divided by the fourth root of a head's width. All features are
-//! positive, so that no denominator is near zero by chance. The rows of ω come in blocks of as many
+//! positive, so no denominator is near zero by chance. The rows of ω come in blocks of as many
 //! vectors as a head is wide. The vectors in a block are orthogonal to each other, but each has the
-//! length of an independent normally distributed vector (section 2.4); this makes the error smaller
+//! length of an independent normally distributed vector (section 2.4). This makes the error smaller
 //! (theorem 2).
 
 use crate::Pass;
@@ -143,9 +143,9 @@ mod tests {
         assert!((mean - width as f64).abs() < 0.2, "{mean}");
     }
 
-    /// Compares the error of the estimate with the formulas of the paper. If the m features are
-    /// independent, the mean squared error is that of lemma 2,
-    /// `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`; a single feature is
+    /// Compares the error of the estimate with the formulas of the paper, for two vectors x and y
+    /// of the width d. If the m features are independent, the mean squared error is that of lemma
+    /// 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with `SM = exp(x·y)`. A single feature is
     /// always independent. If the features are orthogonal, the error is smaller by at least the
     /// bound of theorem 2, `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]

@@ -8,8 +8,8 @@
 //!
 //! The sum is over the k experts of a token, those with the largest p. With one expert per token, g
 //! is p (Switch, equation 2). With several, g is p divided by the sum of p over the token's experts
-//! (GShard, algorithm 1). The tokens of each expert are gathered for common matrix products, so
-//! that a token costs only the arithmetic of its own experts.
+//! (GShard, algorithm 1). The tokens of each expert are gathered for common matrix products, so a
+//! token costs only the arithmetic of its own experts.
 //!
 //! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
 //! rounded up. It takes first the tokens of which it is the first choice, in the order of the

@@ -50,8 +50,8 @@ impl Rotations {
     }
 
     /// Estimates, for each head and round, the share of normally distributed tokens that falls into
-    /// each bucket. The vectors of a rotation differ in length, so that with few vectors the shares
-    /// are unequal.
+    /// each bucket. The shares are unequal if there are few vectors, because the vectors of a
+    /// rotation differ in length.
     pub(super) fn shares(&self) -> Vec<Vec<f64>> {
         let mut shares = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
         let (counter, width) = (Counter::new(0), self.heads * self.head);

@@ -7,8 +7,8 @@
 //! output = W_out y
 //! ```
 //!
-//! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
-//! determines how much the state keeps of the token and of the past. In an `s4d`, Δ, B and C are
+//! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u. Each token thus
+//! determines how much the state keeps of this token and of the past. In an `s4d`, Δ, B and C are
 //! parameters, and the layer is a convolution with one kernel for each channel.
 //!
 //! To continue a text, decoding needs only the state h and the last inputs of the convolution.
