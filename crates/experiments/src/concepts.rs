@@ -3,9 +3,9 @@
 //! "An Explanation of In-context Learning as Implicit Bayesian Inference", section 4).
 //!
 //! The mixture, its documents, its prompts and the filter that computes the posterior are those of
-//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt. The two
-//! differ at delimiters: the hidden chain of a document goes on after a delimiter, while each
-//! example of a prompt begins a new chain.
+//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt. Documents
+//! and prompts differ at delimiters: the hidden chain of a document goes on after a delimiter,
+//! while each example of a prompt begins a new chain.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};

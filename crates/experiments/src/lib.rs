@@ -2,9 +2,9 @@
 //! this test.
 //!
 //! **Decision.** The training examples are drawn at random from sources whose best predictions can
-//! be computed. A batch depends only on the seed, the epoch and its index in the epoch. What a
-//! model has learned can then be compared with all that there is to learn. The alternative is to
-//! train on a corpus. With a corpus, it would remain open whether a bad prediction is due to the
+//! be computed. What a model has learned can then be compared with all that there is to learn. A
+//! batch depends only on the seed, the epoch and the batch's index in the epoch. The alternative is
+//! to train on a corpus. With a corpus, it would remain open whether a bad prediction is due to the
 //! model or to the text.
 //!
 //! An experiment is a [`Study`](taper_theory::studies::Study), like the studies of `taper-theory`,

@@ -67,7 +67,7 @@ impl Function {
     }
 
     /// Returns the moment vector Xᵀy/n and the weights of ridge regression. Both are computed from
-    /// all n points but the last.
+    /// the n points before the last one.
     fn quantities(&self) -> [Vec<f64>; 2] {
         let known = &self.points[..POINTS - 1];
         let mut matrix = vec![vec![0.0; DIMENSIONS]; DIMENSIONS];

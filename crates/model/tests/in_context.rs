@@ -38,8 +38,8 @@ fn times(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     linear(None, x, weight, None, None, &LinearSpec::default())
 }
 
-/// Returns W after one step of gradient descent with the rate η. The loss is `L(W) = Σ |W xᵢ − yᵢ|²
-/// / 2N` for N examples, and the tape computes its gradient.
+/// Returns W after one step of gradient descent with the rate η. The tape computes the gradient of
+/// the loss, which is `L(W) = Σ |W xᵢ − yᵢ|² / 2N` for N examples.
 fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor> {
     let weight = Var::from_tensor(weight)?;
     let tape = Tape::new();

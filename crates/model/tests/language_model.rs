@@ -213,8 +213,8 @@ fn the_cost_is_known_before_the_model_is_made() {
     }
 }
 
-/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
-/// 2h`. Here L is the loss, and d is the direction of the gradient.
+/// Compares the gradients of parameters with finite differences: `(L(p + h d) - L(p - h d)) / 2h`
+/// for a parameter p, where L is the loss and d is the direction of the parameter's gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let answers: Vec<u32> = (0..13).map(|i| 36 - 2 * i).collect();

@@ -185,8 +185,8 @@ fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
 
 /// Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2, which
 /// defines the softmax with a temperature T. As T goes to 0, the largest of n scores gets all the
-/// weight. If the next score is smaller by Δ, the other scores together have at most the weight (n
-/// - 1) exp(-Δ/T).
+/// weight. If the next score is smaller by Δ, the weights of all other scores sum to at most
+/// `(n - 1) exp(-Δ/T)`.
 #[test]
 fn a_temperature_towards_zero_gives_one_hot_weights() -> TestResult {
     let scores = [0.3, 1.0, -2.0, 0.7, 0.0];
@@ -352,7 +352,8 @@ fn a_head_that_compares_for_equality() -> TestResult {
     let (asked, known) = ([4, 1, 7, 1, 0], [1, 2, 4, 2]);
     let query = (one_hot(&asked, None) * sharpness)?;
     let key = one_hot(&known, Some(0.5));
-    // The value of the first key is 0, for no equal token. The values of the other keys are 1.
+    // The value of the first key is 0, which means that no token is equal. The values of the other
+    // keys are 1.
     let said: Vec<f64> =
         (0..5 * vocabulary).map(|i| f64::from(u8::from(i >= vocabulary))).collect();
     let out = attend(&query, &key, &matrix(said, 5, vocabulary), false)?.to_vec2::<f64>()?;

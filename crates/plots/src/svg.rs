@@ -9,8 +9,8 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Width that a line is drawn with if it shall be dashed. No other line has this width, so dashed
-/// lines can be found in the output of `plotters`.
+/// Width with which a line is drawn if it is to be dashed. No other line has this width, so the
+/// dashed lines can be found in the output of `plotters`, and get their dashes there.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A finished drawing.

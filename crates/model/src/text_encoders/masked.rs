@@ -113,8 +113,8 @@ impl MaskedLanguageModel {
         Ok(self.encoder.forward(text, segments.into(), pass)?)
     }
 
-    /// Transforms the states at which tokens are predicted to inputs of the output projection: `(A,
-    /// D)` → `(A, D)` for A predicted tokens.
+    /// Transforms the states at which tokens are predicted to inputs of the output projection:
+    /// `(A, D)` → `(A, D)` for A predicted tokens.
     fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
         Ok(self.norm.forward(&x, pass)?)

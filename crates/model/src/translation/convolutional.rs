@@ -161,8 +161,8 @@ fn scaled_contexts(
 
 impl EncoderDecoder for ConvolutionalLayers {
     /// Computes keys `z` and values `(z + e) √½`, and puts them side by side; `z` is the result of
-    /// the last layer, and `e` are the embedded sources. For M source tokens: `(M, D)` → `(M,
-    /// 2·D)`.
+    /// the last layer, and `e` are the embedded sources. For M source tokens: `(M, D)` →
+    /// `(M, 2·D)`.
     fn encode(&self, embedded: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
         let lengths: Arc<[usize]> = source.lengths.as_slice().into();
         let mut x = embedded.clone();

@@ -9,8 +9,8 @@ use taper_model::{
     Objective, Pass, Positions, RotaryConfig, RotaryScaling, Sequences, TextInference, TextState,
 };
 
-/// Configuration of a model for which sequences of training have eight tokens. With dual chunks, a
-/// chunk then has six tokens (three quarters of eight), and a window has the other two.
+/// Configuration of a model that is trained on sequences of eight tokens. With dual chunks, a chunk
+/// then has six tokens (three quarters of eight), and a window has the other two.
 fn config(scaling: RotaryScaling) -> ModelConfig {
     ModelConfig {
         d_model: 24,

@@ -1,4 +1,4 @@
-//! Classifiers of whole texts and of tokens.
+//! Tests of classifiers of whole texts and of tokens.
 
 use super::*;
 use taper_model::Pooling;

@@ -141,8 +141,8 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
     Ok(())
 }
 
-/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
-/// 2h`. Here L is the loss, and d is the direction of the gradient.
+/// Compares the gradients of parameters with finite differences: `(L(p + h d) - L(p - h d)) / 2h`
+/// for a parameter p, where L is the loss and d is the direction of the parameter's gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for pooling in classes::POOLINGS {

@@ -145,8 +145,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
     Ok(())
 }
 
-/// Compares the gradient of each parameter p with finite differences, `(L(p + h d) - L(p - h d)) /
-/// 2h`. Here L is the loss, and d is the direction of the gradient.
+/// Compares the gradients of parameters with finite differences: `(L(p + h d) - L(p - h d)) / 2h`
+/// for a parameter p, where L is the loss and d is the direction of the parameter's gradient.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let of_token = ModelConfig { pooling: Pooling::ClassToken, ..small() };

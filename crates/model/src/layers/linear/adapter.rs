@@ -92,9 +92,9 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
-    /// of the adapters' input. With DoRA's magnitudes m, the sum before `b` is multiplied by `m /
-    /// ‖W + s · B A‖`. The gradient treats the denominator, the lengths of rows, as a constant (Liu
-    /// et al. 2024, section 4.3).
+    /// of the adapters' input. With DoRA's magnitudes m, the sum before `b` is multiplied by
+    /// `m / ‖W + s · B A‖`. The gradient treats the denominator, the lengths of rows, as a constant
+    /// (Liu et al. 2024, section 4.3).
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`.

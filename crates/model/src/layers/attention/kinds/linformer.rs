@@ -84,8 +84,8 @@ pub(super) fn to_sums(
     }
 }
 
-/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`, where `sums` are E and F: for N tokens of width D, `qkv
-/// (N, 3·D)` → `(N, D)`.
+/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`, where `sums` are E and F: for N tokens of width D,
+/// `qkv (N, 3·D)` → `(N, D)`.
 pub(super) fn attended(
     tape: Option<&Tape>,
     qkv: &Tensor,

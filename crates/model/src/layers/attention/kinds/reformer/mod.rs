@@ -89,9 +89,9 @@ impl Reformer {
         out.reshape((tokens, width / 2))
     }
 
-    /// Attends from each head of each token to the rows of `value (N·H, W)`, and returns `(N·H,
-    /// W)`. In the shapes, N is the number of tokens, H the number of heads, W the width of a
-    /// value, K the number of chunks, and C the number of places in a chunk.
+    /// Attends from each head of each token to the rows of `value (N·H, W)`, and returns
+    /// `(N·H, W)`. In the shapes, N is the number of tokens, H the number of heads, W the width of
+    /// a value, K the number of chunks, and C the number of places in a chunk.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -273,8 +273,8 @@ impl Reformer {
     /// are fewer keys, an index after the last key fills the empty places.
     ///
     /// # Shapes
-    /// R rows, `buckets (M, H·rounds)` of M tokens and H heads → both results `(R, H, rounds,
-    /// 2·C)`.
+    /// R rows, `buckets (M, H·rounds)` of M tokens and H heads → both results
+    /// `(R, H, rounds, 2·C)`.
     fn met(
         &self,
         tokens: impl Iterator<Item = Vec<usize>>,

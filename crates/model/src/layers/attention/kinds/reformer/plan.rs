@@ -83,8 +83,8 @@ pub(super) struct Plan {
     /// For each place in each chunk, the index of its row, which is one head of one token; an empty
     /// place has the number of all rows, `N·H`. Shape: `(K, C)`.
     pub(super) queries: Vec<u32>,
-    /// For each chunk, the rows of the chunk on which it looks back, and then its own rows: `(K,
-    /// 2·C)`.
+    /// For each chunk, the rows of the chunk on which it looks back, and then its own rows:
+    /// `(K, 2·C)`.
     pub(super) keys: Vec<u32>,
     /// Numbers that are added to scores: `(K, C, 2·C)`.
     pub(super) mask: Vec<f32>,
