@@ -99,7 +99,9 @@ mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use batches::FinishedChunk;
-pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules};
+pub use config::{
+    CacheType, DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules,
+};
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};

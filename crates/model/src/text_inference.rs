@@ -7,7 +7,7 @@ use crate::{LanguageModel, Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
-use taper_ops::{ABSENT, PackedWeights};
+use taper_ops::{ABSENT, Cache, CacheType, PackedWeights};
 
 /// A language model prepared for generation.
 ///
@@ -21,6 +21,7 @@ use taper_ops::{ABSENT, PackedWeights};
 pub struct TextInference {
     model: LanguageModel,
     context: usize,
+    cache_type: CacheType,
     packs: Arc<PackedWeights>,
 }
 
@@ -64,6 +65,7 @@ impl LanguageModel {
         TextInference {
             model: self.clone(),
             context: context.min(most),
+            cache_type: CacheType::Exact,
             packs: packs(self.is_int8),
         }
     }
@@ -92,16 +94,35 @@ impl TextInference {
         self.context
     }
 
+    /// Keeps keys and values of earlier tokens in `cache_type`. A text that is read at once sees its
+    /// own tokens exactly; tokens that are fed later see them as they are kept.
+    ///
+    /// # Errors
+    /// If the type is not exact, and the model is not on the CPU.
+    pub fn with_cache(mut self, cache_type: CacheType) -> Result<Self> {
+        if cache_type != CacheType::Exact && !self.model.device().is_cpu() {
+            let fault = format!("keys and values can be kept in {cache_type:?} only on the CPU");
+            return Err(candle_core::Error::Msg(fault).into());
+        }
+        self.cache_type = cache_type;
+        Ok(self)
+    }
+
     /// Reads texts in one pass, and makes a state with one row for each. Of a long text, only the
     /// last tokens that fit into the context are read. A text may be empty.
     ///
     /// # Errors
     /// If a token is not in the vocabulary.
     pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState> {
+        let head_width = self.model.config().attention_shape().head_width;
+        let layer = LayerPast {
+            cache: Cache::in_type(self.cache_type, head_width),
+            ..LayerPast::default()
+        };
         let layers = self.model.decoder.blocks.len();
         let mut state = TextState {
             rows: DecodedRows {
-                layers: vec![LayerPast::default(); layers],
+                layers: vec![layer; layers],
                 history: Vec::new(),
                 ranges: vec![0..0; texts.len()],
             },

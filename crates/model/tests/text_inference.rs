@@ -9,7 +9,7 @@ use taper_model::{
     AttentionConfig, AttentionKind, Builder, LanguageModel, ModelConfig, ModelError, Pass,
     Positions, Sequences, TextInference, TextState,
 };
-use taper_ops::{Kernel, Products};
+use taper_ops::{CacheType, Kernel, Products};
 
 const TEXT: [u32; 12] = [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 4];
 
@@ -133,6 +133,34 @@ fn long_texts_are_read_together_as_alone_and_as_they_are_scored() {
                 let full = model.logits(&hidden, &pass).unwrap().get(text.len() - 1).unwrap();
                 let ours = Tensor::new(ours, &Device::Cpu).unwrap();
                 assert!(largest_difference(&ours, &full) < 2e-5, "{what}");
+            }
+        }
+    }
+}
+
+/// Checks that keys and values in fewer bits change logits little, also where rows are reordered and
+/// the context is full.
+#[test]
+fn a_compact_cache_changes_logits_little() {
+    for kind in [AttentionKind::Full, AttentionKind::Sparse] {
+        let model = model_in(DType::F32, Positions::Rotary, kind);
+        for (cache_type, bound) in [(CacheType::Bf16, 0.02), (CacheType::Int8, 0.04)] {
+            let exact = model.inference(14);
+            let compact = model.inference(14).with_cache(cache_type).unwrap();
+            let texts: [&[u32]; 3] = [&TEXT[..7], &[], &TEXT[2..5]];
+            let mut states = (exact.start(&texts).unwrap(), compact.start(&texts).unwrap());
+            for at in 0..12 {
+                let tokens = [4 + at, 15 - at, 5 + at % 3];
+                let rows = step(&exact, &mut states.0, &tokens);
+                for (ours, theirs) in step(&compact, &mut states.1, &tokens).iter().zip(&rows) {
+                    let error = distance(ours, theirs);
+                    assert!(error < bound, "{cache_type:?}, {kind:?}, step {at}: {error}");
+                    assert!(at == 0 || error > 0.0, "{cache_type:?}, step {at}: exact");
+                }
+                if at == 5 {
+                    states.0.select(&[2, 0, 0]).unwrap();
+                    states.1.select(&[2, 0, 0]).unwrap();
+                }
             }
         }
     }

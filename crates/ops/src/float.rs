@@ -252,40 +252,40 @@ impl Registers {
 /// Defines a function whose body is compiled three times, for AVX-512, AVX2 and the baseline of
 /// x86-64; which version runs is decided at run time.
 macro_rules! vectorised {
-    ($(#[$meta:meta])* fn $name:ident<$T:ident>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?
-        $body:block
-    ) => {
+    ($(#[$meta:meta])* fn $name:ident<$T:ident $(, $U:ident: $bound:path)?>(
+        $($arg:ident: $ty:ty),* $(,)?
+    ) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
         #[allow(
             clippy::too_many_arguments,
             reason = "as many as the function that is written has, here and in its copies below"
         )]
-        pub(crate) fn $name<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
+        pub(crate) fn $name<$T: $crate::float::Float $(, $U: $bound)?>($($arg: $ty),*) $(-> $ret)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn portable<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? $body
+            fn portable<$T: $crate::float::Float $(, $U: $bound)?>($($arg: $ty),*) $(-> $ret)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,fma")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx512<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
-                    portable::<$T>($($arg),*)
+                fn avx512<$T: $crate::float::Float $(, $U: $bound)?>($($arg: $ty),*) $(-> $ret)? {
+                    portable::<$T $(, $U)?>($($arg),*)
                 }
                 #[target_feature(enable = "avx2,fma")]
                 #[allow(clippy::too_many_arguments)]
-                fn avx2<$T: $crate::float::Float>($($arg: $ty),*) $(-> $ret)? {
-                    portable::<$T>($($arg),*)
+                fn avx2<$T: $crate::float::Float $(, $U: $bound)?>($($arg: $ty),*) $(-> $ret)? {
+                    portable::<$T $(, $U)?>($($arg),*)
                 }
                 match $crate::float::Registers::widest() {
                     // SAFETY: the processor has every feature that the function enables, here and
                     // below.
-                    $crate::float::Registers::Avx512 => return unsafe { avx512::<$T>($($arg),*) },
+                    $crate::float::Registers::Avx512 => return unsafe { avx512::<$T $(, $U)?>($($arg),*) },
                     // SAFETY: as above.
-                    $crate::float::Registers::Avx2 => return unsafe { avx2::<$T>($($arg),*) },
+                    $crate::float::Registers::Avx2 => return unsafe { avx2::<$T $(, $U)?>($($arg),*) },
                     $crate::float::Registers::Baseline => {}
                 }
             }
-            portable::<$T>($($arg),*)
+            portable::<$T $(, $U)?>($($arg),*)
         }
     };
 }

@@ -74,9 +74,10 @@ pub use spec::attention::kinds::{
     ConvolutionSpec, HierarchicalSpec, LinearAttentionSpec, ScanInputs, ScanSpec,
 };
 pub use spec::{
-    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
-    Cell, CrossEntropySpec, Dropout, DualChunk, EmbeddingSpec, Factors, GatedSpec, JoinedRows,
-    LinearSpec, LossSums, LowRankSpec, MuonStep, NormSpec, NormedColumns, Pairs, Recurred,
-    Recurrence, RecurrenceSpec, Rotations, Sparse, StateGradients, Turns, VisibleKeys,
+    ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CacheType,
+    CachedRows, Cell, CompactRows, CrossEntropySpec, Dropout, DualChunk, EmbeddingSpec, Factors,
+    GatedSpec, JoinedRows, LinearSpec, LossSums, LowRankSpec, MuonStep, NormSpec, NormedColumns,
+    Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, Sparse, StateGradients, Turns,
+    VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal, scalars};

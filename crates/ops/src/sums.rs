@@ -52,6 +52,28 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     in_memory.map(total)
 }
 
+/// Computes the scalar product of numbers with others that are stored as codes, with [`LANES`]
+/// partial sums as in [`blocked_sum`]. `value` returns the number that a code means.
+#[inline(always)]
+pub(crate) fn blocked_product<T: Float, C: Copy>(
+    numbers: &[T],
+    codes: &[C],
+    value: impl Fn(C) -> T,
+) -> T {
+    let ((blocks, rest), (code_blocks, code_rest)) = (numbers.as_chunks(), codes.as_chunks());
+    let mut lanes = [T::default(); LANES];
+    for (numbers, codes) in blocks.iter().zip(code_blocks) {
+        let (numbers, codes): (&[T; LANES], &[C; LANES]) = (numbers, codes);
+        for lane in 0..LANES {
+            lanes[lane] += numbers[lane] * value(codes[lane]);
+        }
+    }
+    for ((lane, &number), &code) in lanes.iter_mut().zip(rest).zip(code_rest) {
+        *lane += number * value(code);
+    }
+    total(lanes)
+}
+
 /// Returns the largest element; −∞ if there is none. NaN is skipped.
 #[inline(always)]
 pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {

@@ -16,6 +16,8 @@ mod recurrence;
 mod rotary;
 
 pub use adam::AdamStep;
+pub(crate) use attention::compact::CompactElements;
+pub use attention::compact::{CacheType, CompactRows};
 pub use attention::dual_chunk::DualChunk;
 pub(crate) use attention::mask_index;
 pub use attention::sparse::Sparse;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use taper_data::{Documents, SpelledSpecial, Tokenizer};
-use taper_decoding::{Control, DecodingConfig, Hypothesis, Sentence, generate};
+use taper_decoding::{CacheType, Control, DecodingConfig, Hypothesis, Sentence, generate};
 use taper_model::LanguageModel;
 
 use crate::LoadedRun;
@@ -158,6 +158,7 @@ pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
     model: Arc<WithTokens>,
     context: usize,
+    cache_type: CacheType,
     tokenizer: &'a Tokenizer,
     /// `tokenizer` with the chosen treatment of names of special tokens, for prompts.
     of_prompts: Tokenizer,
@@ -176,8 +177,9 @@ impl<'a> Generator<'a> {
         let tokenizer = run.tokenizers.target();
         Ok(Self {
             run,
-            model: Arc::new(WithTokens::new(run.model.inference(settings.context), tokenizer)),
+            model: prepared(run, settings)?,
             context: settings.context,
+            cache_type: settings.decoding.cache,
             tokenizer,
             of_prompts: tokenizer.with_spelled(settings.special_tokens),
             documents: run.config.data.text.documents,
@@ -198,15 +200,13 @@ impl<'a> Generator<'a> {
         control: &'s dyn Control,
     ) -> Result<Generator<'s>> {
         let (decoding, context) = (checked(settings)?, settings.context);
-        let model = match self.context == context {
+        let cache_type = decoding.cache;
+        let model = match (self.context, self.cache_type) == (context, cache_type) {
             true => Arc::clone(&self.model),
-            false => {
-                let inference = self.run.model.inference(context);
-                Arc::new(WithTokens::new(inference, self.tokenizer))
-            }
+            false => prepared(self.run, settings)?,
         };
         let of_prompts = self.tokenizer.with_spelled(settings.special_tokens);
-        Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
+        Ok(Generator { model, context, cache_type, of_prompts, decoding, control, ..*self })
     }
 
     /// Generates text after each prompt, and passes each new part of a text to `on_piece` as soon
@@ -341,6 +341,18 @@ impl<'a> Generator<'a> {
 }
 
 /// Checks the settings, and returns the settings of the search.
+/// Prepares the model of a run for generation.
+fn prepared(
+    run: &LoadedRun<LanguageModel>,
+    settings: &GenerationSettings,
+) -> Result<Arc<WithTokens>> {
+    let inference = run.model.inference(settings.context);
+    let inference = inference
+        .with_cache(settings.decoding.cache.into())
+        .context("decoding.cache: set it to \"exact\", or the device to \"cpu\"")?;
+    Ok(Arc::new(WithTokens::new(inference, run.tokenizers.target())))
+}
+
 fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     if settings.context == 0 || settings.max_tokens == 0 {
         bail!("the context and the number of tokens to add must be at least 1");

@@ -7,7 +7,7 @@
 //! therefore appended to a tensor with spare room. When this tensor is full, one of twice the size
 //! replaces it: so a row is copied at most twice on average, whatever the length.
 
-use crate::spec::CachedRows;
+use crate::spec::{CacheType, CachedRows, CompactRows};
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
@@ -19,8 +19,18 @@ pub struct Cache(Parts);
 
 #[derive(Debug, Clone)]
 enum Parts {
-    Apart { text: Option<Tensor>, steps: Vec<Tensor> },
+    Apart {
+        text: Option<Tensor>,
+        steps: Vec<Tensor>,
+    },
     Joined(Joined),
+    Compact {
+        cache_type: CacheType,
+        /// Number of columns in a block of [`CompactRows`].
+        block: usize,
+        text: Option<Arc<CompactRows>>,
+        steps: Vec<Arc<CompactRows>>,
+    },
 }
 
 impl Default for Parts {
@@ -56,6 +66,21 @@ impl Cache {
         Self(Parts::Joined(Joined::default()))
     }
 
+    /// Makes a cache that keeps rows in `cache_type`. Heads have keys and values of `head_width`
+    /// columns. In a type other than [`CacheType::Exact`], rows must be on the host.
+    #[must_use]
+    pub fn in_type(cache_type: CacheType, head_width: usize) -> Self {
+        match cache_type {
+            CacheType::Exact => Self::default(),
+            _ => Self(Parts::Compact {
+                cache_type,
+                block: head_width,
+                text: None,
+                steps: Vec::new(),
+            }),
+        }
+    }
+
     /// Adds the rows of texts that were read as a whole.
     ///
     /// # Shapes
@@ -75,6 +100,10 @@ impl Cache {
                 let (first, count) = joined.append(&rows)?;
                 joined.text.extend(first..first + count);
             }
+            Parts::Compact { text: Some(text), .. } => Arc::make_mut(text).push(&rows)?,
+            Parts::Compact { text, block, cache_type, .. } => {
+                *text = Some(Arc::new(CompactRows::new(&rows, *block, *cache_type)?));
+            }
         }
         Ok(())
     }
@@ -92,6 +121,9 @@ impl Cache {
             Parts::Joined(joined) => {
                 let step = joined.append(&rows)?;
                 joined.steps.push(step);
+            }
+            Parts::Compact { steps, block, cache_type, .. } => {
+                steps.push(Arc::new(CompactRows::new(&rows, *block, *cache_type)?));
             }
         }
         Ok(())
@@ -123,6 +155,12 @@ impl Cache {
                 joined.text = rows;
                 joined.steps.retain(|_| is_kept());
             }
+            Parts::Compact { text: kept, steps, .. } => {
+                if let Some(kept) = kept {
+                    *kept = Arc::new(kept.select(text)?);
+                }
+                steps.retain(|_| is_kept());
+            }
         }
         Ok(())
     }
@@ -136,6 +174,8 @@ impl Cache {
             Parts::Joined(Joined { rows, text, steps, .. }) => {
                 rows.as_ref().map(|rows| CachedRows::Joined { rows, text, steps })
             }
+            Parts::Compact { text, steps, .. } => (text.is_some() || !steps.is_empty())
+                .then(|| CachedRows::Compact { text: text.as_deref(), steps }),
         }
     }
 
@@ -214,6 +254,10 @@ mod tests {
             CachedRows::Joined { text, steps, .. } => {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
+            CachedRows::Compact { text, steps } => (
+                text.map_or(0, CompactRows::count),
+                steps.iter().map(|step| step.count()).collect(),
+            ),
         };
         // Reads each row of a step as the only row that a query sees.
         let all = kept.joined().expect("memory");

@@ -1,10 +1,12 @@
 //! Settings of attention, and the keys that each query sees in decoding.
 
+pub(super) mod compact;
 pub(super) mod dual_chunk;
 #[cfg(feature = "kinds")]
 pub(crate) mod kinds;
 pub(super) mod sparse;
 
+use self::compact::CompactRows;
 use self::dual_chunk::DualChunk;
 use self::sparse::{Sight, Sparse};
 use super::attention_shape::AttentionShape;
@@ -189,6 +191,13 @@ pub enum CachedRows<'a> {
         /// For each step, the index of its first row, and the number of its rows.
         steps: &'a [(u32, u32)],
     },
+    /// Rows in fewer bits, on the host.
+    Compact {
+        /// Rows of texts that were read as a whole, `(M, W)`.
+        text: Option<&'a CompactRows>,
+        /// Rows of each step `j`, `(R_j, W)`.
+        steps: &'a [Arc<CompactRows>],
+    },
 }
 
 impl CachedRows<'_> {
@@ -198,6 +207,7 @@ impl CachedRows<'_> {
         match self {
             Self::Apart { steps, .. } => steps.len(),
             Self::Joined { steps, .. } => steps.len(),
+            Self::Compact { steps, .. } => steps.len(),
         }
     }
 
@@ -211,16 +221,17 @@ impl CachedRows<'_> {
                 Ok(JoinedRows { rows: rows.clone(), text: text.into(), steps: steps.into() })
             }
             Self::Apart { text, steps } => {
-                let mut first = text.map_or(Ok(0), |text| text.dim(0))? as u32;
-                let of_text: Vec<u32> = (0..first).collect();
-                let mut places = Vec::with_capacity(steps.len());
-                for step in steps {
-                    let count = step.dim(0)? as u32;
-                    places.push((first, count));
-                    first += count;
-                }
+                let first = text.map_or(Ok(0), |text| text.dim(0))? as u32;
+                let counts = steps.iter().map(|step| step.dim(0)).collect::<Result<Vec<_>>>()?;
                 let rows = Tensor::cat(&text.into_iter().chain(steps).collect::<Vec<_>>(), 0)?;
-                Ok(JoinedRows { rows, text: of_text.into(), steps: places.into() })
+                Ok(JoinedRows::one_after_another(rows, first, counts))
+            }
+            Self::Compact { text, steps } => {
+                let all = text.into_iter().chain(steps.iter().map(|step| &**step));
+                let all = all.map(CompactRows::to_tensor).collect::<Result<Vec<_>>>()?;
+                let first = text.map_or(0, CompactRows::count) as u32;
+                let counts = steps.iter().map(|step| step.count()).collect();
+                Ok(JoinedRows::one_after_another(Tensor::cat(&all, 0)?, first, counts))
             }
         }
     }
@@ -233,6 +244,21 @@ pub struct JoinedRows<'a> {
     pub rows: Tensor,
     text: Cow<'a, [u32]>,
     steps: Cow<'a, [(u32, u32)]>,
+}
+
+impl JoinedRows<'static> {
+    /// Describes rows of which the first `text` are those of texts, and the others those of steps
+    /// with `counts` rows.
+    fn one_after_another(rows: Tensor, text: u32, counts: Vec<usize>) -> Self {
+        let mut first = text;
+        let steps = counts.into_iter().map(|count| {
+            let step = (first, count as u32);
+            first += count as u32;
+            step
+        });
+        let steps = steps.collect();
+        Self { rows, text: (0..text).collect(), steps }
+    }
 }
 
 impl JoinedRows<'_> {
