@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, DataConfig, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs,
+    Batch, DataConfig, Dataset, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher,
+    prepare_pairs,
 };
 
 /// Prepared sentence pairs.
@@ -146,4 +147,27 @@ fn the_report_knows_both_kinds_of_epochs() {
         [0, first, 2 * first, 2 * first + 3 * other]
     );
     assert_eq!((plain.batches_of(3), report.batches_of(u64::MAX)), (3 * other, u64::MAX));
+}
+
+#[test]
+fn the_largest_batch_has_both_texts_of_every_pair_on_each_side() {
+    for dropout in [0.0, 0.3] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut config, both, _) =
+            prepared(directory.path(), |config| config.tokenizer.dropout = dropout);
+        // One batch contains the whole epoch.
+        config.batching.max_tokens = 1 << 20;
+        let batches = epoch(&both, &config, 0);
+        assert_eq!(batches.len(), 1);
+        let tokens = |batch: &Batch| batch.streams[0].ids.len().max(batch.streams[1].ids.len());
+        let largest = both.train.largest_batch(1 << 30);
+        for (expected, actual) in largest.streams.iter().zip(&batches[0].streams) {
+            assert_eq!(expected.lengths.len(), actual.lengths.len());
+            assert!(expected.ids.len() >= actual.ids.len());
+        }
+        if dropout == 0.0 {
+            assert_eq!(both.train.most_tokens(), tokens(&batches[0]));
+            assert_eq!(tokens(&largest), tokens(&batches[0]));
+        }
+    }
 }

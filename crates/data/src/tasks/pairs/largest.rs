@@ -23,15 +23,6 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// For each length, the larger of the two numbers of rows that `self` and `other` have.
-    pub(crate) fn or(&self, other: &Self) -> Self {
-        let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
-        let lengths = self.of_length.len().max(other.of_length.len());
-        let of_length =
-            (0..lengths).map(|length| of(self, length).max(of(other, length))).collect();
-        Self { of_length }
-    }
-
     /// Number of all ids.
     pub(crate) fn tokens(&self) -> usize {
         self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
@@ -69,7 +60,5 @@ mod tests {
         assert_eq!(rows.longest(1), [5], "one row at least");
         assert_eq!(rows.longest(11), [5, 5, 1]);
         assert_eq!(rows.longest(1_000_000_000_000), [5, 5, 2, 2, 2]);
-        let either = rows.or(&Rows::alike(3, 6));
-        assert_eq!(either.longest(1_000_000_000_000), [6, 6, 6, 5, 5, 2, 2, 2]);
     }
 }

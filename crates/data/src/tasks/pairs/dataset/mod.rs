@@ -264,23 +264,20 @@ impl PairDataset {
             first = end;
         }
         corpora.push((first..self.len(), 1));
+        // In a bidirectional epoch, each pair also occurs with its sides exchanged.
+        let ways = if self.bidirectional_epochs > 0 { 2 } else { 1 };
         if let Some(longest) = longest {
-            let rows = corpora.iter().map(|(pairs, times)| pairs.len() * times).sum();
-            return [(), ()].map(|()| Rows::alike(rows, longest));
+            let pairs: usize = corpora.iter().map(|(pairs, times)| pairs.len() * times).sum();
+            return [(), ()].map(|()| Rows::alike(ways * pairs, longest));
         }
         let [mut source, mut target] = [Rows::default(), Rows::default()];
         for (pairs, times) in corpora {
-            for pair in pairs {
+            let turned = |way| pairs.clone().map(move |pair| pair + way * self.len());
+            for pair in (0..ways).flat_map(turned) {
                 let lengths = self.row_lengths(pair);
                 source.push(lengths.0, times);
                 target.push(lengths.1, times);
             }
-        }
-        if self.bidirectional_epochs > 0 {
-            // A side may be in either language. For each length, the larger number of rows of the
-            // two languages is taken.
-            let either = source.or(&target);
-            return [either.clone(), either];
         }
         [source, target]
     }
