@@ -209,6 +209,22 @@ fn what_is_held_out_is_drawn_by_the_seed_and_never_trained_on() {
 }
 
 #[test]
+fn duplicates_are_compared_side_by_side_if_texts_have_line_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(folder.path());
+    let texts = "\"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n\
+                 \"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n";
+    let corpus = file(folder.path(), "lines.csv", texts);
+    config.train = Corpora(vec![corpus]);
+    config.cleaning.drop_duplicates = true;
+    let data = prepare_pairs(&config, &folder.path().join("equal")).unwrap();
+    assert_eq!((data.train.len(), data.train.report().dropped.duplicate), (2, 2));
+    (config.cleaning.drop_duplicates, config.cleaning.near_duplicates) = (false, 0.9);
+    let data = prepare_pairs(&config, &folder.path().join("near")).unwrap();
+    assert_eq!((data.train.len(), data.train.report().dropped.near_duplicate), (2, 2));
+}
+
+#[test]
 fn the_same_text_compressed_is_the_same_text() {
     let folder = tempfile::tempdir().unwrap();
     let config = common::corpus(folder.path());

@@ -96,16 +96,14 @@ impl NearDuplicates {
             (Reverse(is_equal), Reverse(bands), pair)
         });
         for (.., pair) in ranked.into_iter().take(MOST_COMPARED) {
-            let text = self.texts.read(pair as usize)?;
-            // The first line break is expected to be the one between source and target.
-            let (source, target) = text.split_once('\n').unwrap_or((&text, ""));
-            if are_near(&own, &shingle_set(source, target), self.threshold) {
+            let (source, target) = self.texts.read(pair as usize)?;
+            if are_near(&own, &shingle_set(&source, &target), self.threshold) {
                 return Ok(false);
             }
         }
-        // A split has at most 2^31 - 1 pairs.
+        // A split with more than 2^31 - 1 pairs is refused when it is opened.
         let number = self.texts.len() as u32;
-        self.texts.push(&format!("{source}\n{target}"))?;
+        self.texts.push(source, target)?;
         keys.iter().for_each(|&key| self.table.insert(key, number));
         Ok(true)
     }

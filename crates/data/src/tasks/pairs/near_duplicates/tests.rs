@@ -159,3 +159,11 @@ fn equal_pairs_are_found_in_lists_made_from_a_template() {
     let twice: Vec<_> = first.iter().chain(&first).map(|&number| list[number].clone()).collect();
     assert_eq!(kept(&twice, 0.9), (0..first.len()).collect::<Vec<_>>());
 }
+
+#[test]
+fn texts_with_line_breaks_are_compared_side_by_side() {
+    let pair = |source: &str, target: &str| (source.to_owned(), target.to_owned());
+    let lines = pair("Dear reader,\nthe shop is closed.", "Liebe Leser,\nder Laden ist zu.");
+    let divided = pair("Dear reader,", "the shop is closed.\nLiebe Leser,\nder Laden ist zu.");
+    assert_eq!(kept(&[lines.clone(), lines.clone(), divided.clone(), divided], 0.8), [0, 2]);
+}

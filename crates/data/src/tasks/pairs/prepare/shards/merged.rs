@@ -131,8 +131,7 @@ impl<'a> Merged<'a> {
             return Ok(Some(DropReason::Lengths));
         }
         if let (Some(text), Some(near)) = (&preface.near, &mut self.near) {
-            let (source, target) = text.sides();
-            if !near.take(&text.keys, source, target)? {
+            if !near.take(&text.keys, &text.source, &text.target)? {
                 return Ok(Some(DropReason::NearDuplicate));
             }
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
 //! characters of source and target (u32 each)                                       lengths
-//! keys (u32 each), bytes of the text (u32), source, line break and target          near duplicates
+//! keys (u32 each), bytes of source and target (u32 each), source, target           near duplicates
 //! ```
 //!
 //! Each of these parts is present only if its rule is on. If the first part contains a reason to
@@ -56,15 +56,8 @@ pub(super) struct Preface {
 #[derive(Debug, Default)]
 pub(super) struct NearText {
     pub(super) keys: Vec<u32>,
-    /// Source and target with a line break between them.
-    text: String,
-}
-
-impl NearText {
-    /// Returns source and target. The text is divided at its first line break.
-    pub(super) fn sides(&self) -> (&str, &str) {
-        self.text.split_once('\n').unwrap_or((&self.text, ""))
-    }
+    pub(super) source: String,
+    pub(super) target: String,
 }
 
 impl SplitRules {
@@ -92,11 +85,13 @@ impl SplitRules {
     pub(super) fn preface(&self, pair: &RawPair, tag: &str) -> Preface {
         let target = pair.target.as_str();
         let source = without_tag(&pair.source, tag);
-        let whole = || fingerprint(&format!("{}\n{target}", pair.source));
+        // The length shows where the source ends: texts of tables may contain line breaks.
+        let whole = || fingerprint(&format!("{}\n{}{target}", pair.source.len(), pair.source));
         let lengths = || (characters(source), characters(target));
         let near = |(_, keys): &(f64, NearKeys)| NearText {
             keys: keys.for_pair(source, target),
-            text: format!("{source}\n{target}"),
+            source: source.to_owned(),
+            target: target.to_owned(),
         };
         Preface {
             fingerprint: self.drops_duplicates.then(whole),
@@ -127,15 +122,13 @@ impl SplitRules {
         }
         if let Some((_, near)) = &self.near {
             let keys = (0..near.count()).map(|_| number(items)).collect::<std::io::Result<_>>()?;
-            let length = number(items)?;
-            if u64::from(length) > items.end.saturating_sub(items.at) {
+            let lengths = [number(items)?, number(items)?];
+            if lengths.into_iter().map(u64::from).sum::<u64>() > items.end.saturating_sub(items.at)
+            {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            let mut text = vec![0; length as usize];
-            items.read(&mut text)?;
-            let invalid = |error| Error::new(ErrorKind::InvalidData, error);
-            let text = String::from_utf8(text).map_err(invalid)?;
-            preface.near = Some(NearText { keys, text });
+            let [source, target] = lengths.map(|length| text(items, length as usize));
+            preface.near = Some(NearText { keys, source: source?, target: target? });
         }
         Ok(preface)
     }
@@ -156,10 +149,11 @@ impl Preface {
         if let Some((source, target)) = self.lengths {
             bytes.extend([source, target].map(u32::to_le_bytes).concat());
         }
-        if let Some(NearText { keys, text }) = &self.near {
+        if let Some(NearText { keys, source, target }) = &self.near {
             bytes.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
-            bytes.extend((text.len() as u32).to_le_bytes());
-            bytes.extend(text.as_bytes());
+            bytes.extend([source, target].map(|text| (text.len() as u32).to_le_bytes()).concat());
+            bytes.extend(source.as_bytes());
+            bytes.extend(target.as_bytes());
         }
         bytes
     }
@@ -169,4 +163,10 @@ fn number(items: &mut Items<'_>) -> std::io::Result<u32> {
     let mut bytes = [0; 4];
     items.read(&mut bytes)?;
     Ok(u32::from_le_bytes(bytes))
+}
+
+fn text(items: &mut Items<'_>, length: usize) -> std::io::Result<String> {
+    let mut bytes = vec![0; length];
+    items.read(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
