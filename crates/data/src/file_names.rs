@@ -56,16 +56,15 @@ pub(crate) fn is_archive(path: &Path) -> bool {
 /// The path without its ending if this is the ending of a compressed file, such as `.gz`; otherwise
 /// the whole path.
 pub(crate) fn uncompressed(path: &Path) -> PathBuf {
-    let is_compressed = path.extension().is_some_and(|extension| {
-        COMPRESSED.iter().any(|compressed| extension.eq_ignore_ascii_case(compressed))
-    });
-    if is_compressed { path.with_extension("") } else { path.to_owned() }
+    if is_compressed(path) { path.with_extension("") } else { path.to_owned() }
 }
 
-/// True if [`open_stream`](crate::open_stream) decompresses a file with this name.
+/// True if [`open_stream`](crate::open_stream) decompresses a file with this name. Case is ignored.
 #[must_use]
 pub fn is_compressed(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| COMPRESSED.iter().any(|compressed| ending == *compressed))
+    path.extension().is_some_and(|ending| {
+        COMPRESSED.iter().any(|compressed| ending.eq_ignore_ascii_case(compressed))
+    })
 }
 
 /// Bytes as lowercase hexadecimal digits.

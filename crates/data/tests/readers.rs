@@ -6,7 +6,9 @@ use std::io::Write;
 use std::path::Path;
 
 use common::mentions;
-use taper_data::{DataConfig, Format, PairReader, RawPair, Result, read_pairs, split_files};
+use taper_data::{
+    Corpus, DataConfig, Format, PairReader, RawPair, Result, is_compressed, read_pairs, split_files,
+};
 
 fn config(directory: &Path, format: Format) -> DataConfig {
     DataConfig { dir: directory.to_owned(), format, ..DataConfig::default() }
@@ -63,6 +65,25 @@ fn compressed_files_are_found_and_read() {
     assert!(files[0].ends_with("train.en.gz") && files[1].ends_with("train.de.zst"));
     let pairs = read_pairs(&config, "train").unwrap();
     assert_eq!(sides(&pairs), [("a", "x"), ("b", "y"), ("c", "z")]);
+}
+
+#[test]
+fn the_case_of_endings_does_not_matter() {
+    let directory = tempfile::tempdir().unwrap();
+    let gzip = |text: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    write(directory.path(), "pairs.TSV.GZ", gzip(b"a\tx\n"));
+    write(directory.path(), "pairs.tsv.Zst", zstd::encode_all(&b"a\tx\n"[..], 1).unwrap());
+    let config = config(directory.path(), Format::Text);
+    for name in ["pairs.TSV.GZ", "pairs.tsv.Zst"] {
+        let path = directory.path().join(name);
+        assert!(is_compressed(&path));
+        let corpus = Corpus { file: path.into(), ..Corpus::default() };
+        assert_eq!(sides(&read_pairs(&config, &corpus).unwrap()), [("a", "x")], "{name}");
+    }
 }
 
 #[test]

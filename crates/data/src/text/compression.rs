@@ -38,9 +38,9 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// Method of a file, by its ending.
+    /// Method of a file, by its ending. Case is ignored.
     pub(crate) fn by_ending(ending: Option<&str>) -> Self {
-        match ending {
+        match ending.map(str::to_ascii_lowercase).as_deref() {
             Some("gz") => Self::Gzip,
             Some("zst") => Self::Zstandard,
             Some("xz") => Self::Xz,
