@@ -68,6 +68,8 @@ fn running_text_of_a_table_is_the_text_of_its_records() {
         said(running_text(&named)),
         &["line 1: no field body; the record has inner, label, text"],
     );
+    let null = file(&config, "train.jsonl", "{\"text\": \"a\"}\n{\"text\": null}\n");
+    mentions(said(running_text(&null)), &["line 2: field \"text\" is null"]);
     let list = file(&config, "train.jsonl", "[\"text\"]\n");
     mentions(said(running_text(&list)), &["line 1: no field text, nor any other"]);
     let mut tsv = file(&config, "train.tsv", "1\tone\n2\ttwo\n");
@@ -130,6 +132,24 @@ fn a_row_with_more_or_fewer_columns_than_the_first_is_refused_by_its_line() {
     let mut numbered = file(&plain, "train.tsv", "a\tx\nb\ty\tz\n");
     (numbered.fields.source, numbered.fields.target) = ("1".to_owned(), "2".to_owned());
     assert_eq!(read_pairs(&numbered, "train").unwrap().len(), 2);
+}
+
+#[test]
+fn columns_are_found_whatever_the_case_of_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = DataConfig { format: Format::Csv, ..config(folder.path()) };
+    let read = |header: &str, fields: [&str; 2]| {
+        let mut config = file(&plain, "train.csv", format!("{header}\n1,a,x\n"));
+        [config.fields.source, config.fields.target] = fields.map(str::to_owned);
+        let pairs = read_pairs(&config, "train")?;
+        Result::Ok((pairs[0].source.clone(), pairs[0].target.clone()))
+    };
+    let expected = ("a".to_owned(), "x".to_owned());
+    assert_eq!(read("id, Source ,TARGET", ["source", "target"]).unwrap(), expected);
+    assert_eq!(read("ID,EN,De", ["", ""]).unwrap(), expected);
+    // If names differ only by case, the column with exactly the configured name is read.
+    assert_eq!(read("text,TEXT,target", ["TEXT", "target"]).unwrap(), expected);
+    mentions(said(read("id,en,de", ["source", "de"])), &["no column \"source\" in the header"]);
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn json_text(record: &Value, field: &Field) -> Result<String, String> {
             Some(value @ (Value::Number(_) | Value::Bool(_))) if field.may_be_number => {
                 return Ok(value.to_string());
             }
+            Some(Value::Null) => return Err(Field::is_null(path)),
             Some(other) => return Err(Field::no_text(path, other)),
             None => {}
         }

@@ -51,9 +51,23 @@ impl Field {
         }
     }
 
+    /// Error for a record with the value `found` in the field `path`.
     fn no_text(path: &str, found: &dyn std::fmt::Display) -> String {
         format!("field {path:?} is {found}, not a string")
     }
+
+    /// Error for a record with the value `null` in the field `path`.
+    fn is_null(path: &str) -> String {
+        format!("field {path:?} is null: leave out records that lack a text")
+    }
+}
+
+/// Index of the column with this name in a header. Case and surrounding white space are ignored,
+/// unless a column has exactly this name.
+pub(crate) fn column_named(header: &[&str], name: &str) -> Option<usize> {
+    let is_alike = |cell: &&str| cell.trim().to_lowercase() == name.trim().to_lowercase();
+    let exact = header.iter().position(|cell| *cell == name);
+    exact.or_else(|| header.iter().position(is_alike))
 }
 
 /// Indices of the requested columns, counted from 0, and the number of all columns of the table.

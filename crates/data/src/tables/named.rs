@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Columns, Field, Table, Wanted};
+use super::{Columns, Field, Table, Wanted, column_named};
 use crate::{Error, Format, Result};
 
 /// Field of a table, with its configured name and its default name.
@@ -51,8 +51,7 @@ impl Table {
 fn columns(path: &Path, named: &[Named<'_>], first: &[&str]) -> Result<(Columns, bool)> {
     let has_header = !named.iter().all(|named| named.number().is_some());
     let place = |named: &Named<'_>| {
-        let is_it = |cell: &&str| cell.trim().to_lowercase() == named.name().to_lowercase();
-        let found = named.number().or_else(|| first.iter().position(is_it));
+        let found = named.number().or_else(|| column_named(first, named.name()));
         found.ok_or_else(|| Error::Record {
             path: path.to_owned(),
             unit: "line",

@@ -108,8 +108,7 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
     for path in &wanted.paths {
         match field(row, path) {
             Some(Field::Str(text)) => return Ok(text.clone()),
-            // A missing sentence is read as an empty one, which cleaning drops and counts.
-            Some(Field::Null) => return Ok(String::new()),
+            Some(Field::Null) => return Err(Wanted::is_null(path)),
             Some(
                 value @ (Field::Bool(_)
                 | Field::Byte(_)

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tables::{Columns, Field, Table, Wanted};
+use crate::tables::{Columns, Field, Table, Wanted, column_named};
 use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
 /// Usual column names. A first row with two of these words is a header, because no pair of
@@ -113,13 +113,10 @@ fn columns(
     let fields = corpus.fields(config);
     let wrong =
         |message: String| Error::Record { path: path.to_owned(), unit: "line", line: 1, message };
-    let named = |name: &str| {
-        first.iter().position(|cell| cell.trim().to_lowercase() == name.to_lowercase())
-    };
     let count = Some(first.len());
     if fields.source.is_empty() && fields.target.is_empty() {
         let [source, target] =
-            [Side::Source, Side::Target].map(|side| named(config.language(side)));
+            [Side::Source, Side::Target].map(|side| column_named(first, config.language(side)));
         return match (source, target) {
             (Some(source), Some(target)) if source != target => {
                 Ok((Columns { places: vec![source, target], count }, true))
@@ -145,7 +142,7 @@ fn columns(
             return Ok(number);
         }
         has_header = true;
-        first.iter().position(|cell| *cell == field).ok_or_else(|| {
+        column_named(first, field).ok_or_else(|| {
             wrong(format!(
                 "no column {field:?} in the header ({}); set data.fields to a name there or to a \
                  column number from 1",
