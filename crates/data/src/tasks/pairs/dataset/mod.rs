@@ -1,11 +1,13 @@
 //! The tokenised pairs of a split, read from a file.
 
+mod limit;
 pub(crate) mod plan;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use self::limit::require_few_pairs;
 use crate::tasks::pairs::cache::{Pair, PairCache};
 use crate::tasks::pairs::directions::{SplitCorpora, SplitCorpus};
 use crate::tasks::pairs::largest::Rows;
@@ -61,41 +63,42 @@ impl PairDataset {
         has_links: bool,
     ) -> Result<Option<Self>> {
         let opened = PairCache::open(path, key, has_links)?;
-        Ok(opened.map(|(cache, mut report): (PairCache, DataReport)| {
-            let mut end = 0;
-            let kept: Vec<usize> =
-                report.corpora.iter().map(|corpus| corpus.pairs_kept as usize).collect();
-            let weights = split.passes(&kept);
-            let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
-                // Weights are not in the cache, so that they can be changed without tokenising
-                // again.
-                corpus.weight = weight;
-                end += corpus.pairs_kept as usize;
-                (end, weight)
-            });
-            let corpora = corpora.collect();
-            let mut dataset = Self {
-                cache: Arc::new(cache),
-                report,
-                directions: split.corpora.clone().into(),
-                part: None,
-                variation: None,
-                bidirectional_epochs,
-                corpora,
-            };
-            // Reports on batches are not in the cache either, so that settings of batches can be
-            // changed without tokenising again.
-            let of = |number| {
-                let epoch = Epoch::new(EXAMPLE, number);
-                PairPlan::new(&dataset, batching, epoch).report(&dataset)
-            };
-            let one_way = of(bidirectional_epochs);
-            dataset.report.batching = match bidirectional_epochs {
-                0 => one_way,
-                epochs => one_way.after_bidirectional_epochs(epochs, &of(0)),
-            };
-            dataset
-        }))
+        let Some((cache, mut report)): Option<(PairCache, DataReport)> = opened else {
+            return Ok(None);
+        };
+        let mut end = 0;
+        let kept: Vec<usize> =
+            report.corpora.iter().map(|corpus| corpus.pairs_kept as usize).collect();
+        let weights = split.passes(&kept);
+        require_few_pairs(&report.split, kept.into_iter().zip(weights.iter().copied()))?;
+        let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
+            // Weights are not in the cache, so that they can be changed without tokenising again.
+            corpus.weight = weight;
+            end += corpus.pairs_kept as usize;
+            (end, weight)
+        });
+        let corpora = corpora.collect();
+        let mut dataset = Self {
+            cache: Arc::new(cache),
+            report,
+            directions: split.corpora.clone().into(),
+            part: None,
+            variation: None,
+            bidirectional_epochs,
+            corpora,
+        };
+        // Reports on batches are not in the cache either, so that settings of batches can be
+        // changed without tokenising again.
+        let of = |number| {
+            let epoch = Epoch::new(EXAMPLE, number);
+            PairPlan::new(&dataset, batching, epoch).report(&dataset)
+        };
+        let one_way = of(bidirectional_epochs);
+        dataset.report.batching = match bidirectional_epochs {
+            0 => one_way,
+            epochs => one_way.after_bidirectional_epochs(epochs, &of(0)),
+        };
+        Ok(Some(dataset))
     }
 
     /// Sets the changes to pairs that differ between epochs.
@@ -129,7 +132,7 @@ impl PairDataset {
         if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
-        // When the split was prepared, it was checked that the number of pairs fits into a `u32`.
+        // `require_few_pairs` checked that the number of pairs fits into a `u32`.
         let all = self.len() as u32;
         let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();

@@ -157,19 +157,6 @@ impl<'a> Merged<'a> {
             let reasons = self.dropped.to_string();
             return Err(Error::AllDropped { split, read, reasons });
         }
-        // In an epoch, each pair may occur in both directions, and as often as the weight of its
-        // corpus demands.
-        let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
-        let most: f64 = self.corpora.iter().map(often).sum();
-        if most > f64::from(u32::MAX / 2) {
-            return Err(Error::Config {
-                key: "data.train",
-                message: format!(
-                    "split {split:?} has {most:.0} pairs an epoch but at most 2^31 - 1 can be \
-                     batched; divide the split, or lower the weights of its corpora"
-                ),
-            });
-        }
         let [source, target] = self.sides;
         let languages = |side: fn(Direction) -> String| {
             let directions = config.directions_of(self.of.part.split);
