@@ -5,10 +5,11 @@ mod common;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use taper_data::{
-    Corpora, Corpus, DataConfig, Dataset, Epoch, PairDataset, PairPlan, Prepared, Task, hold_out,
-    prepare_pairs, read_pairs,
+    Corpora, Corpus, DataConfig, Dataset, Epoch, Epochs, PairDataset, PairPlan, Position, Prepared,
+    Task, hold_out, prepare_pairs, read_pairs,
 };
 
 fn parsed(value: serde_json::Value) -> Corpora {
@@ -120,6 +121,24 @@ fn weights_say_how_often_an_epoch_takes_a_corpus() {
 }
 
 #[test]
+fn the_smallest_weights_leave_a_pair_in_each_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(folder.path());
+    common::write_split(folder.path(), "few", &common::sentences(3));
+    config.train = parsed(serde_json::json!({ "stem": "few", "weight": 0.2 }));
+    let run = folder.path().join("run");
+    let data = prepare_pairs(&config, &run).unwrap();
+    let sizes: Vec<usize> =
+        (0..60).map(|epoch| counts(&data, &config, epoch).values().sum()).collect();
+    assert!(sizes.iter().all(|size| (1..=3).contains(size)), "{sizes:?}");
+    let lines: HashSet<usize> =
+        (0..60).flat_map(|epoch| counts(&data, &config, epoch).into_keys()).collect();
+    assert_eq!(lines.len(), 3, "each pair is drawn at times");
+    let epochs = Arc::new(Epochs::new(data.train.clone(), &config.batching, 3));
+    assert_eq!(epochs.positions(Position::default()).take(200).count(), 200);
+}
+
+#[test]
 fn a_tag_is_one_token_before_the_source_and_nowhere_else() {
     let folder = tempfile::tempdir().unwrap();
     for (joint, dropout) in [(true, 0.0), (false, 0.5)] {
@@ -171,6 +190,22 @@ fn a_pair_that_stood_there_before_is_dropped_and_counted() {
 }
 
 #[test]
+fn duplicates_are_compared_side_by_side_if_texts_have_line_breaks() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(folder.path());
+    let texts = "\"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n\
+                 \"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n";
+    let corpus = file(folder.path(), "lines.csv", texts);
+    config.train = Corpora(vec![corpus]);
+    config.cleaning.drop_duplicates = true;
+    let data = prepare_pairs(&config, &folder.path().join("equal")).unwrap();
+    assert_eq!((data.train.len(), data.train.report().dropped.duplicate), (2, 2));
+    (config.cleaning.drop_duplicates, config.cleaning.near_duplicates) = (false, 0.9);
+    let data = prepare_pairs(&config, &folder.path().join("near")).unwrap();
+    assert_eq!((data.train.len(), data.train.report().dropped.near_duplicate), (2, 2));
+}
+
+#[test]
 fn what_is_held_out_is_drawn_by_the_seed_and_never_trained_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = common::corpus(folder.path());
@@ -206,22 +241,6 @@ fn what_is_held_out_is_drawn_by_the_seed_and_never_trained_on() {
     config.hold_out = 500;
     let message = hold_out(&config, 7, &folder.path().join("much")).unwrap_err().to_string();
     assert!(message.starts_with("data.hold_out: is 500, but"), "{message}");
-}
-
-#[test]
-fn duplicates_are_compared_side_by_side_if_texts_have_line_breaks() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = common::corpus(folder.path());
-    let texts = "\"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n\
-                 \"the dog\nsees\",a house\nthe dog,\"sees\na house\"\n";
-    let corpus = file(folder.path(), "lines.csv", texts);
-    config.train = Corpora(vec![corpus]);
-    config.cleaning.drop_duplicates = true;
-    let data = prepare_pairs(&config, &folder.path().join("equal")).unwrap();
-    assert_eq!((data.train.len(), data.train.report().dropped.duplicate), (2, 2));
-    (config.cleaning.drop_duplicates, config.cleaning.near_duplicates) = (false, 0.9);
-    let data = prepare_pairs(&config, &folder.path().join("near")).unwrap();
-    assert_eq!((data.train.len(), data.train.report().dropped.near_duplicate), (2, 2));
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl<'a> Report<'a> {
 
 /// Split that is prepared for training, from which batches are made.
 pub trait Dataset: fmt::Debug + Send + Sync {
-    /// Plans an epoch.
+    /// Plans an epoch. If there are data, each epoch has at least one batch.
     fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan>;
 
     /// Report on the batches of the split.

@@ -122,8 +122,9 @@ impl PairDataset {
     }
 
     /// Indices of the pairs of an epoch, before shuffling. A pair occurs as often as the weight of
-    /// its corpus demands. In a bidirectional epoch, each pair occurs a second time, with its sides
-    /// exchanged, as in [`PairDataset::pair`]. `None` if each pair of the data set occurs once.
+    /// its corpus demands, and at least one pair occurs. In a bidirectional epoch, each pair occurs
+    /// a second time, with its sides exchanged, as in [`PairDataset::pair`]. `None` if each pair of
+    /// the data set occurs once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
@@ -144,6 +145,16 @@ impl PairDataset {
         };
         let mut pairs: Vec<u32> =
             if is_once { (0..all).collect() } else { (0..all).flat_map(often).collect() };
+        if pairs.is_empty() {
+            // Small weights of a small corpus may draw no pair at all. Then the epoch contains the
+            // pair that came closest.
+            let share = |pair: u32| {
+                let corpus = self.corpora.get(self.corpus_of(pair as usize));
+                let weight = corpus.map_or(1.0, |(_, weight)| *weight);
+                draws.unit(u64::from(pair)) / weight
+            };
+            pairs.extend((0..all).min_by(|&one, &other| share(one).total_cmp(&share(other))));
+        }
         if epoch.number < self.bidirectional_epochs {
             pairs.extend_from_within(..);
             let half = pairs.len() / 2;
