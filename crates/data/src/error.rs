@@ -175,6 +175,12 @@ pub enum Error {
         /// The token.
         token: String,
     },
+    /// The thread that makes batches panicked.
+    #[error("the thread that makes batches panicked: {reason}; this is a fault in the program")]
+    BatchThread {
+        /// Message of the panic.
+        reason: String,
+    },
     /// A tokenizer lacks a special token or has it under another id.
     #[error(
         "{path}: the token {token} must have id {expected} but {found}; train a tokenizer here or renumber the file", path = .path.display()

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-use crate::{Batch, Epochs, Position, Result};
+use crate::text::panics::message_of;
+use crate::{Batch, Epochs, Error, Position, Result};
 
 /// A batch with its position in the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,8 @@ pub struct Prefetched {
 /// memory for all of them.
 const MOST_AHEAD: usize = 1024;
 
-/// Iterator over the batches at a sequence of positions. It ends early if a batch cannot be read.
+/// Iterator over the batches at a sequence of positions. If a batch cannot be read, or the thread
+/// panics, it yields an error and then ends.
 ///
 /// The batches depend only on the arguments, not on the timing of the thread. The thread ends when
 /// this value is dropped.
@@ -61,6 +63,13 @@ impl Prefetcher {
             Err(_) => Self { receiver: None, thread: None, here: Some(Box::new(batches())) },
         }
     }
+
+    /// Waits for the end of the thread. If the thread panicked, returns this as an error.
+    fn panic(&mut self) -> Option<Error> {
+        self.receiver = None;
+        let panic = self.thread.take()?.join().err()?;
+        Some(Error::BatchThread { reason: message_of(&*panic) })
+    }
 }
 
 impl Iterator for Prefetcher {
@@ -69,7 +78,7 @@ impl Iterator for Prefetcher {
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.here {
             Some(iterator) => iterator.next(),
-            None => self.receiver.as_ref()?.recv().ok(),
+            None => self.receiver.as_ref()?.recv().ok().or_else(|| self.panic().map(Err)),
         }
     }
 }
@@ -80,7 +89,7 @@ impl Drop for Prefetcher {
         // would never end.
         drop(self.receiver.take());
         if let Some(thread) = self.thread.take() {
-            // If the thread panicked, its message was already printed, and the iteration has ended.
+            // If the thread panicked, its message was already printed, and no batch is wanted.
             let _ = thread.join();
         }
     }

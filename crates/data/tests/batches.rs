@@ -176,3 +176,16 @@ fn any_position_resumes_exactly() {
         Prefetcher::new(&epochs, places.into_iter()).map(|item| item.unwrap().position).collect();
     assert_eq!(found, places);
 }
+
+#[test]
+fn a_panic_of_the_thread_is_an_error_and_not_the_end() {
+    let fixture = fixture();
+    let epochs = Arc::new(Epochs::new(fixture.dataset.clone(), &fixture.config, 4));
+    // No epoch has a batch at the second place.
+    let places = [0, usize::MAX, 1].map(|batch| Position { epoch: 0, batch });
+    let mut batches = Prefetcher::new(&epochs, places.into_iter());
+    assert_eq!(batches.next().unwrap().unwrap().position, places[0]);
+    let error = batches.next().unwrap().unwrap_err();
+    common::mentions(error, &["the thread that makes batches panicked: ", "out of bounds"]);
+    assert!(batches.next().is_none());
+}

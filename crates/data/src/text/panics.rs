@@ -34,10 +34,11 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Stri
     let outer = IS_CAUGHT.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
-    result.map_err(|panic| said_by(&*panic))
+    result.map_err(|panic| message_of(&*panic))
 }
 
-fn said_by(panic: &(dyn Any + Send)) -> String {
+/// Message of a panic.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
     let reason = panic.downcast_ref::<String>().map(String::as_str);
     let reason = reason.or_else(|| panic.downcast_ref::<&str>().copied());
     reason.unwrap_or("it gives no reason").to_owned()
