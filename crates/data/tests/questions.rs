@@ -153,9 +153,17 @@ fn windows_cover_a_context_and_each_start_is_told_where_most_is_around() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), false);
     let tokenizer = tokenizer(&config);
-    let context = Context::new(&tokenizer, CONTEXT).unwrap();
-    let all = CONTEXT.chars().count();
-    for (stride, max_tokens) in [(1, 20), (7, 40), (100, 30), (5, 400)] {
+    // In the long text, the last window is more than 100 tokens shorter than the one before it.
+    let long = CONTEXT.repeat(8);
+    for (text, stride, max_tokens) in [
+        (CONTEXT, 1, 20),
+        (CONTEXT, 7, 40),
+        (CONTEXT, 100, 30),
+        (CONTEXT, 5, 400),
+        (&long, 200, 401),
+    ] {
+        let context = Context::new(&tokenizer, text).unwrap();
+        let all = text.chars().count();
         let settings =
             QuestionsConfig { document_stride: stride, max_tokens, ..config.questions.clone() };
         let made = windows(&tokenizer, "What is the capital?", &context, &settings).unwrap();
@@ -167,9 +175,9 @@ fn windows_cover_a_context_and_each_start_is_told_where_most_is_around() {
             assert_eq!(window.tokens.start, number * stride.min(room));
             assert!(window.row.ids.len() <= max_tokens && window.row.second == 14);
             let first = window.tokens.start;
-            let text: String = CONTEXT.chars().skip(first).take(window.tokens.len()).collect();
+            let part: String = text.chars().skip(first).take(window.tokens.len()).collect();
             let ids = &window.row.ids[14..window.row.ids.len() - 1];
-            assert_eq!(ids, tokenizer.encode(&text).unwrap());
+            assert_eq!(ids, tokenizer.encode(&part).unwrap());
             assert_eq!(window.place(first), 14);
         }
         // Score of a window by the formula of BERT's program.

@@ -122,7 +122,8 @@ fn piece_of(line: &str, draws: Draws) -> &str {
     let at = |text: &str, place| text.char_indices().nth(place).map_or(text.len(), |(at, _)| at);
     let rest = &line[at(line, place)..];
     let word = if place == 0 { 0 } else { rest.find(' ').map_or(0, |space| space + 1) };
-    let rest = if rest.len() - word >= length { &rest[word..] } else { rest };
+    let has_room = rest[word..].chars().nth(length - 1).is_some();
+    let rest = if has_room { &rest[word..] } else { rest };
     &rest[..at(rest, length)]
 }
 
@@ -268,6 +269,21 @@ mod tests {
             assert!(LanguageIdentifier::from_bytes(&bytes[..length]).is_err(), "{length}");
         }
         assert!(LanguageIdentifier::from_bytes(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn pieces_are_as_long_in_every_script() {
+        let words = ["a quick ", "быстрая ", "γρήγορη ", "तेज लोमड़ी "];
+        for (word, repeats) in words.iter().flat_map(|word| [1, 3, 9].map(|times| (word, times))) {
+            let line = word.repeat(repeats);
+            for number in 0..300 {
+                let draws = Draws::new(1, number, PURPOSE);
+                let length = (PIECE.0 + draws.unit(2) * (PIECE.1 - PIECE.0)) as usize;
+                let piece = piece_of(&line, draws);
+                assert!(line.contains(piece));
+                assert_eq!(piece.chars().count(), length.min(line.chars().count()), "{line}");
+            }
+        }
     }
 
     #[test]

@@ -75,11 +75,12 @@ impl QuestionWindow {
         self.row.second + token - self.tokens.start
     }
 
-    /// Amount of context around a token, for comparing windows: the smaller of the numbers of
-    /// tokens before and after it, and then the length of the window.
-    fn context_around(&self, token: usize) -> (usize, usize) {
+    /// Amount of context around a token, for comparing windows, by the formula of BERT's program:
+    /// the smaller of the numbers of tokens before and after it, and a hundredth of the length of
+    /// the window.
+    fn context_around(&self, token: usize) -> f64 {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
-        (before.min(after), self.tokens.len())
+        before.min(after) as f64 + 0.01 * self.tokens.len() as f64
     }
 }
 
@@ -140,7 +141,7 @@ pub fn windows_of(
 /// decides whether an answer starts at the token.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
-    let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
+    let mut best: Vec<Option<(usize, f64)>> = vec![None; all];
     for (number, window) in windows.iter().enumerate() {
         for token in window.tokens.clone() {
             let around = window.context_around(token);

@@ -60,10 +60,12 @@ impl Tokenizer {
     /// Prefix of the tokens that continue a word. `None` if the vocabulary has no such prefix,
     /// because it marks the beginnings of words instead.
     pub(crate) fn continuing_prefix(&self) -> Option<&str> {
-        match self.inner.get_model() {
+        let prefix = match self.inner.get_model() {
             ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),
+            ModelWrapper::BPE(model) => model.continuing_subword_prefix.as_ref(),
             _ => None,
-        }
+        };
+        prefix.map(String::as_str).filter(|prefix| !prefix.is_empty())
     }
 
     /// True if the vocabulary has the special tokens of this project at their ids.
@@ -95,4 +97,31 @@ pub(crate) fn is_text(token: &str) -> bool {
         .and_then(|digits| u8::from_str_radix(digits, 16).ok())
         .is_some_and(|byte| byte_token(byte) == token);
     !is_byte && !SPECIAL_TOKENS.contains(&token)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::TokenizerConfig;
+
+    #[test]
+    fn a_vocabulary_of_bpe_may_mark_the_tokens_that_continue_words() {
+        let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
+        let texts = ["aa b aaa", "b! aaaa!"].map(|text| Ok(text.to_owned()));
+        let trained = Tokenizer::train(&config, false, false, texts.into_iter()).expect("trained");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokenizer.json");
+        for (prefix, expected) in [("##", Some("##")), ("", None)] {
+            let mut file: Value = serde_json::from_str(trained.json()).expect("JSON");
+            assert_eq!(file["model"]["type"], "BPE");
+            file["model"]["continuing_subword_prefix"] = prefix.into();
+            file["model"]["merges"] = json!([]);
+            std::fs::write(&path, file.to_string()).expect("written");
+            let tokenizer = Tokenizer::load(&path).expect("loaded");
+            assert_eq!(tokenizer.continuing_prefix(), expected);
+        }
+        assert_eq!(trained.continuing_prefix(), None);
+    }
 }
