@@ -9,7 +9,7 @@
 //! links of the reference. Counts are summed over the corpus. If all links of the reference are
 //! sure, 1 − AER is the harmonic mean of precision and recall.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::AddAssign;
 
 use serde::Serialize;
@@ -27,18 +27,22 @@ pub struct AlignmentCounts {
 }
 
 impl AlignmentCounts {
-    /// Counts the links of a sentence. `predicted` should not contain a link twice, because every
-    /// entry is counted. Each link of `reference` is paired with true if it is sure, and with false
-    /// if it is only possible.
+    /// Counts the links of a sentence. Each link of `reference` is paired with true if it is sure,
+    /// and with false if it is only possible. A link that occurs several times counts once, and is
+    /// sure if any of its entries in `reference` is.
     #[must_use]
     pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
-        let reference: HashMap<Link, bool> = reference.iter().copied().collect();
-        let known = predicted.iter().filter_map(|link| reference.get(link));
+        let predicted: HashSet<Link> = predicted.iter().copied().collect();
+        let mut links: HashMap<Link, bool> = HashMap::new();
+        for &(link, is_sure) in reference {
+            *links.entry(link).or_default() |= is_sure;
+        }
+        let known = predicted.iter().filter_map(|link| links.get(link));
         Self {
             found: predicted.len() as u64,
             found_sure: known.clone().filter(|sure| **sure).count() as u64,
             found_possible: known.count() as u64,
-            sure: reference.values().filter(|sure| **sure).count() as u64,
+            sure: links.values().filter(|sure| **sure).count() as u64,
         }
     }
 
@@ -100,6 +104,18 @@ mod tests {
         // Counts are summed over sentences.
         counts += AlignmentCounts::count(&[(0, 0)], &[((0, 0), true)]);
         assert!((counts.score().unwrap().error_rate - 100.0 * (1.0 - 7.0 / 9.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_link_counts_once() {
+        let reference = [((0, 0), true), ((1, 1), true), ((1, 1), false), ((1, 2), false)];
+        let counts = AlignmentCounts::count(&[(1, 2), (0, 0), (0, 0), (3, 3), (3, 3)], &reference);
+        let once = [((0, 0), true), ((1, 1), true), ((1, 2), false)];
+        assert_eq!(counts, AlignmentCounts::count(&[(0, 0), (1, 2), (3, 3)], &once));
+        assert_eq!(
+            (counts.found, counts.found_sure, counts.found_possible, counts.sure),
+            (3, 1, 2, 2)
+        );
     }
 
     #[test]
