@@ -107,8 +107,8 @@ pub struct DataConfig {
     )]
     pub lowercase: bool,
     /// Number of first epochs that train both directions: each pair unchanged and with its sides
-    /// exchanged, in separate batches (Ding, Wu and Tao 2021, section 3). Later epochs train only
-    /// the requested direction. Needs `tokenizer.joint`.
+    /// exchanged, mixed in the same batches (Ding, Wu and Tao 2021, section 3). Later epochs train
+    /// only the requested direction. Needs `tokenizer.joint`.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub bidirectional_epochs: u64,
     /// Columns or fields of tables: of the two sides, of texts and of labels.

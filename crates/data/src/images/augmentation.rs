@@ -20,11 +20,16 @@ const RECTANGLES: u64 = 100;
 ///
 /// `pixels` are the channels of one image, each of `settings.size` x `settings.size` values.
 /// `image` is the number of the image, which the random draws depend on.
+///
+/// # Panics
+///
+/// If `pixels` has another length. All readers of images check it.
 pub(crate) fn augment(
     pixels: &mut Vec<u8>,
     settings: &ImagesConfig,
     (epoch, image): (Epoch, usize),
 ) {
+    assert_eq!(pixels.len(), settings.values(), "the values of an image");
     let draws = epoch.draws(PURPOSE).within(image as u64, 0);
     if settings.crop_padding > 0 || settings.flip {
         cut_out(pixels, settings, draws);

@@ -1,12 +1,12 @@
 //! The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009). Each image is a label (CIFAR-10)
 //! or a coarse and a fine label (CIFAR-100), followed by three planes of 32 x 32 pixels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Images;
 use super::records::Records;
-use crate::tasks::running_text::reader::files_ending;
-use crate::{Corpora, Corpus, DataConfig, Error, ImageFormat, Result};
+use crate::tasks::running_text::reader::corpus_files;
+use crate::{Corpus, DataConfig, Error, ImageFormat, Result};
 
 const SIDE: usize = 32;
 const PIXELS: usize = 3 * SIDE * SIDE;
@@ -16,17 +16,16 @@ const PIXELS: usize = 3 * SIDE * SIDE;
 /// # Errors
 ///
 /// [`Error::Missing`] if there is no such file, with the names that were tried, and
-/// [`Error::Config`] if the corpus is a folder.
+/// [`Error::Malformed`] if the corpus is a folder.
 pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
-    let split = Corpora(vec![corpus.clone()]);
-    let mut files = files_ending(config, &split, &["", ".bin"])?;
+    let mut files = corpus_files(config, corpus, &["", ".bin"])?;
     match (files.pop(), files.pop()) {
         (Some(file), None) => Ok(file),
-        _ => Err(Error::Config {
-            key: "data.train",
-            message:
-                "names a folder: name each file of it, as in [\"data_batch_1\", \"data_batch_2\"]"
-                    .to_owned(),
+        (file, _) => Err(Error::Malformed {
+            path: file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned(),
+            message: "is a folder: name each file of it, as in [\"data_batch_1\", \
+                      \"data_batch_2\"]"
+                .to_owned(),
         }),
     }
 }

@@ -51,10 +51,10 @@ impl Raster {
 
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
-    /// If the two margins together have an odd number of pixels, they differ by one, as in
-    /// `center_crop` of Transformers without torchvision. A larger picture loses one more pixel on
+    /// If the two margins together have an odd number of pixels, they differ by one, as in the
+    /// image processors of Transformers that use Pillow. A larger picture loses one more pixel on
     /// the right or at the bottom; a smaller picture gets one more black pixel on the left or at
-    /// the top.
+    /// the top. Transformers with torchvision puts this black pixel on the right or at the bottom.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));

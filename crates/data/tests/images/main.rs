@@ -99,6 +99,22 @@ fn idx_files_are_read_compressed_or_not() {
 }
 
 #[test]
+fn a_folder_of_cifar_files_is_refused_by_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let batches = folder.path().join("batches");
+    fs::create_dir(&batches).unwrap();
+    for name in ["test_batch_1.bin", "test_batch_2.bin"] {
+        fs::write(batches.join(name), "").unwrap();
+    }
+    let mut config = config(folder.path(), 4);
+    config.images.format = ImageFormat::Cifar10;
+    config.test = "batches".into();
+    let error = ImageDataset::read(&config, &config.test).unwrap_err().to_string();
+    assert!(error.starts_with(batches.to_str().unwrap()), "{error}");
+    mentions(&error, &["batches: is a folder: name each file of it, as in"]);
+}
+
+#[test]
 fn cifar_files_are_planes_behind_their_labels() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path(), 1);
