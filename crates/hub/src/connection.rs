@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use reqwest::Url;
 use reqwest::blocking::{Client, RequestBuilder, Response};
 use reqwest::redirect::Policy;
 use serde::de::DeserializeOwned;
@@ -57,6 +58,8 @@ impl Hub {
             .connect_timeout(PATIENCE)
             .timeout(None)
             .redirect(Policy::limited(10))
+            // The address that redirects can contain a signature that gives access to a file.
+            .referer(false)
             .build();
         let client = client.map_err(|error| HubError::Network {
             subject: "connection".to_owned(),
@@ -79,7 +82,21 @@ impl Hub {
 
     /// Makes a request to the path `place` of the hub, with the token if there is one.
     pub(crate) fn request(&self, method: reqwest::Method, place: &str) -> RequestBuilder {
-        let request = self.client.request(method, format!("{}{place}", self.endpoint));
+        self.signed(self.client.request(method, format!("{}{place}", self.endpoint)))
+    }
+
+    /// Makes a POST request to a complete address that the hub has named. The token is sent only
+    /// if the address has the hub's own scheme, host and port.
+    pub(crate) fn post_to(&self, address: &str) -> RequestBuilder {
+        let request = self.client.post(address);
+        match (Url::parse(address), Url::parse(&self.endpoint)) {
+            (Ok(address), Ok(hub)) if address.origin() == hub.origin() => self.signed(request),
+            _ => request,
+        }
+    }
+
+    /// Adds the token to a request if there is one.
+    fn signed(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
             Some(token) => request.bearer_auth(token),
             None => request,

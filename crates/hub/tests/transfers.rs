@@ -143,6 +143,35 @@ fn damaged_and_other_files_are_refused() {
 }
 
 #[test]
+fn no_other_server_gets_the_token() {
+    let (server, other) = (Server::start(), Server::start());
+    server.state.lock().unwrap().token = Some("hf_secret".to_owned());
+    let (hub, folder) = (hub(&server, Some("hf_secret")), tempfile::tempdir().unwrap());
+    let source = folder.path().join("source");
+    write(&source, &contents());
+    // Addresses of the other server, of which the first begins with the hub's address.
+    let authority = other.endpoint.strip_prefix("http://").unwrap();
+    for verifier in [format!("{}@{authority}", server.endpoint), other.endpoint.clone()] {
+        server.state.lock().unwrap().verifies_at = Some(verifier);
+        let error = push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap_err();
+        assert!(matches!(error, HubError::Missing { .. }), "{error}");
+    }
+    server.state.lock().unwrap().verifies_at = None;
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    server.state.lock().unwrap().redirects_to = Some(other.endpoint.clone());
+    let target = folder.path().join("target");
+    let error = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap_err();
+    assert!(matches!(error, HubError::Missing { .. }), "{error}");
+    let state = other.state.lock().unwrap();
+    let is_asked = |verb: &str| state.requests.iter().filter(|asked| asked.contains(verb)).count();
+    assert_eq!((is_asked("/verify"), is_asked("/resolve/")), (2, 1), "{:?}", state.requests);
+    for headers in &state.headers {
+        let token = headers.values().find(|value| value.contains("hf_secret"));
+        assert_eq!((token, headers.get("referer")), (None, None), "{headers:?}");
+    }
+}
+
+#[test]
 fn each_refusal_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("source");

@@ -39,6 +39,12 @@ pub(crate) struct State {
     pub(crate) breaks_after: Option<usize>,
     /// Whether downloads have a wrong byte.
     pub(crate) damages: bool,
+    /// Address of another server to which downloads are redirected, and the beginning of the
+    /// addresses at which uploads are verified. `None`: this server.
+    pub(crate) redirects_to: Option<String>,
+    pub(crate) verifies_at: Option<String>,
+    /// Headers of the requests so far, with names in lower case.
+    pub(crate) headers: Vec<BTreeMap<String, String>>,
     /// Requests so far, each as its method and path.
     pub(crate) requests: Vec<String>,
     /// Values of the header `Range` of the requests so far.
@@ -210,6 +216,7 @@ fn plain(text: &str) -> String {
 fn answer(request: &Request, state: &mut State, endpoint: &str) -> Answer {
     let Request { method, place, .. } = request;
     state.requests.push(format!("{method} {place}"));
+    state.headers.push(request.headers.clone());
     if let Some((part, status)) = state.refuses
         && place.contains(part)
     {
@@ -231,6 +238,10 @@ fn answer(request: &Request, state: &mut State, endpoint: &str) -> Answer {
         }
         ("POST", [_, _, "info", "lfs", "objects", "batch"]) => batch(request, state, endpoint),
         ("PUT" | "POST", ["stored", oid, rest @ ..]) => store(request, state, oid, rest),
+        (_, [_, _, "resolve", ..]) if state.redirects_to.is_some() => {
+            let other = state.redirects_to.as_deref().unwrap();
+            Answer::status(302, "elsewhere").header("Location", format!("{other}{place}"))
+        }
         ("GET" | "HEAD", [owner, name, "resolve", revision, path @ ..]) => {
             let path = plain(&path.join("/"));
             resolve(request, state, (&format!("{owner}/{name}"), &plain(revision)), &path)
@@ -360,7 +371,8 @@ fn batch(request: &Request, state: &State, endpoint: &str) -> Answer {
                 header[format!("{:05}", part + 1)] = json!(format!("{href}/{}", part + 1));
             }
         }
-        let verify = format!("{href}/verify");
+        let verifier = state.verifies_at.as_deref().unwrap_or(endpoint);
+        let verify = format!("{verifier}/stored/{oid}/verify");
         json!({"oid": oid, "size": size, "authenticated": true, "actions": {
             "upload": {"href": href, "header": header}, "verify": {"href": verify, "header": {}}}})
     };
