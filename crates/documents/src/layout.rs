@@ -2,10 +2,16 @@
 
 use std::ops::Range;
 
+use crate::markup::{begins_tag, next_tag};
 use crate::segment::Layout;
 
 /// Largest number of characters of a line in a catalog; gettext breaks lines there.
 const CATALOG_WIDTH: usize = 76;
+
+/// Largest number of bytes of a time within a cue of subtitles; anything longer is text.
+pub(crate) const LONGEST_STAMP: usize = 20;
+/// Largest number of bytes of a style of SubStation; anything longer is text.
+pub(crate) const LONGEST_STYLE: usize = 1000;
 
 /// Byte ranges of the lines of a text, without their line ends. A line end is `\n`, `\r\n` or, in
 /// old files, `\r`.
@@ -32,69 +38,99 @@ pub(crate) fn line_end(text: &str) -> &'static str {
 pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
     match layout {
         Layout::Free => text.to_owned(),
-        Layout::Wrapped(width) => wrapped(text, *width).join(newline),
+        // Plain text has no tags.
+        Layout::Wrapped(width) => wrapped(&words(text, false), *width).join(newline),
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
-            let shown = shown_length(text);
+            let words = words(text, true);
+            let blanks = words.len() - 1;
+            let shown = words.iter().map(|word| word.shown).sum::<usize>() + blanks;
             // Finds the smallest width that is enough, by bisection: a larger width never gives
             // more lines.
             let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
             while narrow < wide {
                 let width = narrow.midpoint(wide);
-                if wrapped(text, width).len() <= *count { wide = width } else { narrow = width + 1 }
+                if wrapped(&words, width).len() <= *count {
+                    wide = width
+                } else {
+                    narrow = width + 1
+                }
             }
-            wrapped(text, narrow).join(newline)
+            wrapped(&words, narrow).join(newline)
         }
         Layout::Quoted => quoted(text, newline),
     }
 }
 
-/// Number of characters of a text, not counting tags.
-fn shown_length(text: &str) -> usize {
-    let mut in_tag = false;
-    let is_shown = |character: char| {
-        match character {
-            '<' => in_tag = true,
-            '>' if in_tag => {
-                in_tag = false;
-                return 0;
-            }
-            _ => {}
-        }
-        usize::from(!in_tag)
-    };
-    text.chars().map(is_shown).sum()
+/// Part of a text between two blanks. Blanks within tags do not count.
+struct Word<'a> {
+    text: &'a str,
+    /// Number of characters, not counting tags.
+    shown: usize,
 }
 
-/// Breaks a text at blanks outside of tags into lines of at most `width` characters, not counting
-/// tags. A single longer word is a line by itself.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut words = Vec::new();
-    let (mut in_tag, mut start) = (false, 0);
-    for (at, character) in text.char_indices() {
-        match character {
-            '<' => in_tag = true,
-            '>' => in_tag = false,
-            ' ' if !in_tag => {
-                words.push(&text[start..at]);
-                start = at + 1;
+/// Returns the words of a text, at least one. If `has_tags` is true, the text can contain tags of
+/// subtitles.
+fn words(text: &str, has_tags: bool) -> Vec<Word<'_>> {
+    let (mut words, mut start, mut shown, mut at) = (Vec::new(), 0, 0, 0);
+    // False once a tag has no end. A later `<` is then text, so that no byte is read twice.
+    let mut may_close = has_tags;
+    while let Some(character) = text[at..].chars().next() {
+        if may_close && matches!(character, '<' | '{') {
+            match tag_at(text, at) {
+                Some(end) if end > at => {
+                    at = end;
+                    continue;
+                }
+                Some(_) => may_close = false,
+                None => {}
             }
-            _ => {}
         }
+        if character == ' ' {
+            words.push(Word { text: &text[start..at], shown });
+            (start, shown) = (at + 1, 0);
+        } else {
+            shown += 1;
+        }
+        at += character.len_utf8();
     }
-    words.push(&text[start..]);
+    words.push(Word { text: &text[start..], shown });
+    words
+}
+
+/// Returns the end of the tag that begins at the byte `at`: `None` if none begins there, and `at`
+/// if it has no end. Tags are those of HTML, times of WebVTT such as `<00:01.000>`, and styles of
+/// SubStation such as `{\an8}`.
+fn tag_at(text: &str, at: usize) -> Option<usize> {
+    let rest = text[at..].as_bytes();
+    if begins_tag(rest) {
+        let (_, tag) = next_tag(text, at);
+        return Some(if text[tag.clone()].ends_with('>') { tag.end } else { at });
+    }
+    let (end, longest) = match rest {
+        [b'{', b'\\', ..] => (b'}', LONGEST_STYLE),
+        [b'<', b'0'..=b'9', ..] => (b'>', LONGEST_STAMP),
+        _ => return None,
+    };
+    let length = rest.iter().take(longest).position(|&byte| byte == end)?;
+    let is_tag = end == b'}' || rest[..length].contains(&b':');
+    is_tag.then_some(at + length + 1)
+}
+
+/// Divides words into lines of at most `width` characters, not counting tags. A single longer word
+/// is a line by itself.
+fn wrapped(words: &[Word<'_>], width: usize) -> Vec<String> {
     let (mut lines, mut line, mut shown) = (Vec::new(), String::new(), 0);
     for word in words {
-        let length = shown_length(word);
         if line.is_empty() {
-            (line, shown) = (word.to_owned(), length);
-        } else if shown + 1 + length > width {
-            lines.push(std::mem::replace(&mut line, word.to_owned()));
-            shown = length;
+            (line, shown) = (word.text.to_owned(), word.shown);
+        } else if shown + 1 + word.shown > width {
+            lines.push(std::mem::replace(&mut line, word.text.to_owned()));
+            shown = word.shown;
         } else {
             line.push(' ');
-            line.push_str(word);
-            shown += 1 + length;
+            line.push_str(word.text);
+            shown += 1 + word.shown;
         }
     }
     lines.push(line);
@@ -125,5 +161,43 @@ fn quoted(text: &str, newline: &str) -> String {
             let lines: Vec<String> = several.iter().map(|one| format!("\"{one}\"")).collect();
             format!("\"\"{newline}{}", lines.join(newline))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_lines(text: &str, count: usize) -> String {
+        laid_out(text, &Layout::Lines(count), "\n")
+    }
+
+    #[test]
+    fn tags_take_no_width_and_stay_whole() {
+        for (text, expected) in [
+            ("One two three four", "One two\nthree four"),
+            (
+                "<i>One</i> <b class=\"x y\">two</b> three four",
+                "<i>One</i> <b class=\"x y\">two</b>\nthree four",
+            ),
+            ("{\\an8}One <00:00:01.500>two three four", "{\\an8}One <00:00:01.500>two\nthree four"),
+        ] {
+            assert_eq!(in_lines(text, 2), expected);
+        }
+    }
+
+    #[test]
+    fn angle_brackets_that_are_no_tags_are_text() {
+        assert_eq!(in_lines("I <3 you and you <3 me", 2), "I <3 you and\nyou <3 me");
+        assert_eq!(in_lines("a <b and c {\\d e", 2), "a <b and\nc {\\d e");
+        let wrapped = |text, width| laid_out(text, &Layout::Wrapped(width), "\n");
+        assert_eq!(wrapped("if a < b then c > d and so on", 20), "if a < b then c > d\nand so on");
+        assert_eq!(wrapped("a<b and c", 5), "a<b\nand c");
+    }
+
+    #[test]
+    fn many_tags_without_an_end_take_little_time() {
+        let text = "<a ".repeat(100_000);
+        assert_eq!(in_lines(&text, 2).replace('\n', " "), text);
     }
 }

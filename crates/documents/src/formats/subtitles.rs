@@ -2,17 +2,12 @@
 
 use std::ops::Range;
 
-use crate::layout::lines;
+use crate::layout::{LONGEST_STAMP, LONGEST_STYLE, lines};
 use crate::markup::{Tag, begins_tag, next_tag, paired};
 use crate::references::decoded;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
-
-/// Largest number of bytes of a time within a cue; anything longer is text. [`LONGEST_STYLE`] is
-/// the largest number of bytes of a style of SubStation.
-const LONGEST_STAMP: usize = 20;
-const LONGEST_STYLE: usize = 1000;
 
 /// Returns the segments of subtitles. The lines of a cue (a subtitle with its times) are one
 /// segment, but the dash or the voice of a speaker begins a new segment.
