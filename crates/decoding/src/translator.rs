@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::batches::{Collector, FinishedChunk, batches, in_order, shared};
 use crate::forced::{check_counts, check_target, scores_of};
-use crate::search::beam::{beam, beam_under};
+use crate::search::beam::beam_under;
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::search::stepwise::Output;
@@ -85,8 +85,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
     ) -> Result<Vec<Vec<Hypothesis>>> {
         let of_empty = vec![Hypothesis::empty()];
-        let chunk =
-            |chunk: &[Sentence<'_>], control: &dyn Control| self.translate_chunk(chunk, control);
+        let settings = std::slice::from_ref(&self.config);
+        let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| {
+            let lists = self.translate_chunk(chunk, settings, control)?;
+            Ok(lists.into_iter().flatten().collect())
+        };
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
@@ -105,24 +108,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Vec<u32>>>),
     ) -> Result<Vec<Vec<Vec<u32>>>> {
         let under = |lengths: &LengthSettings| {
-            let n_best = if self.config.sampling.is_active() { self.config.n_best } else { 1 };
-            let mut config = DecodingConfig { n_best, ..self.config.clone() };
+            let mut config = self.config.clone();
             lengths.apply(&mut config);
             config.validate_search().map(|()| config)
         };
         let settings: Vec<DecodingConfig> = lengths.iter().map(under).collect::<Result<_>>()?;
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
-            if self.config.beam_size == 1 || self.config.sampling.is_active() {
-                // Greedy search and sampling do not use the length settings to choose tokens, so
-                // the tokens are found only once for all settings.
-                let translations = self.translate_chunk(chunk, control)?.into_iter();
-                let best = translations.map(|list| list.into_iter().next().map(|best| best.tokens));
-                return Ok(best
-                    .map(|tokens| vec![tokens.unwrap_or_default(); lengths.len()])
-                    .collect());
-            }
             let best = |list: Vec<Hypothesis>| list.into_iter().next().map(|best| best.tokens);
-            let translations = beam_under(self.model, chunk, &settings, control)?.into_iter();
+            let translations = self.translate_chunk(chunk, &settings, control)?.into_iter();
             Ok(translations
                 .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
                 .collect())
@@ -252,24 +245,38 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
+    /// Translates one batch for each of `settings`, which differ only in [`LengthSettings`]. The
+    /// result is indexed by sentence and then by setting.
     fn translate_chunk(
         &self,
         sentences: &[Sentence<'_>],
+        settings: &[DecodingConfig],
         control: &dyn Control,
-    ) -> Result<Vec<Vec<Hypothesis>>> {
-        let (model, config) = (self.model, &self.config);
-        let translated = (sentences, Output::Translation);
-        let to_the_end = &mut |_| ControlFlow::Continue(());
-        match config.beam_size {
-            _ if sentences.iter().any(|one| !one.phrases.is_empty()) => {
-                beam(model, sentences, config, control)
+    ) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
+        let mut results = vec![Vec::new(); sentences.len()];
+        let Some(config) = settings.first() else { return Ok(results) };
+        let (model, to_the_end) = (self.model, &mut |_| ControlFlow::Continue(()));
+        let (is_drawn, is_beam) = (config.sampling.is_active(), config.beam_size > 1);
+        // Sentences with phrases always have a beam, whatever the others of the batch have.
+        let has_beam = |one: &Sentence<'_>| !one.phrases.is_empty() || (is_beam && !is_drawn);
+        let (with_beam, others): (Vec<usize>, Vec<usize>) =
+            (0..sentences.len()).partition(|&index| has_beam(&sentences[index]));
+        for (indices, has_beam) in [(with_beam, true), (others, false)] {
+            if indices.is_empty() {
+                continue;
             }
-            _ if config.sampling.is_active() => {
-                sample(model, translated, config, control, to_the_end)
-            }
-            1 => greedy(model, translated, config, control, to_the_end),
-            _ => beam(model, sentences, config, control),
+            let part: Vec<Sentence<'_>> = indices.iter().map(|&index| sentences[index]).collect();
+            let control = Renumbered::new(control, &indices);
+            let translated = (part.as_slice(), Output::Translation);
+            let lists = match has_beam {
+                true => beam_under(model, &part, settings, &control),
+                false if is_drawn => sample(model, translated, settings, &control, to_the_end),
+                false => greedy(model, translated, settings, &control, to_the_end),
+            };
+            let lists = lists.map_err(|error| error.in_batch(&indices))?;
+            indices.iter().zip(lists).for_each(|(&index, lists)| results[index] = lists);
         }
+        Ok(results)
     }
 }
 

@@ -24,7 +24,8 @@
 //!
 //! The length settings do not affect which hypotheses are live. They affect only the order of the
 //! finished hypotheses, and the position at which this order is final. So a single search can find
-//! the lists for several length settings: it continues until all of the lists are final.
+//! the lists for several length settings: it continues until all of the lists are final. A list
+//! changes no more after the position at which a search with its setting alone would stop.
 
 use crate::model::columns::Columns;
 use crate::model::step::{

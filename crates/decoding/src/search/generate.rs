@@ -38,6 +38,7 @@ pub fn generate<M: StepModel>(
         return Err(DecodingError::EmptyPrompt { sentence });
     }
     let draws = config.sampling.is_active();
+    let settings = std::slice::from_ref(config);
     let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.source.len()).collect();
     let mut outputs = Vec::with_capacity(prompts.len());
     for batch in batches(&lengths, if draws { config.n_best } else { 1 }, config) {
@@ -48,10 +49,11 @@ pub fn generate<M: StepModel>(
         let control = Renumbered::new(control, &indices);
         let sentences = (&prompts[batch], Output::Continuation);
         let generated = match draws {
-            true => sample(model, sentences, config, &control, &mut observe),
-            false => greedy(model, sentences, config, &control, &mut observe),
+            true => sample(model, sentences, settings, &control, &mut observe),
+            false => greedy(model, sentences, settings, &control, &mut observe),
         };
-        outputs.extend(generated.map_err(|error| error.in_batch(&indices))?);
+        let generated = generated.map_err(|error| error.in_batch(&indices))?;
+        outputs.extend(generated.into_iter().flatten());
     }
     Ok(outputs)
 }

@@ -31,20 +31,24 @@ pub fn greedy_search<M: StepModel>(
     let sentences = Sentence::plain(sources);
     let translated = (sentences.as_slice(), Output::Translation);
     let to_the_end = &mut |_| ControlFlow::Continue(());
-    let translations = greedy(model, translated, config, &(), to_the_end)?;
-    Ok(translations.into_iter().flatten().collect())
+    let settings = std::slice::from_ref(config);
+    let translations = greedy(model, translated, settings, &(), to_the_end)?;
+    Ok(translations.into_iter().flatten().flatten().collect())
 }
 
+/// Takes the likeliest allowed token at each position. `settings`, at least one, must differ only
+/// in [`LengthSettings`](crate::LengthSettings). The result is indexed by sentence and then by
+/// setting: a list of one output.
 pub(crate) fn greedy<M: StepModel>(
     model: &M,
     sentences: (&[Sentence<'_>], Output),
-    config: &DecodingConfig,
+    settings: &[DecodingConfig],
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>> {
+) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
     let likeliest = |logits: Logits<'_>, constraints: &Constraints<'_>, _: &Growing<'_>| {
         Some(best_tokens(logits, 1, constraints)?.first().copied())
     };
     let growth = Growth { copies: 1, enough: 1, choose: likeliest };
-    decode_stepwise(model, sentences, config, growth, control, observe)
+    decode_stepwise(model, sentences, settings, growth, control, observe)
 }

@@ -17,23 +17,25 @@ use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
-/// Draws `n_best` outputs for each sentence, best score first.
+/// Draws `n_best` outputs for each sentence. `settings`, at least one, must differ only in
+/// [`LengthSettings`](crate::LengthSettings). The result is indexed by sentence and then by
+/// setting: the outputs, best score first.
 pub(crate) fn sample<M: StepModel>(
     model: &M,
     sentences: (&[Sentence<'_>], Output),
-    config: &DecodingConfig,
+    settings: &[DecodingConfig],
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>> {
-    let sampling = &config.sampling;
+) -> Result<Vec<Vec<Vec<Hypothesis>>>> {
+    let DecodingConfig { sampling, n_best, .. } = &settings[0];
     let drawn = |logits: Logits<'_>, constraints: &Constraints<'_>, row: &Growing<'_>| {
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
     // Without `top_k`, any token can be drawn, so all are needed.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
-    let growth = Growth { copies: config.n_best, enough, choose: drawn };
-    decode_stepwise(model, sentences, config, growth, control, observe)
+    let growth = Growth { copies: *n_best, enough, choose: drawn };
+    decode_stepwise(model, sentences, settings, growth, control, observe)
 }
 
 /// Draws a token. `uniform` is a number in `[0, 1)`. Probabilities are summed in ascending order of

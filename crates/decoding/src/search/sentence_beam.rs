@@ -99,6 +99,9 @@ pub(super) struct SentenceBeam<'a> {
     /// For each of the settings, the finished hypotheses with the best scores, best first. Of
     /// hypotheses with equal scores, the one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
+    /// For each of the settings, whether its search is over. Its list then changes no more, even
+    /// if the search goes on for other settings.
+    over: Vec<bool>,
     /// Number of hypotheses that have finished, including those that were not kept.
     finished_count: usize,
     /// Continuations that were considered; `None` if they are not recorded.
@@ -133,6 +136,7 @@ impl<'a> SentenceBeam<'a> {
                 progress,
             }],
             finished: vec![Vec::new(); lists],
+            over: vec![false; lists],
             finished_count: 0,
             trace: None,
         }
@@ -177,7 +181,8 @@ impl<'a> SentenceBeam<'a> {
                     self.finished_count += 1;
                     let path = self.path(parent, of_token, log_probability, rank);
                     let path = path.stopped(self.limits, &settings[0]);
-                    for (list, config) in self.finished.iter_mut().zip(settings) {
+                    let lists = self.finished.iter_mut().zip(settings).zip(&self.over);
+                    for ((list, config), _) in lists.filter(|(_, is_over)| !**is_over) {
                         keep(list, &path, self.limits, config);
                     }
                 }
@@ -198,29 +203,39 @@ impl<'a> SentenceBeam<'a> {
         origins
     }
 
-    /// Whether the search for this sentence is over: no live hypothesis can still change a list of
-    /// finished hypotheses, or enough hypotheses have finished.
-    pub(super) fn is_over(&self, settings: &[DecodingConfig]) -> bool {
-        let Some(best_live) = self.live.first() else {
+    /// Finds the settings whose search is over, and returns whether this is so for all of them.
+    pub(super) fn is_over(&mut self, settings: &[DecodingConfig]) -> bool {
+        let Some(&best_live) = self.live.first() else {
             return true;
         };
-        let longest = self.limits.max_length.saturating_add(1);
-        self.finished.iter().zip(settings).all(|(list, config)| {
-            if list.len() < config.kept() {
-                return false;
+        let lists = self.finished.iter().zip(settings).zip(&self.over);
+        let is_over = |((list, config), &before): ((&Vec<Hypothesis>, _), &bool)| {
+            before || self.is_final(list, best_live, config)
+        };
+        self.over = lists.map(is_over).collect();
+        self.over.iter().all(|&is_over| is_over)
+    }
+
+    /// Whether the search with the settings `config` is over: no live hypothesis can still change
+    /// `list`, its finished hypotheses, or enough hypotheses have finished.
+    fn is_final(&self, list: &[Hypothesis], best_live: Live, config: &DecodingConfig) -> bool {
+        if list.len() < config.kept() {
+            return false;
+        }
+        let wanted = (config.beam_size as f64 * config.patience).round();
+        let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
+            || self.has_best_with_phrases(list, config);
+        let bound = match config.rules {
+            SearchRules::Exact => {
+                let longest = self.limits.max_length.saturating_add(1);
+                config.score(best_live.rank, longest, self.limits)
             }
-            let wanted = (config.beam_size as f64 * config.patience).round();
-            let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
-                || self.has_best_with_phrases(list, config);
-            let bound = match config.rules {
-                SearchRules::Exact => config.score(best_live.rank, longest, self.limits),
-                SearchRules::Transformers | SearchRules::TransformersOpen => {
-                    let length = self.back_from(best_live.node).count();
-                    config.score(best_live.rank, length, self.limits)
-                }
-            };
-            enough || list.last().is_some_and(|worst| bound <= worst.score)
-        })
+            SearchRules::Transformers | SearchRules::TransformersOpen => {
+                let length = self.back_from(best_live.node).count();
+                config.score(best_live.rank, length, self.limits)
+            }
+        };
+        enough || list.last().is_some_and(|worst| bound <= worst.score)
     }
 
     /// Whether the search for a sentence with phrases can stop: enough hypotheses have finished,

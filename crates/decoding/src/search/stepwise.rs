@@ -84,8 +84,11 @@ impl<'s> Growing<'s> {
         is_end || (is_continuation && path.tokens.len() >= self.limits.max_length)
     }
 
-    fn finish(self, config: &DecodingConfig) -> Hypothesis {
-        Hypothesis::from_path(self.path.stopped(self.limits, config), self.limits, config)
+    /// Returns the finished output for each of `settings`.
+    fn finish(self, settings: &[DecodingConfig]) -> Vec<Hypothesis> {
+        let limits = self.limits;
+        let path = self.path.stopped(limits, &settings[0]);
+        settings.iter().map(|config| Hypothesis::from_path(path.clone(), limits, config)).collect()
     }
 }
 
@@ -118,25 +121,29 @@ pub(crate) struct Growth<F> {
 /// `growth.choose` chooses a token from a row of logits. Then `observe` is called with the token,
 /// and can stop the output. Outputs that are cut off at the length limit or stopped have no `</s>`.
 ///
-/// Returns the outputs of each sentence, best score first. If `control` cancels a sentence, only
-/// the outputs that it had finished are returned.
+/// `settings`, at least one, must differ only in [`LengthSettings`](crate::LengthSettings), on
+/// which tokens do not depend. The result is indexed by sentence and then by setting: the outputs,
+/// best score first. If `control` cancels a sentence, only the outputs that it had finished are
+/// returned.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
-    config: &DecodingConfig,
+    settings: &[DecodingConfig],
     growth: Growth<F>,
     control: &dyn Control,
     observe: &mut dyn FnMut(NewToken) -> ControlFlow<()>,
-) -> Result<Vec<Vec<Hypothesis>>>
+) -> Result<Vec<Vec<Vec<Hypothesis>>>>
 where
     F: Fn(Logits<'_>, &Constraints<'_>, &Growing<'_>) -> Option<Option<Candidate>> + Sync,
 {
     let Growth { copies, enough, choose } = growth;
-    let mut finished: Vec<Vec<Hypothesis>> = vec![Vec::with_capacity(copies); sentences.len()];
+    let mut finished: Vec<Vec<Vec<Hypothesis>>> =
+        vec![vec![Vec::new(); settings.len()]; sentences.len()];
     let begun = wanted(control, sentences.len());
     if begun.is_empty() {
         return Ok(finished);
     }
+    let config = &settings[0];
     let (special, longest) = (model.special(), model.longest_output());
     let begin = |&index: &usize| {
         let sentence = sentences[index];
@@ -163,9 +170,12 @@ where
             let is_last = row.push(candidate, special);
             let is_broken_off = observe(NewToken { sentence, copy, token, is_last }).is_break();
             if is_last || is_broken_off {
-                let mut hypothesis = row.finish(config);
-                hypothesis.truncated &= !special.is_text_end(token);
-                finished[sentence].push(hypothesis);
+                for (list, mut hypothesis) in
+                    finished[sentence].iter_mut().zip(row.finish(settings))
+                {
+                    hypothesis.truncated &= !special.is_text_end(token);
+                    list.push(hypothesis);
+                }
             } else {
                 kept_rows.push(old_row);
                 still_active.push(row);
@@ -177,7 +187,8 @@ where
         }
     }
     // The sort is stable: outputs with equal scores stay in the order in which they ended.
-    finished.iter_mut().for_each(|outputs| outputs.sort_by(|a, b| b.score.total_cmp(&a.score)));
+    let lists = finished.iter_mut().flatten();
+    lists.for_each(|outputs| outputs.sort_by(|a, b| b.score.total_cmp(&a.score)));
     Ok(finished)
 }
 

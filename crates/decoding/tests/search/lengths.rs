@@ -1,8 +1,8 @@
 //! Tests lengths of outputs: penalties, rewards, limits and expected lengths.
 
 use taper_decoding::{
-    DecodingConfig, END, ExpectedLength, LengthPenaltyForm, LengthSettings, SearchRules, Sentence,
-    Translator, beam_search, forced_scores, length_penalty,
+    DecodingConfig, END, ExpectedLength, LengthPenaltyForm, LengthSettings, SamplingConfig,
+    SearchRules, Sentence, Translator, beam_search, forced_scores, length_penalty,
 };
 
 use super::common::{HashModel, random_sources, short_outputs};
@@ -38,11 +38,8 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
     }
 }
 
-#[test]
-fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
-    let mut sources = random_sources(40, 12);
-    sources.push(vec![END]);
-    let model = HashModel::new(12);
+/// Settings that favour outputs of different lengths.
+fn length_settings() -> [LengthSettings; 8] {
     let lengths = [
         (0.0, 0.0, 0.0),
         (0.6, 0.0, 0.0),
@@ -53,39 +50,85 @@ fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
         (1.0, 0.0, 2.0),
         (0.4, 0.1, 9.0),
     ];
-    let lengths = lengths.map(|(length_penalty, length_reward, shortfall_penalty)| {
-        LengthSettings { length_penalty, length_reward, shortfall_penalty }
-    });
+    lengths.map(|(length_penalty, length_reward, shortfall_penalty)| LengthSettings {
+        length_penalty,
+        length_reward,
+        shortfall_penalty,
+    })
+}
+
+/// Checks that one search for all [`length_settings`] finds the same translations as a search for
+/// each of them. Returns how many of the translations differ from those with the first settings.
+fn compare_with_single_searches(
+    model: &HashModel,
+    sentences: &[Sentence<'_>],
+    config: &DecodingConfig,
+) -> usize {
+    let (lengths, mut different) = (length_settings(), 0);
+    let translator =
+        |config: &DecodingConfig| Translator::new(model, config.clone()).expect("a configuration");
+    let together =
+        translator(config).translate_under(sentences, &lengths, |_| {}).expect("decodes");
+    for (at, lengths) in lengths.iter().enumerate() {
+        let mut config = config.clone();
+        lengths.apply(&mut config);
+        let alone = translator(&config).translate_sentences(sentences, |_| {}).expect("decodes");
+        for (together, alone) in together.iter().zip(&alone) {
+            assert_eq!(together[at], alone[0].tokens, "{config:?}");
+            different += usize::from(together[at] != together[0]);
+        }
+    }
+    different
+}
+
+#[test]
+fn one_search_finds_what_one_for_each_length_penalty_and_reward_finds() {
+    let mut sources = random_sources(40, 12);
+    sources.push(vec![END]);
+    let (sentences, model) = (Sentence::plain(&sources), HashModel::new(12));
     let expected_length = ExpectedLength { ratio: 1.1, offset: 0.5 };
     for (beam_size, patience) in [(1, 0.0), (2, 0.0), (5, 0.0), (5, 1.0)] {
         let config =
             DecodingConfig { beam_size, patience, expected_length, ..DecodingConfig::default() };
-        let translator = |config: &DecodingConfig| {
-            Translator::new(&model, config.clone()).expect("a configuration")
-        };
-        let together = translator(&config)
-            .translate_under(&Sentence::plain(&sources), &lengths, |_| {})
-            .expect("decodes");
-        let mut different = 0;
-        for (at, lengths) in lengths.iter().enumerate() {
-            let mut config = config.clone();
-            lengths.apply(&mut config);
-            let alone = translator(&config).translate(&sources).expect("decodes");
-            for (together, alone) in together.iter().zip(&alone) {
-                assert_eq!(together[at], alone[0].tokens, "{config:?}");
-                different += usize::from(together[at] != together[0]);
-            }
-        }
+        let different = compare_with_single_searches(&model, &sentences, &config);
         assert!(beam_size == 1 || different > 5, "{different} differ");
     }
-    let refused = Translator::new(&model, DecodingConfig::default())
-        .expect("a configuration")
-        .translate_under(
-            &Sentence::plain(&sources),
-            &[LengthSettings { length_penalty: -1.0, ..lengths[0] }],
-            |_| {},
-        );
-    assert!(refused.is_err());
+    let translator = Translator::new(&model, DecodingConfig::default()).expect("a configuration");
+    let negative = LengthSettings { length_penalty: -1.0, ..length_settings()[0] };
+    assert!(translator.translate_under(&sentences, &[negative], |_| {}).is_err());
+    let none = translator.translate_under(&sentences, &[], |_| {}).expect("decodes");
+    assert!(none.len() == sentences.len() && none.iter().all(Vec::is_empty));
+}
+
+#[test]
+fn one_search_is_enough_for_phrases_samples_and_other_rules_too() {
+    let (sources, model) = (random_sources(40, 19), HashModel::new(19));
+    let plain = Sentence::plain(&sources);
+    let phrases = [vec![5, 6], vec![7]];
+    let mut with_phrases = plain.clone();
+    with_phrases.iter_mut().step_by(3).for_each(|sentence| sentence.phrases = &phrases);
+    let config = DecodingConfig {
+        beam_size: 4,
+        expected_length: ExpectedLength { ratio: 1.1, offset: 0.5 },
+        max_length: 12,
+        ..DecodingConfig::default()
+    };
+    let greedy = DecodingConfig { beam_size: 1, ..config.clone() };
+    let sampling = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
+    let drawn = DecodingConfig { n_best: 4, sampling, ..config.clone() };
+    let rules = DecodingConfig { rules: SearchRules::Transformers, ..config.clone() };
+    let impatient = DecodingConfig { n_best: 3, patience: 0.25, ..config.clone() };
+    for (name, sentences, config) in [
+        ("greedy search and phrases", &with_phrases, &greedy),
+        ("a beam and phrases", &with_phrases, &config),
+        ("samples", &plain, &drawn),
+        ("samples and phrases", &with_phrases, &drawn),
+        ("rules of Transformers", &plain, &rules),
+        ("patience with several translations", &plain, &impatient),
+    ] {
+        let different = compare_with_single_searches(&model, sentences, config);
+        assert!(different > 5, "{name}: {different} differ");
+    }
 }
 
 #[test]

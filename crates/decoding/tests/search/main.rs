@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, random_sources, short_outputs};
 use taper_decoding::{
-    DecodingConfig, END, ExpectedLength, Hypothesis, LengthPenaltyForm, START, Sentence, StepModel,
-    Translator, UNKNOWN, beam_search, forced_scores, greedy_search,
+    DecodingConfig, END, ExpectedLength, Hypothesis, LengthPenaltyForm, START, SamplingConfig,
+    Sentence, StepModel, Translator, UNKNOWN, beam_search, forced_scores, greedy_search,
 };
 
 fn slices(sources: &[Vec<u32>]) -> Vec<&[u32]> {
@@ -392,9 +392,18 @@ fn phrases_are_in_every_translation() {
         // Two sentences with phrases are translated in one batch with two sentences without
         // phrases. The results of the latter must be the same as in a batch without phrases.
         let mixed = [with[0], plain[1], with[2], plain[3]];
-        let (all, alone) = (translate(3, &mixed), translate(3, &plain));
-        assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
-        assert!(all[1] == alone[1] && all[3] == alone[3]);
+        let sampling = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
+        let drawn = DecodingConfig { n_best: 2, sampling, ..config.clone() };
+        let [greedy, beam] = [1, 3].map(|beam_size| DecodingConfig { beam_size, ..config.clone() });
+        for config in [greedy, beam, drawn] {
+            let translator = Translator::new(&model, config).expect("usable");
+            let translate = |sentences: &[Sentence<'_>]| {
+                translator.translate_sentences(sentences, |_| {}).expect("translated")
+            };
+            let (all, alone) = (translate(&mixed), translate(&plain));
+            assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
+            assert!(all[1] == alone[1] && all[3] == alone[3]);
+        }
         // The maximum length is the configured length of three tokens, plus the tokens of the
         // phrases.
         let longest = 3 + phrases.iter().map(Vec::len).sum::<usize>();
