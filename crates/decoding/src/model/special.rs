@@ -33,6 +33,15 @@ impl<M: StepModel> StepModel for WithSpecialIds<M> {
         self.model.longest_output()
     }
 
+    fn first_input(&self, source: &[u32]) -> u32 {
+        match self.model.first_input(source) {
+            // The start of the model's own vocabulary stands for that of the imported one. Any
+            // other input, such as the last token of a prompt, stays as it is.
+            first if first == self.model.special().start() => self.special.start(),
+            first => first,
+        }
+    }
+
     fn gains_from_workers(&self) -> bool {
         self.model.gains_from_workers()
     }
