@@ -38,7 +38,8 @@ pub struct RerankingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub reverse: Option<PathBuf>,
-    /// Weight of the mean log-probability of a token of the source, given the candidate, by `reverse`.
+    /// Weight of the mean log-probability of a token of the source, given the candidate, by
+    /// `reverse`.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking", "no-reverse"]))]
     pub reverse_weight: f64,

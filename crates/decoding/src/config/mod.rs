@@ -214,10 +214,11 @@ pub enum SearchRules {
     #[default]
     Exact,
     /// The rules of `generate` in the library Transformers, so that an imported model gives its
-    /// results. `beam_size` finished hypotheses are kept. The search stops once the best live
-    /// hypothesis, scored at its present length, does not exceed the worst finished one; with
-    /// `patience` above 0 it stops as soon as `beam_size` hypotheses have finished. Forced tokens
-    /// cost nothing. A language model's repetition penalty also applies to tokens of the prompt.
+    /// results. `beam_size` finished hypotheses are kept. Once there are as many, the search stops
+    /// when the best live hypothesis, scored at its present length, does not exceed the worst
+    /// finished one; with `patience` above 0, also when `beam_size * patience` hypotheses have
+    /// finished. Forced tokens cost nothing. A language model's repetition penalty also applies to
+    /// tokens of the prompt.
     Transformers,
     /// The same rules for a model without `forced_eos_token_id`: no end is forced at the maximum
     /// length; a translation stops there without an end.
