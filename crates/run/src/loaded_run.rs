@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
-use taper_data::{Direction, TokenizerPair};
+use taper_data::{Corpora, Direction, TokenizerPair};
 use taper_model::TranslationModel;
 use taper_trainer::State;
 
@@ -95,6 +95,18 @@ impl<M> LoadedRun<M> {
             bail!("the run has several directions of translation: choose one (from, to)");
         }
         Ok(())
+    }
+
+    /// Corpora of the split `name`. For a run that translates in several directions, only the
+    /// corpora in the chosen direction.
+    ///
+    /// # Errors
+    /// If the run translates in several directions, and none has been chosen or the split has no
+    /// text in the chosen one.
+    pub fn corpora(&self, name: &str) -> Result<Corpora> {
+        self.require_direction()?;
+        let data = &self.config.data;
+        Ok(data.in_own_direction(data.split(name))?)
     }
 
     /// Returns an error if the run translates in several directions, and so cannot be exported for

@@ -31,6 +31,36 @@ impl DataConfig {
         distinct(split.iter().map(|corpus| self.direction_of(corpus)))
     }
 
+    /// Corpora of `split` in the direction of this configuration, from its source language to its
+    /// target language. For a model of one direction, these are all corpora of the split.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Direction`] if all corpora of the split have other directions.
+    pub fn in_own_direction(&self, split: Corpora) -> Result<Corpora> {
+        if !self.is_multilingual() {
+            return Ok(split);
+        }
+        let own = Direction::new(&self.source_language, &self.target_language);
+        let chosen: Vec<Corpus> =
+            split.iter().filter(|corpus| self.direction_of(corpus) == own).cloned().collect();
+        if chosen.is_empty() {
+            let others = self.directions_of(&split);
+            let others: Vec<String> = others.iter().map(Direction::to_string).collect();
+            return Err(Error::Direction {
+                message: format!(
+                    "is used from {} into {}, but {} has text of {}: choose one of these \
+                     directions, or another split",
+                    own.from,
+                    own.to,
+                    split.name(),
+                    others.join(", ")
+                ),
+            });
+        }
+        Ok(Corpora(chosen))
+    }
+
     /// Directions that the model is trained in, without repetitions, in the order of the corpora.
     pub fn trained_directions(&self) -> Vec<Direction> {
         self.directions_of(&self.train)
@@ -266,6 +296,22 @@ mod tests {
         assert!(refused(None, Some("zh")).contains("does not translate into \"zh\""));
         assert!(refused(Some("fr"), None).contains("does not read \"fr\""));
         assert!(refused(Some("en"), Some("en")).contains("from en into en"));
+    }
+
+    #[test]
+    fn only_corpora_of_the_own_direction_are_read() {
+        let config = european();
+        let names = |from: &str, to: &str| {
+            let chosen = config.toward(&Direction::new(from, to));
+            let own = chosen.in_own_direction(chosen.train.clone());
+            own.map(|own| own.name())
+        };
+        assert_eq!(names("en", "fr").expect("one"), "b.en-fr");
+        assert_eq!(names("de", "en").expect("one"), "a.de-en");
+        let refused = names("de", "fr").expect_err("none").to_string();
+        assert!(refused.contains("from de into fr") && refused.contains("en-de, en-fr, de-en"));
+        let one = DataConfig::default();
+        assert_eq!(one.in_own_direction(one.test.clone()).expect("all"), one.test);
     }
 
     #[test]

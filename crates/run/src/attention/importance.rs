@@ -108,6 +108,7 @@ fn measure<M: TaskModel>(
             "the run has neither a validation split nor test sets: name a split with --split",
         )?,
     };
+    run.corpora(&split)?;
     let (tokenizers, shortlist) = (&run.tokenizers, Some(&run.shortlist));
     let named = Split { name: &split, config, tokenizers, shortlist, is_kept: false };
     let mut batches: Vec<Batch> = Vec::new();

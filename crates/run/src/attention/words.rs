@@ -50,8 +50,10 @@ impl<'a> WordAligner<'a> {
     /// Aligner with the model of `run`.
     ///
     /// # Errors
-    /// When the model lacks the layer or head of `settings`.
+    /// When the model lacks the layer or head of `settings`, or the run has several directions of
+    /// translation and none has been chosen.
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
+        run.require_direction()?;
         let mut attention = TranslationSettings::from_config(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
             ensure!(number != Some(0), "--{name} 0: layers and heads are counted from 1");
@@ -104,28 +106,25 @@ impl<'a> WordAligner<'a> {
         targets: &[String],
         first: usize,
     ) -> Result<Vec<Vec<Link>>> {
-        let tokenizers = &self.run.tokenizers;
-        let mut source_lines = self.encode(tokenizers.source(), sources, first)?;
-        let target_lines = self.encode(tokenizers.target(), targets, first)?;
-        let end = tokenizers.source().end();
-        source_lines.iter_mut().for_each(|line| line.ids.push(end));
-        let ids = |lines: &[Line]| -> Vec<Vec<u32>> {
-            lines.iter().map(|line| line.ids.clone()).collect()
-        };
-        let (source_ids, target_ids) = (ids(&source_lines), ids(&target_lines));
+        let (source, target) = (self.run.tokenizers.source(), self.run.tokenizers.target());
+        let source_lines = self.encode(source, sources, first)?;
+        let target_lines = self.encode(target, targets, first)?;
+        let of_target = target.before_target();
+        let source_ids: Vec<Vec<u32>> =
+            source_lines.iter().map(|line| source.source_row(line.ids.iter().copied())).collect();
+        let target_ids: Vec<Vec<u32>> = target_lines
+            .iter()
+            .map(|line| [of_target.as_slice(), line.ids.as_slice()].concat())
+            .collect();
         let source_rows: Vec<&[u32]> = source_ids.iter().map(Vec::as_slice).collect();
         let target_rows: Vec<&[u32]> = target_ids.iter().map(Vec::as_slice).collect();
+        let before = (source.tokens_before_source(), of_target.len());
         let mut aligned = Vec::with_capacity(sources.len());
         let mut lines = source_lines.iter().zip(&target_lines);
-        let aligner = (&self.run.model, tokenizers.target().decoder_start());
+        let aligner = (&self.run.model, target.decoder_start());
         align_with(aligner, self.attention, &source_rows, &target_rows, |alignment| {
-            let Some((source, target)) = lines.next() else { return };
-            let word = |&(from, to): &(usize, usize)| (source.words[from], target.words[to]);
-            let mut links: Vec<Link> = alignment.pairs.iter().map(word).collect();
-            links.retain(|&(source, target)| source != NO_WORD && target != NO_WORD);
-            links.sort_unstable();
-            links.dedup();
-            aligned.push(links);
+            let Some(lines) = lines.next() else { return };
+            aligned.push(word_links(lines, &alignment.weights, before));
         })
         .context("alignment failed")?;
         Ok(aligned)
@@ -150,6 +149,34 @@ impl<'a> WordAligner<'a> {
         };
         lines.iter().enumerate().map(encoded).collect()
     }
+}
+
+/// Links between the words of a source and a target line, in ascending order. `weights`: for each
+/// token of the target row, the weights of the tokens of the source row. `before`: numbers of tokens
+/// before the text in the source row and in the target row. Tokens around a text belong to no word,
+/// so they are not linked.
+fn word_links(
+    (source, target): (&Line, &Line),
+    weights: &[Vec<f32>],
+    before: (usize, usize),
+) -> Vec<Link> {
+    let of_text = source.words.len();
+    let rows = weights.iter().skip(before.1).zip(&target.words);
+    let link = |(row, &to): (&Vec<f32>, &u32)| {
+        let row = row.get(before.0..before.0 + of_text)?;
+        let from = heaviest(row).map(|place| source.words[place])?;
+        (from != NO_WORD && to != NO_WORD).then_some((from, to))
+    };
+    let mut links: Vec<Link> = rows.filter_map(link).collect();
+    links.sort_unstable();
+    links.dedup();
+    links
+}
+
+/// Index of the largest weight, or of the first of several; `None` if there are no weights.
+fn heaviest(weights: &[f32]) -> Option<usize> {
+    (0..weights.len())
+        .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
 }
 
 /// Compares predicted links with the links that people annotated, sentence by sentence, and returns

@@ -34,9 +34,11 @@ pub struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// Corpora of the split.
+    /// Corpora of the split. For a run of several directions of translation, only those in the
+    /// recipe's direction, or all of them if none has this direction.
     pub(crate) fn corpora(self) -> Corpora {
-        self.config.data.split(self.name)
+        let all = self.config.data.split(self.name);
+        self.config.data.in_own_direction(all.clone()).unwrap_or(all)
     }
 
     /// Tokenizer of target texts. For tasks other than translation, it is the only tokenizer.

@@ -46,7 +46,7 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
         "the run's model.architecture is \"{}\", which has no recurrent states",
         run.config.model.architecture.name()
     );
-    let text = ParallelText::read(&run.config.data, run.config.data.split(split))?.spread(count);
+    let text = ParallelText::read(&run.config.data, run.corpora(split)?)?.spread(count);
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
     let model = without_dropout(run)?;

@@ -23,15 +23,17 @@ pub struct ParallelCorpus {
 }
 
 impl ParallelCorpus {
-    /// Split `name` of the recipe `config`, such as `train`.
+    /// Split `name` of the recipe `config`, such as `train`. If the recipe has several directions of
+    /// translation, the corpus has only the text from its source language to its target language.
     ///
     /// # Errors
-    /// If a corpus of the split has a tag.
+    /// If a corpus of the split has a tag, or the split has no text in the recipe's direction.
     pub fn for_split(config: &RunConfig, name: &str) -> Result<Self> {
         let split: Corpora = match name == config.data.train.name() || name == "train" {
             true => config.data.train.clone(),
             false => config.data.split(name),
         };
+        let split = config.data.in_own_direction(split)?;
         ensure!(
             !split.iter().any(|corpus| !corpus.tag.is_empty()),
             "{name}: its corpora have tags, which files of text cannot have: name corpora without \

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 use taper_data::{
-    BatchingConfig, Corpora, Corpus, Dataset, Direction, RawPair, Task, TokenizerPair, read_pairs,
+    BatchingConfig, Corpora, Corpus, Dataset, Direction, LanguageTag, RawPair, Task, TokenizerPair,
+    read_pairs,
 };
 use taper_decoding::{DecodingConfig, RerankingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Sequences, TranslationModel};
@@ -70,6 +71,9 @@ impl TaskModel for TranslationModel {
     }
 
     fn sentence_vectors(run: &LoadedRun<Self>, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        if run.config.data.languages.tag == LanguageTag::Source {
+            run.require_direction()?;
+        }
         sentence_vectors::of_sources(run, texts)
     }
 

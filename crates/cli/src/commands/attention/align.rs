@@ -27,10 +27,16 @@ pub(crate) fn run(arguments: &Align) -> Result<()> {
 fn align(run: &Path, arguments: &Align) -> Result<()> {
     let run: LoadedRun = arguments.weights.load(run, &[])?;
     let reverse: Option<LoadedRun> = match &arguments.reverse {
-        Some(reverse) => Some(
-            LoadedRun::open(reverse, &arguments.weights.settings(&[]))
-                .with_context(|| format!("--reverse {}", reverse.display()))?,
-        ),
+        Some(reverse) => {
+            let mut settings = arguments.weights.settings(&[]);
+            if settings.from.is_some() || settings.to.is_some() {
+                let data = &run.config.data;
+                settings.from = Some(data.target_language.clone());
+                settings.to = Some(data.source_language.clone());
+            }
+            let opened = LoadedRun::open(reverse, &settings);
+            Some(opened.with_context(|| format!("--reverse {}", reverse.display()))?)
+        }
         None => None,
     };
     let settings = arguments.settings();
@@ -90,7 +96,7 @@ fn texts(
             let Some(name) = name else {
                 bail!("nothing to align: give --source and --target, or --split")
             };
-            let split = data.split(&name);
+            let split = run.corpora(&name)?;
             let has_links = split.iter().any(|corpus| corpus.has_links());
             let pairs = read_pairs(data, split)?;
             if has_links && reference.is_none() {

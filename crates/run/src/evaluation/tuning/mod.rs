@@ -138,7 +138,8 @@ pub fn tune(
     let config = &run.config;
     let grid = grid.with(&config.decoding);
     check(&grid, &config.decoding)?;
-    let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
+    let corpora = run.corpora(split)?;
+    let text = ParallelText::read(&config.data, corpora)?.spread(sentences);
     let mut settings = TranslationSettings::from_config(config);
     if grid.expects_lengths() && settings.decoding.expected_length.is_unknown() {
         settings.decoding.expected_length = expected_length(run, &text)?;
@@ -202,9 +203,11 @@ fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
 fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
+    // As in training and in a search, the tokens before a target count.
+    let before = run.tokenizers.target().before_target().len();
     let lengths = sources.iter().zip(&targets);
     Ok(ExpectedLength::fit(
-        lengths.map(|(source, target)| (source.len().saturating_sub(1), target.len())),
+        lengths.map(|(source, target)| (source.len().saturating_sub(1), before + target.len())),
     ))
 }
 

@@ -64,7 +64,8 @@ pub fn tune_weights(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<TunedWeights> {
     let config = &run.config;
-    let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
+    let corpora = run.corpora(split)?;
+    let text = ParallelText::read(&config.data, corpora)?.spread(sentences);
     let mut settings = TranslationSettings::from_config(config);
     settings.detail = TranslationDetail { all: true, ..settings.detail };
     let translator = LineTranslator::new(run, &settings)?;
