@@ -63,18 +63,17 @@ pub(crate) fn beam<M: StepModel>(
     Ok(hypotheses.into_iter().flatten().collect())
 }
 
-/// Translates one source, which must end with `</s>`, by beam search. Returns its hypotheses, and
-/// the tree of the continuations that the search considered: each [`BeamNode`] names its parent.
+/// Translates one sentence by beam search. Returns its hypotheses, and the tree of the continuations
+/// that the search considered: each [`BeamNode`] names its parent.
 ///
 /// # Errors
 /// The errors of [`beam_search`].
 pub fn beam_tree<M: StepModel>(
     model: &M,
-    source: &[u32],
+    sentence: Sentence<'_>,
     config: &DecodingConfig,
 ) -> Result<(Vec<Hypothesis>, Vec<BeamNode>)> {
-    let sources = [source];
-    let sentences = Sentence::plain(&sources);
+    let sentences = [sentence];
     let mut nodes = Vec::new();
     let settings = std::slice::from_ref(config);
     let hypotheses = beam_traced(model, &sentences, settings, &(), Some(&mut nodes))?;

@@ -76,7 +76,13 @@ impl AttentionMap {
         let line = translator.translate_encoded(&[&source], &[], 1, |_| {})?.next();
         let line = line.context("no translation was found")??;
         let best = line.translations.into_iter().next().context("no translation")?;
-        Self::of_pair(&run.model, &run.tokenizers, &source, (&best.text, &best.tokens))?
+        let tokenizer = run.tokenizers.target();
+        if line.overlong.is_some() {
+            // Each part of the line has its own tokens before the text.
+            return Self::of_encoded(run, &source, &tokenizer.encode_text(&best.text)?);
+        }
+        let target = tokenizer.without_before_target(&best.tokens);
+        Self::of_pair(&run.model, &run.tokenizers, &source, (&best.text, target))?
             .context(NO_WEIGHTS)
     }
 

@@ -250,6 +250,15 @@ fn validation<M: TaskModel>(
         }
         _ => Box::new(NoValidation),
     };
+    // The attention on the first sample of each validation is recorded. This sample is in the first
+    // direction of the validation split.
+    let first =
+        prepared.validation.as_ref().and_then(|dataset| dataset.directions().into_iter().next());
+    let of_recipe = || config.data.directions_of(&config.data.validation).into_iter().next();
+    let tokenizers = match first.map(|(direction, _)| direction).or_else(of_recipe) {
+        Some(direction) => &tokenizers.toward(&config.data, &direction)?,
+        None => tokenizers,
+    };
     Ok(Watched::boxed(validation, recorder.events.as_ref(), tokenizers))
 }
 

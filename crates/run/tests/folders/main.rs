@@ -4,6 +4,7 @@
 //! made by `scripts/golden`.
 
 mod adapters;
+mod attention;
 mod bart;
 mod bert;
 mod ctranslate2;

@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, Tokenizer};
-use taper_decoding::{BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, beam_tree};
+use taper_decoding::{
+    BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, Sentence, beam_tree,
+};
 use taper_model::{ImageCaptioner, Model, ModelError, Pass, Records, Sequences, Transformer};
 use taper_ops::threads::in_pool;
 
@@ -23,8 +25,10 @@ impl Journey {
     /// Traces the journey of `text` through a translation model, to its best translation.
     ///
     /// # Errors
-    /// When the text is empty or too long, or the model cannot be run on it.
+    /// When the text is empty or too long, the run has several directions of translation and none
+    /// has been chosen, or the model cannot be run on the text.
     pub fn of_translation(run: &LoadedRun, text: &str) -> Result<Self> {
+        run.require_direction()?;
         ensure!(!text.trim().is_empty(), "the text is empty");
         let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
         let ids = source.encode(text)?;
@@ -36,7 +40,10 @@ impl Journey {
         }
         let ids = source.source_row(ids);
         let inference = speaking(&run.model, target);
-        let search = beam_tree(&inference, &ids, deterministic(&settings.decoding)?)
+        let prefix = target.before_target();
+        let sentence =
+            Sentence { source: &ids, prefix: &prefix, phrases: &[], candidates: None, number: 0 };
+        let search = beam_tree(&inference, sentence, deterministic(&settings.decoding)?)
             .context("the search failed")?;
         let keys = shown_tokens(source, &ids);
         let read = Source { config: &run.config, name: text, ids: &ids, tokens: &keys };
@@ -62,8 +69,10 @@ impl Journey {
         // its index, and `numbered` supplies the pixel values for this index.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
-        let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
-            .context("the search failed")?;
+        let sentence =
+            Sentence { source: &[0, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
+        let search =
+            beam_tree(&numbered, sentence, deterministic(&search)?).context("the search failed")?;
         let encoded = in_pool(model.device(), || {
             model.encode(&Sequences::pack(&[&values]), &Pass::evaluate())
         })?;
@@ -120,8 +129,9 @@ impl Source<'_> {
             })
         });
         let found = found.collect::<Result<_>>()?;
-        let inputs = target.target_row(best.iter().copied());
-        let answers = target.answer_row(best.iter().copied());
+        let text = target.without_before_target(best);
+        let inputs = target.target_row(text.iter().copied());
+        let answers = target.answer_row(text.iter().copied());
         let (mut records, logits) = forced(model, self.ids, &inputs)?;
         let (keys, inputs) = (self.tokens, shown_tokens(target, &inputs));
         let predicted = shown_tokens(target, &answers);
