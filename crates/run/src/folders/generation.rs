@@ -11,6 +11,7 @@ use super::json::read_keys;
 use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
+use crate::tasks::entry;
 
 /// Keys that Transformers follows when it generates text, but Taper does not. Each is paired with
 /// the value at which the key has no effect.
@@ -141,6 +142,11 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     let asked = NOT_FOLLOWED.iter().chain(others);
     let asked = asked.filter(|(name, without_effect)| changes(name, *without_effect));
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
+    let is_limited = !settings.key("max_length").is_null();
+    if !translates && is_limited && settings.key("max_new_tokens").is_null() {
+        // The limit includes the tokens of the prompt; here, there is only a limit of new tokens.
+        names.push("max_length");
+    }
     if translates && settings.key("early_stopping") == "never" {
         // With the value "never", Taper's search ends as late as that of Transformers, but it does
         // not force an end token.
@@ -158,6 +164,53 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
         RecipeNotice::WithoutEffect(notice).into()
     };
     Ok(names.into_iter().map(note).collect())
+}
+
+/// Messages about search settings of a run that translates which exported folders cannot express,
+/// so that translations by other programs can differ.
+#[must_use]
+pub fn not_exported(config: &RunConfig) -> Vec<Notice> {
+    let decoding = &config.decoding;
+    if !entry(config.task).translates {
+        return Vec::new();
+    }
+    let mut notes = Vec::new();
+    for (key, value) in [
+        ("length_reward", decoding.length_reward),
+        ("shortfall_penalty", decoding.shortfall_penalty),
+    ] {
+        if value > 0.0 {
+            notes.push(format!(
+                "other engines ignore decoding.{key} = {value}, so they translate shorter"
+            ));
+        }
+    }
+    let penalty = decoding.length_penalty;
+    let is_gnmt = decoding.length_penalty_form == LengthPenaltyForm::Gnmt;
+    if is_gnmt && penalty > 0.0 && decoding.beam_size > 1 {
+        notes.push(format!(
+            "other engines do not have decoding.length_penalty_form = \"gnmt\", which divides by \
+             ((5 + length) / 6)^{penalty}: their length penalty is a power of the length itself, so \
+             translations can differ"
+        ));
+    }
+    if decoding.sampling.is_active() {
+        notes.push(
+            "other engines search for translations unless told otherwise, but \
+             decoding.sampling.temperature of this run draws them"
+                .to_owned(),
+        );
+    }
+    if decoding.reranking.is_active() {
+        notes.push("other engines ignore decoding.reranking".to_owned());
+    }
+    if decoding.repetition_penalty != 1.0 {
+        notes.push(format!(
+            "the export has no decoding.repetition_penalty = {}: give it to the engine",
+            decoding.repetition_penalty
+        ));
+    }
+    notes.into_iter().map(|note| RecipeNotice::WithoutEffect(note).into()).collect()
 }
 
 /// Sets the decoding of a translation model from the `generation_config.json` of the folder
@@ -215,4 +268,42 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
     decoding.no_repeat_ngram = count("no_repeat_ngram_size", 0)?;
     decoding.allow_unknown = true;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_export_cannot_express_is_said() {
+        let notes = |change: &dyn Fn(&mut RunConfig)| -> String {
+            let mut config = RunConfig::default();
+            change(&mut config);
+            let notes = not_exported(&config);
+            notes.iter().map(|note| format!("{note}\n")).collect()
+        };
+        // Scores with this penalty rank translations of 5 and 9 tokens in another order than with a
+        // power of the length: the ratios of the penalties are 1.22 and 1.42.
+        let usual = notes(&|_| {});
+        assert!(usual.contains("length_penalty_form = \"gnmt\"") && usual.contains("/ 6)^0.6"));
+        assert_eq!(usual.lines().count(), 1, "{usual}");
+        let none: [&dyn Fn(&mut RunConfig); 4] = [
+            &|config| config.decoding.length_penalty = 0.0,
+            &|config| config.decoding.length_penalty_form = LengthPenaltyForm::Power,
+            &|config| config.decoding.beam_size = 1,
+            &|config| config.task = taper_data::Task::LanguageModel,
+        ];
+        for change in none {
+            assert_eq!(notes(change), "");
+        }
+        let others = notes(&|config| {
+            config.decoding.length_penalty = 0.0;
+            config.decoding.length_reward = 0.2;
+            config.decoding.shortfall_penalty = 0.3;
+            config.decoding.repetition_penalty = 1.1;
+        });
+        for key in ["length_reward = 0.2", "shortfall_penalty = 0.3", "repetition_penalty = 1.1"] {
+            assert!(others.contains(key), "{others}");
+        }
+    }
 }

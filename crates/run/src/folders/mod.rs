@@ -31,6 +31,7 @@ mod weights;
 pub use adapters::{export_adapters, import_adapters};
 pub(crate) use export::described;
 pub use export::{Exported, export, export_run};
+pub use generation::not_exported;
 pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
 pub(crate) use order::transposed;

@@ -246,6 +246,30 @@ fn a_model_writes_as_its_generation_config_says() {
 }
 
 #[test]
+fn a_largest_length_that_counts_the_prompt_is_named() {
+    let notes = |name: &str, generation: serde_json::Value| -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let source = super::changed(&golden(), folder.path(), &|path| {
+            fs::write(path.join("generation_config.json"), generation.to_string()).unwrap();
+        });
+        let mut notes = String::new();
+        let run = taper_run::RunFolder::new(&folder.path().join(name));
+        taper_run::folders::import(&source, &run, &mut |event: &taper_run::RunEvent<'_>| {
+            if let taper_run::RunEvent::Notice(notice) = event {
+                notes += &notice.to_string();
+            }
+            Ok(())
+        })
+        .unwrap();
+        notes
+    };
+    let alone = notes("alone", serde_json::json!({ "max_length": 50 }));
+    assert!(alone.contains("max_length is 50, which is not followed"), "{alone}");
+    let both = notes("both", serde_json::json!({ "max_length": 50, "max_new_tokens": 6 }));
+    assert!(!both.contains("max_length"), "{both}");
+}
+
+#[test]
 fn a_shape_is_read_by_its_general_names() {
     let folder = tempfile::tempdir().unwrap();
     let source = super::changed(&golden(), folder.path(), &|path| {

@@ -5,11 +5,11 @@ use anyhow::{Result, bail};
 use taper_run::engines::{self, ctranslate2::Ctranslate2, onnx::Onnx};
 use taper_run::numbers::grouped;
 use taper_run::tasks::{InputKind, PredictionEntry, entry, labels};
-use taper_run::{RunConfig, RunEvent, RunFolder, folders};
+use taper_run::{RunEvent, RunFolder, folders};
 
 use crate::advice::{say_notice, use_of};
 use crate::arguments::{Export, Format, Import};
-use crate::text::{print_line, quoted, say};
+use crate::text::{print_line, quoted};
 
 /// Runs `import`: makes a run from the folder of a model.
 pub(crate) fn import(arguments: &Import) -> Result<()> {
@@ -96,22 +96,7 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
         exported.step,
         exported.checkpoint.display()
     ))?;
-    tell_unexpressed(&RunFolder::open(run)?.load_config(&[])?);
+    let config = RunFolder::open(run)?.load_config(&[])?;
+    folders::not_exported(&config).iter().for_each(say_notice);
     Ok(())
-}
-
-/// Reports on standard error which search settings of a translation model other engines lack.
-fn tell_unexpressed(config: &RunConfig) {
-    let decoding = &config.decoding;
-    let settings = [
-        ("length_reward", decoding.length_reward),
-        ("shortfall_penalty", decoding.shortfall_penalty),
-    ];
-    for (key, value) in settings.into_iter().filter(|(_, value)| *value > 0.0) {
-        if entry(config.task).translates {
-            say(&format!(
-                "note: other engines ignore decoding.{key} = {value}, so they translate shorter"
-            ));
-        }
-    }
 }
