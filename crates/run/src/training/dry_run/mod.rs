@@ -12,15 +12,14 @@ use serde::Serialize;
 use taper_ops::profile;
 use taper_trainer::{Position, Source};
 
-use super::data::DataSummary;
 use super::data::batches::TrainingBatches;
 use super::parent_run::ParentRun;
-use super::preparation::{ReadyRun, preflight};
-use super::{TrainSettings, TrainingLimits};
+use super::preparation::ReadyRun;
+use super::{TrainSettings, TrainingLimits, announce, checked};
 use crate::checks::cost::Cost;
 use crate::checks::{device, disk, memory};
-use crate::config::{RunConfig, without_effect};
-use crate::event::{RecipeNotice, RunEvent, RunObserver};
+use crate::config::RunConfig;
+use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 
@@ -65,8 +64,9 @@ pub struct DryRun {
 }
 
 /// Estimates the cost of a training. It does everything that [`start`](super::start) does before
-/// the first update, but in a temporary folder, which it removes afterwards, and measures the time
-/// of a few updates. `folder`, where the run would be, is not changed.
+/// the first update, except that it does not copy the weights of a parent run. It works in a
+/// temporary folder, which it removes afterwards, and measures the time of a few updates. `folder`,
+/// where the run would be, is not changed.
 ///
 /// # Errors
 /// See [`start`](super::start), for errors up to the first updates.
@@ -88,24 +88,23 @@ fn dry_run_with<M: TaskModel>(
 ) -> Result<DryRun> {
     let parent = ParentRun::find(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
-    let config = &preflight(config, settings, observer)?;
-    for note in without_effect(config)? {
-        observer.observe(&RunEvent::notice(RecipeNotice::WithoutEffect(note)))?;
-    }
+    let config = &checked(config, parent.as_ref(), settings, observer)?;
     let place = TemporaryFolder::new()?;
     observer.observe(&RunEvent::Locked { folder: &place.0 })?;
     if let Some(parent) = &parent {
         parent.tokenizers.save(&place.0)?;
     }
-    let ready =
-        ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
+    let temporary = RunFolder::new(&place.0);
+    let ready = ReadyRun::<M>::new(&temporary, folder, config, settings, true, observer)?;
+    if parent.is_none() {
+        ready.begin_with_vectors(&temporary, observer)?;
+    }
     let (config, device) = (&ready.config, ready.model.parameters().device());
     let cost = Cost::count(config, vocabularies(&ready.prepared.tokenizers), device);
     // A dry run does not read the weights of a parent run, as a training would, so the memory for
     // this is added.
     let unread = memory::unread_bytes(device, &cost);
-    let data = DataSummary::new(config, &ready.prepared, device);
-    observer.observe(&RunEvent::Prepared { data, cost })?;
+    announce(config, &ready.prepared, device, 1, observer)?;
     taper_ops::allocator::keep_freed_pages();
     let mut batches = TrainingBatches::new(
         ready.prepared.train.clone(),
@@ -213,5 +212,21 @@ impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         // If this fails, the system removes the folder later, like other temporary files.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_need_the_weights_of_another_run() {
+        let mut config = RunConfig::default();
+        config.model.lora.rank = 4;
+        let folder = RunFolder::new(Path::new("none"));
+        let mut observer = |_: &RunEvent<'_>| Ok(());
+        let error = dry_run(&folder, &config, &TrainSettings::default(), &mut observer);
+        let error = error.expect_err("refused").to_string();
+        assert!(error.contains("model.lora.rank = 4") && error.contains("--from"), "{error}");
     }
 }
