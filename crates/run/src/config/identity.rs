@@ -2,30 +2,40 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
-use taper_trainer::{Metric, State};
+use taper_trainer::{Metric, State, TrainingConfig};
 
 use super::RunConfig;
 use crate::checks::dtype_choice::AUTO_DTYPE;
 
 /// Sections and keys of a recipe on which trained weights depend.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
+/// Keys of `[training]` that make a training need more memory. They are recorded so that memory is
+/// checked again after a change of them. Values that are the defaults are not recorded.
+const TAKES_MEMORY: [&str; 3] = ["r_drop", "ema_decay", "checkpoint_activations"];
 
 /// Part of `config` that identifies a run: data, architecture, type of computation, seed. If only
-/// other keys change, for example to a longer schedule, the run is still the same.
+/// other keys change, for example to a longer schedule, the run is still the same. The keys in
+/// [`TAKES_MEMORY`] are recorded with it, but can change.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
 pub(crate) fn recipe(config: &RunConfig) -> Result<Map<String, Value>> {
     let Value::Object(mut all) = json(config)? else { return Ok(Map::new()) };
-    let seed = serde_json::json!({ "seed": config.training.seed });
+    let (given, defaults) = (all["training"].clone(), json(&RunConfig::default())?);
+    let mut training = Map::from_iter([("seed".to_owned(), given["seed"].clone())]);
+    for key in TAKES_MEMORY {
+        if given[key] != defaults["training"][key] {
+            training.insert(key.to_owned(), given[key].clone());
+        }
+    }
     all.retain(|key, _| SHAPES_WEIGHTS.contains(&key.as_str()));
-    all.insert("training".to_owned(), seed);
+    all.insert("training".to_owned(), Value::Object(training));
     Ok(all)
 }
 
 /// Recipe with which the checkpoint of `state` was trained; `None` if an earlier version did not
-/// record it. Keys on which weights do not depend are not recorded; they get their values from
-/// `config`.
+/// record it. Keys that are not recorded, because weights do not depend on them, get their values
+/// from `config`.
 ///
 /// # Errors
 /// When the recorded recipe cannot be read by this version.
@@ -36,7 +46,7 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     }
     let recorded: RunConfig = serde_json::from_value(Value::Object(recorded.clone()))
         .context("the recipe in the checkpoint's state.json is not of this version")?;
-    let mut trained = RunConfig {
+    let trained = RunConfig {
         task: recorded.task,
         data: recorded.data,
         model: recorded.model,
@@ -48,8 +58,15 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
         },
         ..config.clone()
     };
-    trained.training.seed = recorded.training.seed;
-    Ok(Some(trained))
+    let TrainingConfig { seed, r_drop, ema_decay, checkpoint_activations, .. } = recorded.training;
+    let training = TrainingConfig {
+        seed,
+        r_drop,
+        ema_decay,
+        checkpoint_activations,
+        ..config.training.clone()
+    };
+    Ok(Some(RunConfig { training, ..trained }))
 }
 
 /// Identity of validation scores under `config`: everything on which the scores depend, apart from
@@ -175,12 +192,20 @@ mod tests {
         config.model.norm_epsilon = 1e-6 / 3.0;
         config.data.cleaning.max_ratio = 4.5;
         config.training.seed = 7;
+        config.training.r_drop = 0.25;
+        config.training.ema_decay = 0.999;
         let mut state = State::new(
             7,
             Identity { recipe: recipe(&config).expect("JSON"), ..Identity::default() },
         );
         let back = |state: &State| trained_with(state, &config).expect("of this version");
         assert_eq!(back(&state), Some(config.clone()));
+        // The record shows a change of a key that takes memory, but not of other keys.
+        let edited = RunConfig::default();
+        let recorded = trained_with(&state, &edited).expect("of this version").expect("recorded");
+        assert_eq!(recorded.training.objective().passes(), 2);
+        assert_eq!(recorded.training.ema_decay, 0.999);
+        assert_eq!(recorded.training.max_updates, edited.training.max_updates);
         // Identity as an earlier version, which did not have the key, would have saved it.
         let model = state.identity.recipe["model"].as_object_mut().expect("a section");
         model.remove("norm_epsilon").expect("a key");

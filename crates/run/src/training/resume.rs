@@ -87,10 +87,11 @@ pub fn resume_among(
     let takes_more = |now: &TrainingConfig, before: &TrainingConfig| {
         now.objective().passes() > before.objective().passes()
             || (now.ema_decay > 0.0 && before.ema_decay == 0.0)
+            || (before.checkpoint_activations && !now.checkpoint_activations)
     };
     let is_untried = origin.as_ref().is_none_or(|origin| origin.state.step == 0)
         || !changes.is_empty()
-        || takes_more(&config.training, &saved.training);
+        || takes_more(&config.training, &trained.training);
     let try_memory = is_untried || settings.memory.is_some() || settings.processes_here > 1;
     together::tokenise(&mut *exchange, folder, config, observer)?;
     with_model!(config.task, M => {
