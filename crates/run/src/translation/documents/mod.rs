@@ -94,7 +94,7 @@ impl SentenceWindow {
 /// Only lines with markup are aligned with their translations. If the translation of a line has
 /// other placeholders (such as `{name}`) than the line, the line is translated again without
 /// placeholders. Then each placeholder is put next to the translation of the words beside it, as
-/// often as it occurs in the line.
+/// often as it occurs in the line. If this second translation fails, the line is not translated.
 #[derive(Debug)]
 pub struct DocumentTranslation {
     document: Document,
@@ -190,7 +190,14 @@ impl DocumentTranslation {
             match sentence {
                 Err(error) => {
                     self.faults.push((number + 1, error));
-                    *translation = None;
+                    if translation.take().is_some() {
+                        // The line had a translation, but one with other placeholders, which would
+                        // make the document wrong. The line stays as it is, so nothing about this
+                        // translation is reported.
+                        self.repaired = self.repaired.map(|repaired| repaired - 1);
+                    }
+                    self.missing_terms.remove(&number);
+                    self.truncated[number] = false;
                 }
                 Ok(sentence) => {
                     self.missing_terms.insert(number, sentence.missing_terms);
@@ -260,6 +267,30 @@ mod tests {
             "{}",
             found.text
         );
+    }
+
+    #[test]
+    fn a_line_whose_second_translation_fails_is_reported_only_as_not_translated() {
+        let source = "<p>One {a}.</p>\n<p>Two {b}.</p>\n".to_owned();
+        let document = Document::parse(source.clone(), DocumentFormat::Html, "en").expect("a page");
+        let mut translation = DocumentTranslation::new(document);
+        let window = translation.next_window().expect("both sentences");
+        let first = |text: &str| {
+            let missing_terms = vec!["Wort".to_owned()];
+            sentence(text).map(|one| TranslatedSentence {
+                is_truncated: true,
+                missing_terms,
+                ..one
+            })
+        };
+        translation.add(&window, vec![first("Eins."), first("Zwei.")]);
+        let window = translation.next_window().expect("both sentences again");
+        translation.add(&window, vec![Err(anyhow::anyhow!("too long")), sentence("Zwei.")]);
+        assert!(translation.next_window().is_none());
+        let found = translation.finish();
+        assert_eq!((found.truncated, found.repaired), (0, 1));
+        assert_eq!((found.faults.len(), found.missing_terms.len()), (1, 0));
+        assert!(found.text.contains("<p>One {a}.</p>") && found.text.contains("Zwei"));
     }
 
     #[test]
