@@ -200,7 +200,7 @@ impl Processes {
 
 /// Limits this process to its share of cores and threads.
 fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
-    choose_threads(take_share(place.local_rank, place.local_size, wanted))
+    choose_threads(take_share(place, wanted))
 }
 
 /// Ends this process after the time [`GRACE`], because process `lost` is gone. By then, this

@@ -108,7 +108,18 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             port = port.checked_add(1).unwrap_or(USUAL_PORT);
         }
         let by_mpi = names.by_mpi;
-        return Ok(Some(Place { rank, size, local_rank, local_size, by_mpi, host, port }));
+        // `mpirun` or `srun` can also have started a script that sets the variables of torchrun.
+        let can_be_bound = LAUNCHERS[1..].iter().any(|one| get(one.rank).is_some());
+        return Ok(Some(Place {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            by_mpi,
+            can_be_bound,
+            host,
+            port,
+        }));
     }
     Ok(None)
 }

@@ -54,6 +54,9 @@ pub struct Place {
     pub local_size: usize,
     /// True if a launcher of MPI started the process.
     pub by_mpi: bool,
+    /// True if the launcher may have bound each process to cores of its own, as `mpirun` and `srun`
+    /// do.
+    can_be_bound: bool,
     /// Name of the machine of process 0, if it is known.
     host: Option<String>,
     /// Port at which process 0 listens.
@@ -75,7 +78,8 @@ impl Place {
     #[must_use]
     pub fn local(rank: usize, size: usize, port: u16) -> Self {
         let host = Some("127.0.0.1".to_owned());
-        Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
+        let (local_rank, local_size) = (rank, size);
+        Self { rank, size, local_rank, local_size, by_mpi: false, can_be_bound: false, host, port }
     }
 
     /// Environment variables that give this place to a process that is started with them.
