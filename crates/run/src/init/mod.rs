@@ -9,7 +9,8 @@ mod recipe_text;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::config::paths::seen_from;
 use crate::config::{RunConfig, schema};
@@ -60,13 +61,14 @@ pub struct WrittenRecipe {
 }
 
 /// Reads the text, and writes a recipe with comments for training on it on `machine`. The schema of
-/// recipes is written into the same folder.
+/// recipes is written into the same folder, in place of the schema of an earlier call.
 ///
 /// If there is no validation set next to the text, a validation and a test set are split off; the
 /// files named by the user stay unchanged.
 ///
 /// # Errors
-/// If the text cannot be read or is too short, or a file to be written exists already.
+/// If the text cannot be read or is too short, or a file to be written exists already and is not a
+/// schema of recipes.
 pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe> {
     let InitSettings { corpus, languages, .. } = settings;
     let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));
@@ -78,6 +80,8 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
         .file_stem()
         .and_then(|name| name.to_str())
         .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
+    let folder = recipe.parent().unwrap_or(Path::new(""));
+    require_no_other(&folder.join(SCHEMA))?;
     let facts = corpus.look(languages)?;
     let as_it_lies = corpus.as_it_lies(languages).filter(|data| !data.validation.is_empty());
     let (mut data, divided) = match as_it_lies {
@@ -87,7 +91,6 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
             (held_out::divide(corpus, &facts, languages, &folder)?, Some(folder))
         }
     };
-    let folder = recipe.parent().unwrap_or(Path::new(""));
     data.dir = seen_from(folder, &data.dir);
     let proposal = propose(name, &data, &facts, machine);
     let text = recipe_text::text(&proposal, &facts, machine, settings.usage);
@@ -97,10 +100,52 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
     Ok(WrittenRecipe { recipe, config, facts, machine: recipe_text::describe(machine), divided })
 }
 
+/// Returns an error if there is a file at `path` that is not a schema of recipes.
+fn require_no_other(path: &Path) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let present: Value = serde_json::from_slice(&text).unwrap_or_default();
+    ensure!(
+        present["title"].is_string() && Some(&present["title"]) == schema().get("title"),
+        "{} is not a schema of recipes, which would be written there: move it, or write the recipe \
+         into another folder",
+        path.display()
+    );
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use taper_data::{DataConfig, FieldsConfig, Format};
+
+    #[test]
+    fn only_a_schema_of_recipes_is_replaced() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join(SCHEMA);
+        require_no_other(&path).expect("no file");
+        std::fs::write(&path, serde_json::to_string(&schema()).expect("JSON")).expect("written");
+        require_no_other(&path).expect("a schema");
+        for own in ["my notes", "{\"title\": \"Mine\"}", "{}"] {
+            std::fs::write(&path, own).expect("written");
+            let settings = InitSettings {
+                corpus: Corpus::Files {
+                    source: folder.path().join("none.en"),
+                    target: folder.path().join("none.de"),
+                },
+                languages: ["en", "de"].map(str::to_owned),
+                recipe: Some(folder.path().join("mine.toml")),
+                divided: None,
+                usage: |_, _| Vec::new(),
+            };
+            let machine = Machine { cores: 2, memory: None, has_gpu: false };
+            let error = init(&settings, &machine).expect_err("refused").to_string();
+            assert!(error.contains(SCHEMA) && error.contains("move it"), "{error}");
+            assert_eq!(std::fs::read_to_string(&path).expect("the file"), own);
+        }
+    }
 
     /// Checks that the written recipe has the same value as the proposal for each key.
     #[test]
