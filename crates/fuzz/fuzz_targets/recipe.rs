@@ -15,7 +15,7 @@ fuzz_target!(
         let written = RunConfig::default().to_toml().expect("TOML");
         taper_fuzz::seed("recipe", "defaults", written.as_bytes());
         for name in ["quickstart", "multi30k-en-de"] {
-            let path = format!("{}/../configs/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/../../configs/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             taper_fuzz::seed("recipe", name, &std::fs::read(path).expect("a recipe"));
         }
     },

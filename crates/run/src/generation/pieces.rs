@@ -45,15 +45,16 @@ impl Pieces {
     }
 }
 
-/// Text of each token of `ids`. The texts joined in order are the whole text, without an incomplete
-/// character at its end. A character that several tokens spell together is in the text of the last
-/// of these tokens.
+/// Text of each token of `ids`. The texts joined in order are the whole text. A character that
+/// several tokens spell together is in the text of the last of these tokens.
 ///
 /// # Errors
 /// If the tokenizer fails.
 pub fn pieces_of(tokenizer: &Tokenizer, ids: &[u32]) -> Result<Vec<String>> {
     let mut pieces = Pieces::after(&[]);
-    ids.iter().map(|&id| pieces.push(id, false, tokenizer)).collect()
+    let last = ids.len().saturating_sub(1);
+    let piece = |(index, &id)| pieces.push(id, index == last, tokenizer);
+    ids.iter().enumerate().map(piece).collect()
 }
 
 /// Text that `tokens` add after the tokens `before`.
@@ -94,6 +95,25 @@ mod tests {
                 written += &piece;
             }
             assert_eq!(written, text, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_joined_are_the_whole_text() {
+        let config = TokenizerConfig {
+            kind: TokenizerKind::Bytes,
+            vocabulary_size: 270,
+            ..TokenizerConfig::default()
+        };
+        let texts = (0..9).map(|_| Ok("the sea 日本".to_owned()));
+        let tokenizer = Tokenizer::train(&config, false, false, texts).expect("trained");
+        let ids = tokenizer.encode("sea 日本").expect("encoded");
+        for length in 0..=ids.len() {
+            let ids = &ids[..length];
+            let pieces = pieces_of(&tokenizer, ids).expect("text");
+            // The text can end within a character.
+            assert_eq!(pieces.concat(), tokenizer.decode(ids).expect("text"), "{length}");
+            assert_eq!(pieces.len(), length);
         }
     }
 }
