@@ -203,7 +203,8 @@ def compare(folder):
             theirs = told(name, model, tokenizer, case["lines"], case["pairs"])
             for line, one, other in zip(case["lines"], ours, theirs):
                 checks += 1
-                if any(abs(a - b) > CLOSE * max(1, abs(a)) for a, b in zip(one, other, strict=True)):
+                pairs = zip(one, other, strict=True)
+                if not all(abs(a - b) <= CLOSE * max(1, abs(a)) for a, b in pairs):
                     failed += 1
                     print(f"{adapters}: {line!r}: Taper {one}, PEFT {other}")
         for dora in [False, True]:

@@ -287,7 +287,8 @@ impl ClauseTranslator {
         };
         let (one, other) = (first(one)?, first(other)?);
         let apart = one.iter().zip(other).map(|(one, other)| (one - other).abs());
-        Ok(apart.fold(0.0, f64::max))
+        // In the total order, NaN comes after infinity; `f64::max` would leave it out.
+        Ok(apart.max_by(f64::total_cmp).unwrap_or(0.0))
     }
 
     /// Attention of each word of the right translation to the words of the source, as

@@ -30,7 +30,9 @@ fn zeros(rows: usize, columns: usize) -> Result<Tensor> {
 }
 
 fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
-    (a - b)?.abs()?.flatten_all()?.max(0)?.to_scalar()
+    let apart = (a - b)?.abs()?.flatten_all()?.to_vec1()?;
+    // In the total order, NaN comes after infinity.
+    Ok(apart.into_iter().max_by(f64::total_cmp).unwrap_or(0.0))
 }
 
 /// Computes `x · wᵀ`, as linear layers do.

@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor};
-use common::{ALL_POSITIONS, largest_difference};
+use common::{ALL_POSITIONS, largest_difference, largest_of};
 use taper_model::{
     AttentionConfig, AttentionKind, Builder, LanguageModel, ModelConfig, ModelError, Pass,
     Positions, Sequences, TextInference, TextState,
@@ -47,7 +47,7 @@ fn after(inference: &TextInference, text: &[u32], read: usize) -> Vec<f32> {
 }
 
 fn distance(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    largest_of(a.iter().zip(b).map(|(a, b)| a - b))
 }
 
 /// Checks that `ours` and `theirs` are nearly equal. If the best kernel on this machine packs

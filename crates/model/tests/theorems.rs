@@ -34,10 +34,13 @@ fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Largest absolute difference between elements of two tensors of the same shape.
+/// Largest absolute difference between elements of two tensors of the same shape; NaN if any of
+/// them is NaN.
 fn distance(left: &Tensor, right: &Tensor) -> f64 {
     assert_eq!(left.dims(), right.dims());
-    values(left).iter().zip(values(right)).map(|(l, r)| (l - r).abs()).fold(0.0, f64::max)
+    let apart = values(left).into_iter().zip(values(right)).map(|(l, r)| (l - r).abs());
+    // In the total order, NaN comes after infinity.
+    apart.max_by(f64::total_cmp).unwrap_or(0.0)
 }
 
 fn variance(values: &[f64]) -> f64 {

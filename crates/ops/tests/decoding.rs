@@ -4,6 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Result, Tensor};
+use common::largest_of;
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::{Counter, mix};
@@ -25,7 +26,7 @@ fn values(x: &Tensor) -> Vec<f64> {
 }
 
 fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
-    values(a).iter().zip(values(b)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    largest_of(values(a).iter().zip(values(b)).map(|(a, b)| a - b))
 }
 
 const HEADS: usize = 2;

@@ -7,7 +7,10 @@
 //! operations in f32, and composed ones in the other types. Everything is one test, because a GPU
 //! belongs to a single thread.
 
+mod common;
+
 use candle_core::{DType, Device, Result, Tensor, Var};
+use common::largest_of;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AdamStep, AttentionShape, AttentionSpec, Cache, CachedRows, CrossEntropySpec,
@@ -42,8 +45,7 @@ fn on_host(x: &Tensor) -> Result<Vec<f64>> {
 fn distance(ours: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(ours.len(), exact.len());
     let largest = exact.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
-    let apart = ours.iter().zip(exact).map(|(ours, exact)| (ours - exact).abs() / largest);
-    apart.fold(0.0, |most, apart| if apart <= most { most } else { apart })
+    largest_of(ours.iter().zip(exact).map(|(ours, exact)| (ours - exact) / largest))
 }
 
 type Operation<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
@@ -362,7 +364,7 @@ impl Check {
             Ok(([by_adam, on_host(&store.flat()?)?], global_norm(&gradient)?))
         };
         let ((ours, norm), (exact, exact_norm)) = (run(&self.device)?, run(&Device::Cpu)?);
-        let error = distance(&ours[0], &exact[0]).max((norm / exact_norm - 1.0).abs());
+        let error = largest_of([distance(&ours[0], &exact[0]), norm / exact_norm - 1.0]);
         assert!(error < 1e-5, "adam and the norm: {error}");
         // Muon's polynomial magnifies the rounding errors of the smallest singular values some
         // hundred times.

@@ -1,7 +1,10 @@
 //! Compares the composed operations in bf16 and f16, the types of GPUs, with f64: a result is
 //! rounded only once, and no sum stops growing, forward and backward.
 
+mod common;
+
 use candle_core::{DType, Device, Result, Tensor, Var};
+use common::largest_of;
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{
     Activation, AttentionShape, AttentionSpec, CrossEntropySpec, Dropout, LinearSpec, NormSpec,
@@ -30,9 +33,7 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     let ours = ours.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let exact = exact.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let largest = exact.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
-    let apart = ours.iter().zip(&exact).map(|(ours, exact)| (ours - exact).abs());
-    // If `apart` is NaN, the comparison is false, and NaN is kept.
-    Ok(apart.fold(0.0, |most, apart| if apart <= most { most } else { apart }) / largest)
+    Ok(largest_of(ours.iter().zip(&exact).map(|(ours, exact)| ours - exact)) / largest)
 }
 
 /// Returns the errors of an operation in half precision, in units of the type's spacing: the error

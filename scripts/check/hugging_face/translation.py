@@ -392,7 +392,7 @@ class Compared:
             wanted = wanted[:-1] if case.get("is_first") else wanted
             theirs = sum(logits[at, token].item() for at, token in enumerate(wanted))
             self.checks += 1
-            if abs(theirs - ours) > CLOSE * max(1, abs(ours)):
+            if not abs(theirs - ours) <= CLOSE * max(1, abs(ours)):
                 self.told(f"score of {source!r}: Transformers {theirs}, Taper {ours}")
         return self.checks
 

@@ -32,9 +32,15 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
     ids(tensor).into_iter().map(|length| length as usize).collect()
 }
 
+/// Largest of some distances; NaN if any of them is NaN, so that no bound holds.
+pub(crate) fn largest_of(distances: impl IntoIterator<Item = f32>) -> f32 {
+    // In the total order, NaN comes after infinity; `f32::max` and Candle's maximum leave it out.
+    distances.into_iter().map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0)
+}
+
 /// Largest absolute difference between elements of two tensors at the same index.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
-    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
+    largest_of((a - b).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap())
 }
 
 /// Sets the parameters of a model to those of a golden file. Checks that the file has a gradient

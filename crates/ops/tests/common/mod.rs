@@ -30,6 +30,12 @@ pub(crate) fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
+/// Returns the largest of some distances; NaN if any of them is NaN, so that no bound holds.
+pub(crate) fn largest_of(distances: impl IntoIterator<Item = f64>) -> f64 {
+    // In the total order, NaN comes after infinity; `f64::max` would leave it out.
+    distances.into_iter().map(f64::abs).max_by(f64::total_cmp).unwrap_or(0.0)
+}
+
 /// Makes a scalar in which every element of a result has a different weight, so that an error in
 /// any gradient is noticed.
 pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
