@@ -228,6 +228,8 @@ API Status cuLaunchKernel(Handle function, unsigned gx, unsigned gy, unsigned gz
     struct Function *called = function;
     COUNTED(stream, (counts.launches++, called->launches++));
     unsigned grid[3] = {gx, gy, gz}, size[3] = {bx, by, bz};
+    /* What no GPU can launch: an invalid value. */
+    if (gx > 0x7fffffff || gy > 0xffff || gz > 0xffff) return 1;
     if (run_kernel() && run_kernel()(called->name, grid, size, values)) {
         fprintf(stderr, "there is no kernel %s on the host\n", called->name);
         return 500;

@@ -114,7 +114,8 @@ impl Uses<'_> {
             scale.into(),
         ];
         let name = format!("row_sums_{}", suffix(gradient.dtype())?);
-        let grid = (width.div_ceil(THREADS), count);
+        // Rows are in x, because a grid can have at most 65,535 blocks in y.
+        let grid = (count, width.div_ceil(THREADS));
         // SAFETY: each id is the index of a row of `out`, as the lookup has checked; `order` has
         // the index of every row of the gradient.
         unsafe { launch(gradient.device().as_cuda_device()?, &name, grid, &arguments) }

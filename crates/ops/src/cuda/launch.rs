@@ -19,6 +19,8 @@ pub(super) const THREADS: usize = 8 * WARP;
 /// Largest number of blocks in a grid whose threads walk over elements, each over as many as
 /// necessary. No device runs more blocks at the same time.
 const MOST_BLOCKS: usize = 1 << 14;
+/// Largest size of a grid in y that CUDA can launch; in x it is 2³¹ − 1.
+const MOST_IN_Y: usize = (1 << 16) - 1;
 /// Number of bytes that a thread reads and writes in one instruction, if the width of rows allows
 /// it.
 pub(super) const PIECE: usize = 16;
@@ -66,17 +68,17 @@ pub(super) fn word(size: usize) -> Result<u32> {
     }
 }
 
-/// Returns the grid of blocks (columns, rows) that have at least `count` threads in total.
+/// Returns the grid of blocks, (x, y), that have at least `count` threads in total.
 pub(super) fn blocks(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS), 1)
 }
 
-/// Returns the grid of blocks (columns, rows) whose threads together walk over `count` elements.
+/// Returns the grid of blocks, (x, y), whose threads together walk over `count` elements.
 pub(super) fn walking(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
 }
 
-/// Returns the grid of blocks (columns, rows) whose threads together walk over `count` elements of
+/// Returns the grid of blocks, (x, y), whose threads together walk over `count` elements of
 /// a type, [`PIECE`] bytes at a time.
 pub(super) fn walking_in_pieces(count: usize, dtype: DType) -> (usize, usize) {
     walking(count.div_ceil(PIECE / dtype.size_in_bytes()))
@@ -84,16 +86,22 @@ pub(super) fn walking_in_pieces(count: usize, dtype: DType) -> (usize, usize) {
 
 /// Queues the kernel `name` on the device's stream; if the grid is empty, does nothing.
 ///
+/// # Errors
+/// If the grid is larger in y than [`MOST_IN_Y`], or the driver reports an error.
+///
 /// # Safety
 /// Addresses among the arguments point to as many elements as the kernel reads and writes.
 pub(super) unsafe fn launch(
     device: &CudaDevice,
     name: &str,
-    (columns, rows): (usize, usize),
+    (x, y): (usize, usize),
     arguments: &[Argument],
 ) -> Result<()> {
-    if columns == 0 || rows == 0 {
+    if x == 0 || y == 0 {
         return Ok(());
+    }
+    if y > MOST_IN_Y {
+        bail!("the kernel {name} needs a grid of {x} by {y} blocks, more than CUDA can launch");
     }
     let function = device.get_or_load_custom_func(name, "taper", PTX)?;
     let mut builder = function.builder();
@@ -105,7 +113,7 @@ pub(super) unsafe fn launch(
         };
     }
     let config = LaunchConfig {
-        grid_dim: (word(columns)?, word(rows)?, 1),
+        grid_dim: (word(x)?, word(y)?, 1),
         block_dim: (THREADS as u32, 1, 1),
         shared_mem_bytes: 0,
     };

@@ -45,6 +45,7 @@ impl Library {
 
     /// Runs a kernel on a grid of blocks.
     pub(crate) fn launch(&self, name: &str, grid: (usize, usize), arguments: &[Argument<'_>]) {
+        assert!(grid.1 < 1 << 16, "{name}: CUDA cannot launch a grid of {grid:?} blocks");
         let words: Vec<u64> = arguments.iter().map(Argument::word).collect();
         let addresses: Vec<_> = words.iter().map(|word| std::ptr::from_ref(word).cast()).collect();
         let grid = [grid.0 as u32, grid.1 as u32, 1];

@@ -118,7 +118,7 @@ impl Check<'_> {
         let [ids, ends, order] = [vec![0., 2., 4.], vec![1., 3., 6.], vec![5., 0., 3., 1., 2., 4.]]
             .map(|numbers| Array::new(&numbers, DType::U32, 0));
         let arguments = [At(&x), At(&ids), At(&ends), At(&order), At(&out), Word(width), Real(1.5)];
-        self.launch("row_sums", (width.div_ceil(THREADS), 3), &arguments);
+        self.launch("row_sums", (3, width.div_ceil(THREADS)), &arguments);
         let index = Tensor::new(&[2u32, 4, 4, 2, 4, 0], &Device::Cpu)?;
         let added = (x.tensor(&[6, width]) * 1.5)?;
         self.same("sums of rows", &out, &before.index_add(&index, &added, 0)?)

@@ -55,13 +55,12 @@ __device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, 
 template <typename T>
 __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
                          const uint32_t *order, T *out, uint32_t width, float scale) {
-    uint32_t column = blockIdx.x * blockDim.x + threadIdx.x;
+    uint32_t row = blockIdx.x, column = blockIdx.y * blockDim.x + threadIdx.x;
     if (column >= width) return;
     float sum = 0.0f;
-    uint32_t at = blockIdx.y == 0 ? 0 : ends[blockIdx.y - 1];
-    for (; at < ends[blockIdx.y]; at++)
+    for (uint32_t at = row == 0 ? 0 : ends[row - 1]; at < ends[row]; at++)
         sum += wide(x[order[at] * (uint64_t)width + column]);
-    T &to = out[ids[blockIdx.y] * (uint64_t)width + column];
+    T &to = out[ids[row] * (uint64_t)width + column];
     round_to(to, wide(to) + scale * sum);
 }
 
