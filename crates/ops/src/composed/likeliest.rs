@@ -7,7 +7,8 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeliest {
     /// Likeliest tokens with their logits, in descending order of the logits; of equal logits, the
-    /// lowest token comes first.
+    /// lowest token comes first. Each token occurs once, even if its logit is −∞. If a logit is
+    /// NaN, the order has no meaning.
     pub tokens: Vec<(u32, f32)>,
     /// Logit of the additional token that was requested for the row.
     pub also: f32,
@@ -63,8 +64,8 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
     let also = Tensor::new(also, device)?.unsqueeze(1)?;
     let mut columns = vec![logits.gather(&also, 1)?, largest, log_sum];
     if count > 0 {
-        let (values, tokens) = largest_tokens(&blocked, &maxima, count)?;
-        columns.extend([values, tokens]);
+        let tokens = largest_tokens(&blocked, &maxima, count)?;
+        columns.extend([logits.gather(&tokens.to_dtype(DType::U32)?, 1)?, tokens]);
     }
     let host = Tensor::cat(&columns, 1)?.to_vec2::<f32>()?; // (R, 3 + 2 · count)
     Ok(host.iter().map(|row| read(row, count)).collect())
@@ -91,14 +92,14 @@ fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
     Tensor::cat(&[logits, &nothing], 1)?.contiguous()
 }
 
-/// Finds the `count` largest values of each row of `blocked (R, blocks, B)`, given the maximum of
-/// each block, `maxima (R, blocks)`. Returns values and tokens, `(R, count)` each, in f32.
-fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
+/// Finds the tokens with the `count` largest values of each row of `blocked (R, blocks, B)`, given
+/// the maximum of each block, `maxima (R, blocks)`. Returns the tokens, `(R, count)`, in f32.
+fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<Tensor> {
     let ((rows, blocks, block), device) = (blocked.dims3()?, blocked.device());
     let chosen = count.min(blocks);
     // These blocks have all tokens to find: if a token is among the first `count`, then fewer than
     // `count` blocks have a larger maximum than its own block.
-    let (_, at) = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
+    let at = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
     let first_of_row = (0..rows as u32).map(|row| row * blocks as u32).collect::<Vec<_>>();
     let first_of_row = Tensor::from_vec(first_of_row, (rows, 1), device)?;
     let index = at.to_dtype(DType::U32)?.broadcast_add(&first_of_row)?.flatten_all()?;
@@ -110,28 +111,27 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Te
     first_few(&values, &tokens, count)
 }
 
-/// Finds the `count` largest values of each row, and the elements of `numbers` at the same places;
-/// of equal values, the one with the lowest number comes first.
+/// Finds the `count` largest values of each row, and returns the elements of `numbers` at the same
+/// places; of equal values, the one with the lowest number comes first. NaN and −∞ count as the
+/// smallest finite number, so that they exceed −∞, which marks values that have been found.
 ///
 /// # Shapes
-/// `values (R, W)`, `numbers (R or 1, W)` below [`MOST`] → `(R, count)` each.
-fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
+/// `values (R, W)`, `numbers (R or 1, W)` below [`MOST`], `count` at most `W` → `(R, count)`.
+fn first_few(values: &Tensor, numbers: &Tensor, count: usize) -> Result<Tensor> {
     let numbers = numbers.broadcast_as(values.shape())?.contiguous()?;
-    let beyond = Tensor::full(MOST as f32, values.shape(), values.device())?;
-    let nothing = Tensor::full(f32::NEG_INFINITY, values.shape(), values.device())?;
-    let mut rest = values.clone();
-    let (mut largest, mut at) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let full = |value| Tensor::full(value, values.shape(), values.device());
+    let (beyond, found, least) = (full(MOST as f32)?, full(f32::NEG_INFINITY)?, full(f32::MIN)?);
+    let mut rest = values.ge(&least)?.where_cond(values, &least)?;
+    let mut at = Vec::with_capacity(count);
     for place in 0..count {
-        let value = rest.max_keepdim(D::Minus1)?; // (R, 1)
-        let is_it = rest.broadcast_eq(&value)?;
+        let is_it = rest.broadcast_eq(&rest.max_keepdim(D::Minus1)?)?;
         let number = is_it.where_cond(&numbers, &beyond)?.min_keepdim(D::Minus1)?; // (R, 1)
         if place + 1 < count {
-            rest = numbers.broadcast_eq(&number)?.where_cond(&nothing, &rest)?;
+            rest = numbers.broadcast_eq(&number)?.where_cond(&found, &rest)?;
         }
-        largest.push(value);
         at.push(number);
     }
-    Ok((Tensor::cat(&largest, 1)?, Tensor::cat(&at, 1)?))
+    Tensor::cat(&at, 1)
 }
 
 /// Returns the numbers `0, 1, …, count − 1` as f32.
