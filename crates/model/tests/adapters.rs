@@ -94,8 +94,14 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
     assert!(store.parameters().iter().all(|one| is_adapter(one.name())), "{name}");
     for base in store.base() {
         let weight = plain.parameters().get(base.name()).unwrap();
-        base.set(values(weight)).unwrap();
-        // With `BaseDtype::Bf16`, the frozen weights were rounded when they were set.
+        let mut start = values(weight);
+        let layer = base.name().strip_suffix(".weight").unwrap_or_default();
+        if store.get(&format!("{layer}.magnitude")).is_some() {
+            // A row without a direction, which no length can be given.
+            start[..base.shape()[1]].fill(0.0);
+        }
+        base.set(start).unwrap();
+        // The frozen weights can have been rounded when they were set.
         weight.set(values(base)).unwrap();
     }
     let held = store.base().iter().filter(|one| one.dtype() == DType::BF16);

@@ -13,7 +13,7 @@ pub struct Adapted<'a> {
     /// Factor `s` by which the product `B A` is multiplied.
     pub scale: f64,
     /// Euclidean length that each row of `W + s · B A` is given (Liu et al. 2024, "DoRA", equation
-    /// 5), `(O,)`; `None` leaves the lengths as they are.
+    /// 5), `(O,)`; `None` leaves the lengths as they are. A row of zeros stays zero.
     pub magnitude: Option<&'a [f32]>,
 }
 
@@ -47,7 +47,7 @@ pub fn merge(weight: &mut [f32], adapted: &Adapted<'_>) -> bool {
         }
         let factor = magnitude.map_or(1.0, |all| {
             let length = row.iter().map(|value| value * value).sum::<f64>().sqrt();
-            f64::from(all[number]) / length
+            if length == 0.0 { 1.0 } else { f64::from(all[number]) / length }
         });
         weight.iter_mut().zip(row).for_each(|(weight, sum)| *weight = (sum * factor) as f32);
     });
@@ -76,6 +76,11 @@ mod tests {
         assert!(merge(&mut weight, &adapted));
         let expected = [3.0, 5.0, 2.0, 4.0, 0.0, -1.0];
         assert!(weight.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-6));
+        let mut weight = vec![1.0, 1.0, -2.0, -4.0, -12.0, 0.0];
+        adapted.factors[0].1 = &[1.0, 1.0];
+        assert!(merge(&mut weight, &adapted));
+        assert_eq!(weight[2..4], [0.0, 0.0], "a row without a direction");
+        assert!(weight.iter().all(|value| value.is_finite()));
         let mut short = vec![0.0; 4];
         assert!(!merge(&mut short, &adapted), "three rows of changes");
     }

@@ -92,9 +92,9 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
-    /// of the adapters' input. With DoRA's magnitudes m, the sum before `b` is multiplied by
-    /// `m / ‖W + s · B A‖`. The gradient treats the denominator, the lengths of rows, as a constant
-    /// (Liu et al. 2024, section 4.3).
+    /// of the adapters' input. With magnitudes m, the sum before `b` is multiplied by
+    /// `m / ‖W + s · B A‖`; the lengths of the rows in the denominator count as constants (Liu et
+    /// al. 2024, section 4.3). A row of zeros has no direction, and its results stay zero.
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`.
@@ -132,14 +132,17 @@ impl Adapter {
         ended(&sum, residual, activation, dropout, pass)
     }
 
-    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients.
+    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients; 1 for rows of
+    /// zeros, by whose length nothing can be divided.
     fn lengths(&self, weight: &Weight) -> Result<Tensor> {
         let change =
             |[down, up]: &[Weight; 2]| composed::CountedProduct::times(up.value(), down.value());
         let changes = self.factors.iter().map(change).collect::<Result<Vec<_>>>()?;
         let change = (Tensor::cat(&changes, 0)? * self.scale)?;
         let changed = (weight.value().to_dtype(change.dtype())? + change)?;
-        changed.sqr()?.sum(D::Minus1)?.sqrt()
+        let lengths = changed.sqr()?.sum(D::Minus1)?.sqrt()?;
+        let is_zero = lengths.eq(&lengths.zeros_like()?)?.to_dtype(lengths.dtype())?;
+        lengths + is_zero
     }
 }
 
