@@ -18,9 +18,15 @@ pub(crate) use unheard::{begin, claim, disclaim};
 
 #[cfg(not(feature = "claims"))]
 mod unheard {
-    /// Begins a parallel loop: forgets all earlier claims.
+    /// A parallel loop that is running.
+    #[must_use]
+    pub(crate) struct Loop;
+
+    /// Begins a parallel loop. If no other loop is running, forgets all earlier claims.
     #[inline(always)]
-    pub(crate) fn begin() {}
+    pub(crate) fn begin() -> Loop {
+        Loop
+    }
 
     /// Forgets the claims on `_count` elements from `_first` on, whose memory has been allocated
     /// anew.
@@ -39,8 +45,13 @@ mod noted {
     use std::thread::ThreadId;
     use std::time::Duration;
 
-    /// For the address of each claimed element, the thread that claimed it.
-    type Claims = HashMap<usize, ThreadId>;
+    #[derive(Default)]
+    struct Claims {
+        /// For the address of each claimed element, the thread that claimed it.
+        threads: HashMap<usize, ThreadId>,
+        /// Number of loops that are running, inside each other or at the same time.
+        loops: usize,
+    }
 
     static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
@@ -48,12 +59,27 @@ mod noted {
         CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begin() {
-        claims().clear();
+    /// A parallel loop that is running, until it is dropped.
+    #[must_use]
+    pub(crate) struct Loop(());
+
+    impl Drop for Loop {
+        fn drop(&mut self) {
+            claims().loops -= 1;
+        }
+    }
+
+    pub(crate) fn begin() -> Loop {
+        let mut claims = claims();
+        if claims.loops == 0 {
+            claims.threads.clear();
+        }
+        claims.loops += 1;
+        Loop(())
     }
 
     pub(crate) fn disclaim<T>(first: *const T, count: usize) {
-        let mut claims = claims();
+        let claims = &mut claims().threads;
         let count = if claims.is_empty() { 0 } else { count };
         for element in 0..count {
             claims.remove(&first.wrapping_add(element).addr());
@@ -63,10 +89,11 @@ mod noted {
     pub(crate) fn claim<T>(first: *const T, count: usize) {
         let this_thread = std::thread::current().id();
         let mut claims = claims();
-        let is_first = claims.is_empty();
+        let threads = &mut claims.threads;
+        let is_first = threads.is_empty();
         let mut addresses = (0..count).map(|element| first.wrapping_add(element).addr());
         let is_contested =
-            addresses.any(|address| *claims.entry(address).or_insert(this_thread) != this_thread);
+            addresses.any(|address| *threads.entry(address).or_insert(this_thread) != this_thread);
         drop(claims);
         assert!(!is_contested, "two tasks write the same element");
         if is_first {
@@ -87,11 +114,14 @@ mod tests {
         };
         let values = [0.0_f32; 4];
         let from = |element: usize| (&raw const values[element]).addr();
-        begin();
+        let outer = begin();
         claim(&raw const values[0], 3);
         claim(&raw const values[1], 2);
         assert!(elsewhere(from(2)).is_err());
-        begin();
+        drop(begin());
+        assert!(elsewhere(from(2)).is_err(), "a loop inside forgets no claims");
+        drop(outer);
+        let _again = begin();
         claim(&raw const values[0], 2);
         assert!(elsewhere(from(2)).is_ok());
         assert!(elsewhere(from(1)).is_err());

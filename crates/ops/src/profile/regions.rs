@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
 use std::time::{Duration, Instant};
 
 static ENABLED: AtomicBool = AtomicBool::new(false);
@@ -24,6 +25,22 @@ thread_local! {
     static OPERATION: Cell<&'static str> = const { Cell::new("other") };
     /// Whether this thread is currently in a measured region.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Restores the value that a thread-local cell had, when it is dropped, even by a panic.
+struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
+
+impl<T: Copy + 'static> Restored<T> {
+    /// Sets the cell to `value`.
+    fn after(cell: &'static LocalKey<Cell<T>>, value: T) -> Self {
+        Self(cell, cell.replace(value))
+    }
+}
+
+impl<T: Copy + 'static> Drop for Restored<T> {
+    fn drop(&mut self) {
+        self.0.set(self.1);
+    }
 }
 
 struct State {
@@ -67,23 +84,21 @@ pub fn predicted() -> Prediction {
 
 /// Runs `work`, and counts the regions in it under the operation `name`.
 pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
-    let before = OPERATION.replace(name);
-    let result = work();
-    OPERATION.set(before);
-    result
+    let _before = Restored::after(&OPERATION, name);
+    work()
 }
 
 /// Runs `work`, a parallel loop. For a number of threads, `longest` returns the share of all the
 /// work that the busiest thread does.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
-    crate::claims::begin();
-    if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {
+    let _claims = crate::claims::begin();
+    if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.get() {
         return work();
     }
+    let _inside = Restored::after(&IS_INSIDE, true);
     let start = Instant::now();
     let result = work();
     let time = start.elapsed();
-    IS_INSIDE.set(false);
     let State { threads, regions } = &mut *lock();
     let regions = regions.entry(OPERATION.get()).or_default();
     regions.count += 1;
@@ -130,7 +145,8 @@ fn lock() -> MutexGuard<'static, State> {
 
 #[cfg(test)]
 mod tests {
-    use super::{even, longest_of};
+    use super::{IS_INSIDE, OPERATION, even, longest_of, predict, predicted, region, within};
+    use std::panic::catch_unwind;
 
     #[test]
     fn the_thread_with_the_most_decides() {
@@ -144,5 +160,16 @@ mod tests {
         assert_eq!(longest_of(sizes)(2), 0.5);
         assert_eq!(longest_of(sizes)(64), 0.5);
         assert_eq!(longest_of(|| [0; 3].into_iter())(2), 1.0);
+    }
+
+    #[test]
+    fn regions_are_measured_after_a_panic() {
+        predict(&[2]);
+        let panicked =
+            catch_unwind(|| within("panics", || region(even(2), || panic!("on purpose"))));
+        assert!(panicked.is_err() && !IS_INSIDE.get() && OPERATION.get() == "other");
+        within("goes on", || region(even(2), || region(even(3), || ())));
+        let regions = predicted().into_iter().find(|one| one.0 == "goes on");
+        assert_eq!(regions.map(|one| one.1.count), Some(1), "the inner region is a part");
     }
 }
