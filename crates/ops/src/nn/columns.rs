@@ -103,10 +103,12 @@ fn backward<T: Float>(
     let mut first = 0;
     for (slot, part) in slots {
         adjoints.add_with(slot, |out: &mut [T], write| {
-            let rows = out.par_chunks_mut(part).zip(adjoint.par_chunks(width));
-            rows.with_min_len(piece).for_each(|(out, row)| match write {
-                Write::Replace => out.copy_from_slice(&row[first..first + part]),
-                Write::Add => add(out, &row[first..first + part]),
+            region(even(adjoint.len().div_ceil(CHUNK)), || {
+                let rows = out.par_chunks_mut(part).zip(adjoint.par_chunks(width));
+                rows.with_min_len(piece).for_each(|(out, row)| match write {
+                    Write::Replace => out.copy_from_slice(&row[first..first + part]),
+                    Write::Add => add(out, &row[first..first + part]),
+                });
             });
             Ok(())
         })?;

@@ -5,6 +5,7 @@ use crate::composed;
 use crate::float::Float;
 use crate::host::{Host, for_float};
 use crate::parallel::add;
+use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write, filled};
 use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
@@ -66,7 +67,9 @@ fn forward<T: Float>(
     // SAFETY: the sequences together have all rows.
     let out = unsafe {
         filled(rows * count * width, |to| {
-            sequences.par_iter().for_each(|rows| one_sequence(rows, to));
+            region(longest_of(|| sequences.iter().map(Range::len)), || {
+                sequences.par_iter().for_each(|rows| one_sequence(rows, to));
+            });
         })
         .0
     };
@@ -76,7 +79,7 @@ fn forward<T: Float>(
         tape.record::<T>("windows", &[x], &out, move |adjoint, adjoints| {
             adjoints.add_with(slot, |out: &mut [T], write| {
                 let shared = Shared::new(out);
-                sequences.par_iter().for_each(|rows| {
+                let add_to_sequence = |rows: &Range<usize>| {
                     // SAFETY: each sequence has its own rows.
                     let out = unsafe { shared.range(rows.start * width..rows.end * width) };
                     if write == Write::Replace {
@@ -92,6 +95,9 @@ fn forward<T: Float>(
                             }
                         }
                     }
+                };
+                region(longest_of(|| sequences.iter().map(Range::len)), || {
+                    sequences.par_iter().for_each(add_to_sequence);
                 });
                 Ok(())
             })

@@ -6,7 +6,7 @@ use super::pieces::{Piece, check_buffers, update_pieces};
 use crate::composed;
 use crate::host::{Host, update_elements};
 use crate::products::{Matrix, Products, Threads, product};
-use crate::profile::{even, region};
+use crate::profile::{longest_of, region};
 use crate::shared::Write;
 use crate::spec::{MuonStep, POLYNOMIAL, ROUNDS, SMALLEST_NORM, update_scale};
 use crate::tape::{Parameter, ParameterStore};
@@ -72,11 +72,8 @@ pub fn muon_step(
     })?;
     let (gradient, momentum) = (Host::new(gradient)?, Host::new(&buffers[0])?);
     let (gradient, momentum) = (gradient.elements::<f32>()?, momentum.elements::<f32>()?);
+    let moved: Vec<&Parameter> = moved(store, &range).collect();
     let move_parameter = |parameter: &Parameter| {
-        let is_here = range.contains(&parameter.offset());
-        if !is_here || parameter.is_frozen() || parameter.projections().is_empty() {
-            return Ok(());
-        }
         update_elements(parameter.var().as_tensor(), |weights| {
             let start = parameter.offset() - range.start;
             let here = start..start + weights.len();
@@ -89,9 +86,31 @@ pub fn muon_step(
         })
     };
     crate::profile::time("muon", || {
-        region(even(store.parameters().len()), || {
-            store.parameters().par_iter().with_max_len(1).try_for_each(move_parameter)
+        region(longest_of(|| moved.iter().copied().flat_map(costs)), || {
+            moved.par_iter().with_max_len(1).try_for_each(|parameter| move_parameter(parameter))
         })
+    })
+}
+
+/// Returns the parameters in `range` that are moved along their orthogonalised momentum.
+fn moved<'a>(
+    store: &'a ParameterStore,
+    range: &Range<usize>,
+) -> impl Iterator<Item = &'a Parameter> {
+    let range = range.clone();
+    store.parameters().iter().filter(move |parameter| {
+        let is_here = range.contains(&parameter.offset());
+        is_here && !parameter.is_frozen() && !parameter.projections().is_empty()
+    })
+}
+
+/// Returns the number of multiplications in a round of the polynomial, for each projection of a
+/// parameter. Projections are the tasks into which a step is divided.
+fn costs(parameter: &Parameter) -> impl Iterator<Item = usize> {
+    let columns: usize = parameter.shape()[1..].iter().product();
+    parameter.projections().iter().map(move |&rows| {
+        let (short, long) = (rows.min(columns), rows.max(columns));
+        short * short * (2 * long + short)
     })
 }
 
@@ -183,4 +202,30 @@ fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
         std::mem::swap(&mut x, &mut next);
     }
     x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn a_large_matrix_takes_longer_than_many_small_ones() -> Result<()> {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        for (name, rows) in [("large", 64), ("small", 24), ("frozen", 64)] {
+            store.add(name, &[rows, 8], vec![1.0; rows * 8])?;
+        }
+        store.add("bias", &[5], vec![1.0; 5])?;
+        store.set_projections("large", &[64]);
+        store.set_projections("small", &[8, 16]);
+        store.set_projections("frozen", &[64]);
+        store.get("frozen").expect("added").freeze();
+        let all = 0..store.len();
+        let found: Vec<usize> = moved(&store, &all).flat_map(costs).collect();
+        // Two products of 8 · 8 · rows, and one of 8 · 8 · 8.
+        let of_rows = |rows: usize| 2 * 8 * 8 * rows + 8 * 8 * 8;
+        assert_eq!(found, [of_rows(64), of_rows(8), of_rows(16)]);
+        assert!(longest_of(|| moved(&store, &all).flat_map(costs))(2) > 0.6);
+        Ok(())
+    }
 }

@@ -2,8 +2,10 @@
 
 use super::parts::{Block, Parts};
 use super::{PackedInt8, QUAD};
+use crate::claims::claim;
 use crate::products::Finish;
 use crate::products::operand::Line;
+use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -62,16 +64,20 @@ pub(crate) unsafe fn product(
     let pieces = 4 * rayon::current_num_threads();
     if outputs < WIDE * rows && rows >= 2 * pieces {
         let blocks = rows.div_ceil(ROWS).max(pieces);
-        (0..blocks)
-            .into_par_iter()
-            .with_max_len(1)
-            .for_each(|block| whole_rows(share(rows, block, blocks)));
+        region(even(blocks), || {
+            (0..blocks)
+                .into_par_iter()
+                .with_max_len(1)
+                .for_each(|block| whole_rows(share(rows, block, blocks)));
+        });
         return true;
     }
     let pieces = pieces.min(panels);
-    (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
-        // SAFETY: each piece has its own columns.
-        unsafe { job.run(0..rows, share(panels, piece, pieces)) };
+    region(even(pieces), || {
+        (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
+            // SAFETY: each piece has its own columns.
+            unsafe { job.run(0..rows, share(panels, piece, pieces)) };
+        });
     });
     false
 }
@@ -109,10 +115,12 @@ impl Activations {
         if x.len() < WORTH_ROUNDING {
             some_rows(((x, &mut lines), &mut scales));
         } else {
-            x.par_chunks(ROWS * inputs)
-                .zip(lines.par_chunks_mut(ROWS * stride_lines))
-                .zip(scales.par_chunks_mut(ROWS))
-                .for_each(some_rows);
+            region(even(rows.div_ceil(ROWS)), || {
+                x.par_chunks(ROWS * inputs)
+                    .zip(lines.par_chunks_mut(ROWS * stride_lines))
+                    .zip(scales.par_chunks_mut(ROWS))
+                    .for_each(some_rows);
+            });
         }
         Self { lines, stride: stride_lines * line, scales }
     }
@@ -154,6 +162,10 @@ impl Job<'_> {
             };
             let first = rows.start * outputs + columns.start;
             if columns.len() == width {
+                if cfg!(feature = "claims") {
+                    let starts = (0..rows.len()).map(|row| first + row * outputs);
+                    starts.for_each(|start| claim(out.address(start), width));
+                }
                 // SAFETY: the last row ends within the result. Weights are packed only for kernels
                 // of this processor; the rows exist by the assertion, with as many quads as the
                 // panel; only this call uses these results, as the caller promises.
