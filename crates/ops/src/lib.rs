@@ -80,4 +80,6 @@ pub use spec::{
     Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, Sparse, StateGradients, Turns,
     VisibleKeys,
 };
-pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal, scalars};
+pub use tape::{
+    Adjoints, ElementFactors, Gradients, Parameter, ParameterStore, Tape, WhenFinal, scalars,
+};

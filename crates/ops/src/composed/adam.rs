@@ -21,21 +21,12 @@ pub fn adam_step(
 ) -> Result<()> {
     let weights = store.part(range.clone())?;
     let rates = store.rates(range.clone())?;
-    let times_rate = |x: Tensor| match &rates {
-        Some(rates) => x * rates,
-        None => Ok(x),
-    };
-    let decay = (step.weight_decay != 0.0).then(|| {
-        let matrices = store.matrices(range.clone())?;
-        matrices * step.weight_decay
-    });
-    let decay = decay.transpose()?;
     let mut gradient = (gradient * step.gradient_scale)?;
     let mut kept = weights.clone();
-    if let Some(decay) = decay {
-        let decayed = (decay * &weights)?;
+    if step.weight_decay != 0.0 {
+        let decayed = (store.matrices(range.clone())?.times(&weights)? * step.weight_decay)?;
         if step.decoupled {
-            kept = (kept - times_rate((decayed * step.learning_rate)?)?)?;
+            kept = (kept - rates.times(&(decayed * step.learning_rate)?)?)?;
         } else {
             gradient = (gradient + decayed)?;
         }
@@ -45,6 +36,6 @@ pub fn adam_step(
     let correction1 = 1.0 - step.beta1.powf(step.step as f64);
     let correction2 = 1.0 - step.beta2.powf(step.step as f64);
     let root = ((&*second / correction2)?.sqrt()? + step.epsilon)?;
-    let update = times_rate(((&*first / root)? * (step.learning_rate / correction1))?)?;
+    let update = rates.times(&((&*first / root)? * (step.learning_rate / correction1))?)?;
     store.set_trained(range.start, &(kept - update)?)
 }

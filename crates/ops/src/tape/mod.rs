@@ -25,7 +25,7 @@ pub(crate) use adjoints::Adjoint;
 pub use adjoints::Adjoints;
 use adjoints::{Flat, FlatValues};
 pub use gradients::Gradients;
-pub use parameters::{Parameter, ParameterStore, scalars};
+pub use parameters::{ElementFactors, Parameter, ParameterStore, scalars};
 use watch::Watch;
 pub use watch::WhenFinal;
 

@@ -6,14 +6,17 @@
 
 mod updates;
 
+pub use updates::ElementFactors;
+use updates::Latest;
+
 use crate::host::{Host, update_elements};
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use half::bf16;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A trainable tensor in f32, or a constant of a base (see [`ParameterStore`]).
 #[derive(Debug, Clone)]
@@ -155,10 +158,6 @@ impl Parameter {
     }
 }
 
-/// Range of the flat layout, and its mask: 1 for elements of matrices, to which weight decay
-/// applies.
-type Matrices = (Range<usize>, Tensor);
-
 /// Parameters in the order in which the model made them.
 ///
 /// If a model has adapters, its other parameters form its base. These are constants outside the
@@ -173,8 +172,10 @@ pub struct ParameterStore {
     total: usize,
     device: Device,
     is_outline: bool,
-    /// Latest result of [`ParameterStore::matrices`] with its range, for the next call.
-    matrices: Arc<Mutex<Option<Matrices>>>,
+    /// Latest tensor of [`ParameterStore::matrices`], for the next call.
+    matrices: Arc<Latest>,
+    /// Latest tensor of [`ParameterStore::rates`], for the next call.
+    rates: Arc<Latest>,
 }
 
 impl ParameterStore {
@@ -190,6 +191,7 @@ impl ParameterStore {
             device: device.clone(),
             is_outline: false,
             matrices: Arc::default(),
+            rates: Arc::default(),
         }
     }
 
@@ -223,7 +225,6 @@ impl ParameterStore {
         };
         let parameter = self.make(name, shape, var)?;
         let tensor = parameter.var.as_tensor().clone();
-        self.matrices = Arc::default();
         self.total = total;
         self.indices.insert(tensor.id(), self.parameters.len());
         self.parameters.push(parameter);

@@ -57,12 +57,10 @@ impl Lion {
         let weights = store.part(range.clone())?;
         let gradient = (gradient * step.gradient_scale)?;
         let direction = ((&*momentum * beta1)? + (&gradient * (1.0 - beta1))?)?.sign()?;
-        let decayed = ((store.matrices(range.clone())? * weight_decay)? * &weights)?;
+        let decayed = (store.matrices(range.clone())?.times(&weights)? * weight_decay)?;
         *momentum = ((&*momentum * beta2)? + (&gradient * (1.0 - beta2))?)?.detach();
-        let mut update = ((direction + decayed)? * step.learning_rate)?;
-        if let Some(rates) = store.rates(range.clone())? {
-            update = (update * rates)?;
-        }
+        let update = ((direction + decayed)? * step.learning_rate)?;
+        let update = store.rates(range.clone())?.times(&update)?;
         store.set_trained(range.start, &(weights - update)?)
     }
 }

@@ -3,11 +3,42 @@
 //! learning rate.
 
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Result, Tensor};
 
 use super::{Parameter, ParameterStore};
+
+/// Factors by which the elements of a range of the flat layout are multiplied.
+#[derive(Debug, Clone)]
+pub enum ElementFactors {
+    /// One factor for all elements.
+    Same(f64),
+    /// A factor for each element, f32.
+    Each(Tensor),
+}
+
+impl ElementFactors {
+    /// Multiplies the elements of `x` by their factors.
+    ///
+    /// # Errors
+    /// If the number of elements of `x` is not the number of factors, or the device has no memory
+    /// left.
+    pub fn times(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            Self::Same(1.0) => Ok(x.clone()),
+            Self::Same(factor) => x * *factor,
+            Self::Each(factors) => x * factors,
+        }
+    }
+}
+
+/// Bits of a factor, and the number of elements in a row that have it.
+type Run = (u32, usize);
+
+/// Latest tensor of factors, with the runs that it consists of.
+#[derive(Debug, Default)]
+pub(super) struct Latest(Mutex<Option<(Vec<Run>, Tensor)>>);
 
 impl ParameterStore {
     /// Returns `gradient`, which is for `range` of the flat layout, with zeros for frozen
@@ -34,44 +65,89 @@ impl ParameterStore {
     }
 
     /// Returns the mask for weight decay: 1 for each element of a matrix in `range` of the flat
-    /// layout, and 0 for all others. The latest mask is cached, so that repeated calls with the
+    /// layout, and 0 for all others. The latest tensor is cached, so that repeated calls with the
     /// same range, one in each training step, make it only once.
     ///
     /// # Errors
     /// If the device has no memory left.
-    pub fn matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let mut kept = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some((of, matrices)) if *of == range => Ok(matrices.clone()),
-            _ => {
-                let matrices = self.new_matrices(range.clone())?;
-                *kept = Some((range, matrices.clone()));
-                Ok(matrices)
-            }
-        }
+    pub fn matrices(&self, range: Range<usize>) -> Result<ElementFactors> {
+        self.factors(range, &self.matrices, |one| if one.is_matrix() { 1.0 } else { 0.0 })
     }
 
-    /// Returns the factor of the learning rate for each element in `range` of the flat layout;
-    /// `None` if all factors are 1.
+    /// Returns the factor of the learning rate for each element in `range` of the flat layout. The
+    /// latest tensor is cached, as for [`ParameterStore::matrices`].
     ///
     /// # Errors
     /// If the device has no memory left.
-    pub fn rates(&self, range: Range<usize>) -> Result<Option<Tensor>> {
-        if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
-            return Ok(None);
-        }
-        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
-            std::iter::repeat_n(parameter.rate() as f32, within.len())
-        };
-        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
-        Ok(Some(Tensor::from_vec(values, range.len(), &self.device)?))
+    pub fn rates(&self, range: Range<usize>) -> Result<ElementFactors> {
+        self.factors(range, &self.rates, |parameter| parameter.rate() as f32)
     }
 
-    fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
-            std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
+    fn factors(
+        &self,
+        range: Range<usize>,
+        latest: &Latest,
+        factor: impl Fn(&Parameter) -> f32,
+    ) -> Result<ElementFactors> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (parameter, within) in self.within(&range) {
+            let bits = factor(parameter).to_bits();
+            match runs.last_mut() {
+                Some((same, count)) if *same == bits => *count += within.len(),
+                _ => runs.push((bits, within.len())),
+            }
+        }
+        // A tensor is made only if factors differ: a step of Muon takes one parameter at a time.
+        match runs[..] {
+            [] => return Ok(ElementFactors::Same(1.0)),
+            [(bits, _)] => return Ok(ElementFactors::Same(f64::from(f32::from_bits(bits)))),
+            _ => {}
+        }
+        let mut latest = latest.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, factors)) = latest.as_ref().filter(|(of, _)| *of == runs) {
+            return Ok(ElementFactors::Each(factors.clone()));
+        }
+        let elements = |&(bits, count): &Run| std::iter::repeat_n(f32::from_bits(bits), count);
+        let values: Vec<f32> = runs.iter().flat_map(elements).collect();
+        let factors = Tensor::from_vec(values, range.len(), &self.device)?;
+        *latest = Some((runs, factors.clone()));
+        Ok(ElementFactors::Each(factors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::Device;
+
+    #[test]
+    fn tensors_of_factors_are_made_once() -> Result<()> {
+        let mut store = ParameterStore::new(&Device::Cpu);
+        for (name, shape) in [("first", &[2, 2][..]), ("second", &[1, 2]), ("bias", &[3])] {
+            store.add(name, shape, vec![0.0; shape.iter().product()])?;
+        }
+        let each = |factors: ElementFactors| match factors {
+            ElementFactors::Each(factors) => factors,
+            ElementFactors::Same(factor) => panic!("all are {factor}"),
         };
-        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
-        Tensor::from_vec(values, range.len(), &self.device)
+        let same = |factors: ElementFactors| matches!(factors, ElementFactors::Same(_));
+        let whole = each(store.matrices(1..8)?);
+        assert_eq!(whole.to_vec1::<f32>()?, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+        // Ranges within parameters of one kind need no tensor.
+        for range in [0..4, 4..6, 0..6, 6..9, 3..3] {
+            assert!(same(store.matrices(range.clone())?) && same(store.rates(range)?));
+        }
+        assert_eq!(each(store.matrices(1..8)?).id(), whole.id());
+
+        store.parameters()[1].set_rate(0.5);
+        let rates = each(store.rates(3..8)?);
+        assert_eq!(rates.to_vec1::<f32>()?, [1.0, 0.5, 0.5, 1.0, 1.0]);
+        assert_eq!(each(store.rates(3..8)?).id(), rates.id());
+        store.parameters()[2].set_rate(2.0);
+        assert_eq!(each(store.rates(3..8)?).to_vec1::<f32>()?, [1.0, 0.5, 0.5, 2.0, 2.0]);
+        let x = Tensor::new(&[3f32, 5.0], &Device::Cpu)?;
+        assert_eq!(store.rates(4..6)?.times(&x)?.to_vec1::<f32>()?, [1.5, 2.5]);
+        assert_eq!(store.rates(5..7)?.times(&x)?.to_vec1::<f32>()?, [1.5, 10.0]);
+        Ok(())
     }
 }
