@@ -131,7 +131,8 @@ impl Cache {
 
     /// Drops cached rows. Of the rows of texts, only those with the indices `text` are kept, in
     /// this order. Of the steps, only those for which `steps` is true are kept; steps beyond the
-    /// end of `steps` are dropped.
+    /// end of `steps` are dropped. A cache without any rows, such as that of a layer that keeps sums
+    /// instead, stays as it is.
     ///
     /// # Errors
     /// If there is no row with one of these indices.
@@ -143,6 +144,8 @@ impl Cache {
                 if let Some(kept) = kept {
                     let index = Tensor::new(text, kept.device())?;
                     *kept = kept.index_select(&index, 0)?;
+                } else if !text.is_empty() && !steps.is_empty() {
+                    bail!("a cache without rows of text has no row {text:?}");
                 }
                 steps.retain(|_| is_kept());
             }
@@ -297,7 +300,12 @@ mod tests {
             }
             assert_eq!(values(&apart), values(&joined), "{i}");
         }
-        assert!(joined.keep(&[1_000_000], &[]).is_err());
+        let mut without_text = Cache::default();
+        without_text.keep(&[1_000_000], &[])?;
+        without_text.add_step(rows(0, 2))?;
+        for cache in [&mut apart, &mut joined, &mut without_text] {
+            assert!(cache.keep(&[1_000_000], &[]).is_err());
+        }
         Ok(())
     }
 
