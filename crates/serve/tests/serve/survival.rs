@@ -91,6 +91,20 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
 }
 
 #[test]
+fn short_work_goes_before_long_work_of_one_of_several_runs() {
+    // Each of several runs has its own threads, and a search with many rows divides them again.
+    let server = Running::start(vec![frozen(), trained().path("text")]);
+    let lines: Vec<String> = lines().into_iter().cycle().take(200).collect();
+    let mut long = begin_and_wait(&server, &json!({ "text": lines, "beam": 16 }));
+    for line in lines.iter().take(8) {
+        translates(&server, line);
+    }
+    let found = Reply::read(&mut long).expect(200);
+    assert_eq!(found["translations"].as_array().expect("a list").len(), lines.len());
+    assert_eq!(server.counter("taper_restarts_total"), 0.0);
+}
+
+#[test]
 fn work_of_clients_that_leave_ends_between_two_steps() {
     let server = Running::start(vec![frozen()]);
     let leavers: Vec<TcpStream> = (0..2).map(|_| begin(&server, &endless())).collect();
