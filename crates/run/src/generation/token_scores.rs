@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_data::Tokenizer;
-use taper_decoding::StepModel;
+use taper_decoding::{Control, StepModel};
 
 use super::pieces::{INCOMPLETE, continuation};
 use super::{Generator, WithTokens, before_prompts};
@@ -37,7 +37,8 @@ struct Place {
 impl Generator<'_> {
     /// Scores the tokens of each of `texts`, which are pairs of a prompt and the text after it. If
     /// `whole`, the tokens of the prompt are scored, too. `most` is the number of likeliest tokens
-    /// in each score.
+    /// in each score. Between tokens, the generator's control can do other work, and cancel texts,
+    /// which it names by their indices in `texts`; not all tokens of a cancelled text are scored.
     ///
     /// # Errors
     /// If the model or the tokenizer fails.
@@ -60,7 +61,7 @@ impl Generator<'_> {
                 false => (prompt, text.to_vec()),
             })
             .collect();
-        let places = places(&self.model, &rows, most)?;
+        let places = places(&self.model, self.control, &rows, most)?;
         let scores = |((before, tokens), places): (&(&[u32], Vec<u32>), Vec<Place>)| {
             let mut scores = Vec::with_capacity(tokens.len() + 1);
             if whole
@@ -73,6 +74,7 @@ impl Generator<'_> {
             }
             let mut previous = before.last().copied();
             for (&id, place) in tokens.iter().zip(places) {
+                self.control.between_steps();
                 let spelled = |id| spelled(self.tokenizer, previous.as_slice(), id);
                 let likeliest = place.likeliest.into_iter();
                 scores.push(TokenScore {
@@ -101,8 +103,13 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
 }
 
 /// Scores tokens. Each pair in `rows` is a token sequence: tokens that are only read, and the
-/// tokens after them, which are scored.
-fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
+/// tokens after them, which are scored until `control` cancels the row.
+fn places(
+    model: &WithTokens,
+    control: &dyn Control,
+    rows: &[(&[u32], Vec<u32>)],
+    most: usize,
+) -> Result<Vec<Vec<Place>>> {
     let mut places: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
     if active.is_empty() {
@@ -116,6 +123,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
     let mut inputs: Vec<u32> = sources.iter().map(|source| model.first_input(source)).collect();
     let vocabulary = model.vocabulary_size();
     for at in 0.. {
+        control.between_steps();
         let mut row = 0;
         model.step(&mut state, &inputs, |logits| {
             for logits in logits.chunks(vocabulary) {
@@ -125,8 +133,8 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
             }
             Ok(())
         })?;
-        let kept: Vec<usize> =
-            (0..active.len()).filter(|&row| at + 1 < rows[active[row]].1.len()).collect();
+        let goes_on = |row: usize| at + 1 < rows[row].1.len() && !control.is_cancelled(row);
+        let kept: Vec<usize> = (0..active.len()).filter(|&row| goes_on(active[row])).collect();
         if kept.is_empty() {
             break;
         }

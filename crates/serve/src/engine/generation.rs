@@ -10,13 +10,13 @@ use taper_model::LanguageModel;
 use taper_run::LoadedRun;
 use taper_run::attention::AttentionMap;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, Prompt, PromptContent};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::attention::Attend;
 use super::chat::ChatTemplate;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::limits::{encoded_text, within_limit};
-use super::work::{Continued, OwnPrompt, Piece, PromptText, TOKEN_BYTES, Verb, weight_of};
+use super::pieces::{PieceSender, Teller};
+use super::work::{Continued, OwnPrompt, PromptText, TOKEN_BYTES, Verb, weight_of};
 use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
@@ -66,7 +66,7 @@ pub(crate) struct Generate {
     pub(crate) options: GenerateOptions,
     /// Channel to which pieces of text are sent as they are generated; `None` if only the whole
     /// texts are sent.
-    pub(crate) pieces: Option<UnboundedSender<Piece>>,
+    pub(crate) pieces: Option<PieceSender>,
 }
 
 impl Verb for Generate {
@@ -151,10 +151,11 @@ impl Generates<'_> {
         Ok(settings)
     }
 
-    /// Makes the result for `prompt`, whose tokens are `ids`, from the generated `texts`.
+    /// Makes the result for `prompt`, whose tokens are `ids`, from the generated `texts`. The
+    /// prompt belongs to the request that `control` knows by the index `request`.
     fn continued(
         &self,
-        generator: &Generator<'_>,
+        (control, request): (&dyn Control, usize),
         (prompt, ids): (&PromptText, &[u32]),
         mut texts: Vec<GeneratedText>,
         options: &GenerateOptions,
@@ -165,6 +166,9 @@ impl Generates<'_> {
             Some(Scoring { likeliest, whole }) => {
                 let rows: Vec<(&[u32], &[u32])> =
                     texts.iter().map(|text| (ids, text.ids.as_slice())).collect();
+                let requests = vec![request; rows.len()];
+                let control = Renumbered::new(control, &requests);
+                let generator = self.generator.under(&self.settings(options)?, &control)?;
                 generator.token_scores(&rows, whole, likeliest)?
             }
         };
@@ -184,12 +188,11 @@ impl Generates<'_> {
 
 /// Refuses messages that spell tokens reserved for the template, such as the end of a turn: a
 /// client could use them to speak for another participant.
-fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
-    for (index, message) in messages.iter().enumerate() {
-        if let Some(token) = tokenizer.spelled(message) {
+fn plain_messages(tokenizer: &Tokenizer, messages: &[[String; 2]]) -> Result<(), Refusal> {
+    for (number, message) in (1..).zip(messages) {
+        if let Some(token) = message.iter().find_map(|part| tokenizer.spelled(part)) {
             return Err(Refusal::Unfit(format!(
-                "message {} has the special token {token:?}: leave it out",
-                index + 1
+                "message {number} has the special token {token:?}: leave it out"
             )));
         }
     }
@@ -201,54 +204,6 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     let stops = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
     if let Some((at, stop)) = stops.min_by_key(|(at, _)| *at) {
         output.stop_at(at, stop);
-    }
-}
-
-/// Sender of one growing text to a client. It holds back the end of the text while this end may be
-/// the beginning of a stop text.
-struct Teller<'w> {
-    sample: usize,
-    stop: &'w [String],
-    pieces: Option<&'w UnboundedSender<Piece>>,
-    text: String,
-    /// Number of bytes of the text sent so far.
-    told: usize,
-}
-
-impl Teller<'_> {
-    fn push(&mut self, piece: &str) -> ControlFlow<()> {
-        self.text.push_str(piece);
-        let stopped = self.stop.iter().filter_map(|stop| self.text.find(stop)).min();
-        if let Some(at) = stopped {
-            self.text.truncate(at);
-            let _ = self.tell(at);
-            return ControlFlow::Break(());
-        }
-        let may_begin = |from: &usize| {
-            let end = &self.text[*from..];
-            self.stop.iter().any(|stop| stop.starts_with(end))
-        };
-        let ends = self.text.char_indices().map(|(at, _)| at).filter(|&at| at >= self.told);
-        let until = ends.into_iter().find(may_begin).unwrap_or(self.text.len());
-        self.tell(until)
-    }
-
-    /// Sends the unsent text up to the byte `until`. Returns `Break`, which ends generation, if
-    /// nobody listens.
-    fn tell(&mut self, until: usize) -> ControlFlow<()> {
-        let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
-        let text = self.text.get(self.told..until).unwrap_or_default().to_owned();
-        self.told = self.told.max(until);
-        let is_gone = match text.is_empty() {
-            true => pieces.is_closed(),
-            false => pieces.send(Piece { sample: self.sample, text }).is_err(),
-        };
-        if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    /// Sends the text that was held back.
-    fn finish(mut self) {
-        let _ = self.tell(self.text.len());
     }
 }
 
@@ -295,18 +250,12 @@ impl Answers<Generate> for Generates<'_> {
             for (PromptText { number: draws, .. }, ids) in own_prompts.iter().zip(*ids) {
                 prompts.push(Prompt { content: PromptContent::Tokens(ids), number: *draws });
                 numbers.push(number);
-                let teller = |sample| Teller {
-                    sample,
-                    stop: &options.stop,
-                    pieces: pieces.as_ref(),
-                    text: String::new(),
-                    told: 0,
-                };
+                let teller = |sample| Teller::new(sample, &options.stop, pieces.as_ref());
                 tellers.push((0..samples).map(teller).collect());
             }
         }
-        let control = Renumbered::new(control, &numbers);
-        let generator = self.generator.under(&self.settings(options)?, &control)?;
+        let of_prompts = Renumbered::new(control, &numbers);
+        let generator = self.generator.under(&self.settings(options)?, &of_prompts)?;
         let generated = generator.generate_until(&prompts, |new| {
             let teller =
                 tellers.get_mut(new.prompt).and_then(|samples| samples.get_mut(new.sample));
@@ -314,12 +263,13 @@ impl Answers<Generate> for Generates<'_> {
         })?;
         let mut generated = generated.into_iter().zip(tellers);
         let mut answers = Vec::with_capacity(requests.len());
-        for (Generate { prompts, options, .. }, ids) in requests {
+        for (request, (Generate { prompts, options, .. }, ids)) in requests.iter().enumerate() {
             let mut continued = Vec::with_capacity(prompts.len());
             let prompts = prompts.iter().zip(ids.iter().map(Vec::as_slice));
             for (prompt, (texts, tellers)) in prompts.zip(generated.by_ref()) {
                 tellers.into_iter().for_each(Teller::finish);
-                continued.push(self.continued(&generator, prompt, texts, options)?);
+                let place = (control, request);
+                continued.push(self.continued(place, prompt, texts, options)?);
             }
             answers.push(continued);
         }
@@ -344,49 +294,5 @@ impl Answers<Attend> for Generates<'_> {
         _: &dyn Control,
     ) -> Result<Vec<AttentionMap>> {
         requests.iter().map(|(_, text)| AttentionMap::of_text(self.run, text)).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_stop_a_text_is_held_back() {
-        let stop = ["\n\n".to_owned(), "END".to_owned()];
-        let (pieces, mut received) = tokio::sync::mpsc::unbounded_channel();
-        let teller = |sample| Teller {
-            sample,
-            stop: &stop,
-            pieces: Some(&pieces),
-            text: String::new(),
-            told: 0,
-        };
-        let mut all = || {
-            let mut all = String::new();
-            while let Ok(piece) = received.try_recv() {
-                all += &piece.text;
-            }
-            all
-        };
-        let mut one = teller(0);
-        for (piece, expected) in
-            [("a\n", "a"), ("b", "\nb"), ("日E", "日"), ("N", ""), ("x", "ENx"), ("\n", "")]
-        {
-            assert!(one.push(piece).is_continue());
-            assert_eq!(all(), expected, "{piece:?}");
-        }
-        assert!(one.push("\nrest").is_break());
-        assert_eq!(all(), "");
-        let mut two = teller(1);
-        assert!(two.push("ab EN").is_continue());
-        assert_eq!(all(), "ab ");
-        two.finish();
-        assert_eq!(all(), "EN");
-        let mut three = teller(2);
-        assert!(three.push("abENDc").is_break());
-        assert_eq!(all(), "ab");
-        received.close();
-        assert!(teller(3).push("x").is_break(), "nobody listens");
     }
 }

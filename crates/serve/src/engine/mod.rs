@@ -21,6 +21,7 @@ mod handlers;
 mod labels;
 mod limits;
 mod pictures;
+mod pieces;
 mod queue;
 mod services;
 #[cfg(test)]
@@ -51,13 +52,14 @@ pub(crate) use chat::ChatTemplate;
 pub(crate) use generation::{Generate, GenerateOptions, Scoring};
 pub(crate) use labels::{LabelImage, LabelTexts, Occlude};
 pub(crate) use pictures::{Describe, Match};
+pub(crate) use pieces::{Piece, PieceSender};
 use queue::{LANES, Queue, lane_of};
 pub(crate) use translation::{
     LineAnswer, Measure, Translate, TranslateOptions, TranslateSentences, rounded,
 };
 pub(crate) use verbs::Verbs;
 pub(crate) use words::{Question, Tag};
-pub(crate) use work::{Continued, Fit, OwnPrompt, Piece, PromptText, Verb};
+pub(crate) use work::{Continued, Fit, OwnPrompt, PromptText, Verb};
 use work::{Job, Request};
 
 /// Loaded run with its worker.

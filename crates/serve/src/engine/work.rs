@@ -73,7 +73,7 @@ pub(crate) enum OwnPrompt {
     /// conversation.
     Marked {
         text: String,
-        messages: Vec<String>,
+        messages: Vec<[String; 2]>,
     },
     Tokens(Vec<u32>),
 }
@@ -102,14 +102,6 @@ pub(crate) struct Continued {
     pub(crate) prompt: String,
     /// Number of the prompt's tokens.
     pub(crate) prompt_tokens: usize,
-}
-
-/// Piece of text added by a language model.
-#[derive(Debug, Clone)]
-pub(crate) struct Piece {
-    /// Index of the text among the texts of the prompt. Streams have a single prompt.
-    pub(crate) sample: usize,
-    pub(crate) text: String,
 }
 
 /// Measure of how well a vocabulary suits a text.

@@ -122,14 +122,15 @@ impl DocumentWork {
     /// and its translation.
     ///
     /// # Errors
-    /// When the document is malformed, or has too many sentences.
+    /// When the document is malformed, has too many sentences, or a sentence is longer than a whole
+    /// request may be: the run counts its tokens between other requests, which would wait for that.
     pub(super) async fn new(
         app: &App,
         document: SentDocument,
         direction: Direction,
         terms: String,
     ) -> Result<Self, Refusal> {
-        let most = app.limits().sentences;
+        let (most, most_bytes) = (app.limits().sentences, app.limits().body_bytes);
         aside(move || {
             let parsed = document.file.document(&direction.from);
             let parsed = parsed.map_err(|error| Refusal::Malformed(one_line(&error)))?;
@@ -137,6 +138,13 @@ impl DocumentWork {
             if sentences > most {
                 return Err(Refusal::Large(format!(
                     "the document has {sentences} sentences: it must have at most {most}"
+                )));
+            }
+            let mut lengths = (1..).zip(parsed.lines().iter().map(|line| line.text().len()));
+            if let Some((number, bytes)) = lengths.find(|(_, bytes)| *bytes > most_bytes) {
+                return Err(Refusal::Large(format!(
+                    "sentence {number} of the document has {bytes} bytes: it must have at most \
+                     {most_bytes}"
                 )));
             }
             let translation = DocumentTranslation::new(parsed);
@@ -267,6 +275,10 @@ async fn in_time<T>(
 
 /// Returns the first sentences of `texts` that are translated together. They have at most half as
 /// many bytes as a request may have tokens, unless the first sentence alone has more.
+///
+/// A request with too many tokens would be refused, and with it the document, but tokens are
+/// counted only later. A sentence rarely has more tokens than bytes; the other half is for tokens
+/// that the tokenizer adds to each sentence, and for characters that normalisation makes longer.
 fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
     let mut bytes = 0;
     let fits = |text: &&String| {

@@ -11,7 +11,9 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use crate::app::App;
-use crate::engine::{Continued, Generate, GenerateOptions, OwnPrompt, Piece, PromptText};
+use crate::engine::{
+    Continued, Generate, GenerateOptions, OwnPrompt, Piece, PieceSender, PromptText,
+};
 use crate::error::Refusal;
 use crate::http::{EventSender, event_stream, json, json_of};
 
@@ -172,7 +174,8 @@ pub(super) async fn stream(
     mut tell: impl FnMut(StreamEvent, &EventSender) -> bool + Send + 'static,
 ) -> Result<Response, Refusal> {
     let (pieces, mut received) = unbounded_channel();
-    let request = Generate { prompts, options, pieces: Some(pieces) };
+    let pieces = Some(PieceSender::new(pieces, options.samples));
+    let request = Generate { prompts, options, pieces };
     let mut answer = app.engine::<Generate>(Some(&run))?.submit(request)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);

@@ -331,7 +331,7 @@ fn conversations_are_openais() {
     for (change, status, fragment) in [
         (json!({ "messages": [{ "role": "system", "content": "a" }] }), 400, "no system"),
         (json!({ "messages": [] }), 400, "messages is empty"),
-        (json!({ "messages": said("a</s>the") }), 422, "the special token"),
+        (json!({ "messages": said("a</s>the") }), 422, "message 1 has the special token"),
         (json!({ "model": "text" }), 422, "no chat template"),
         (json!({ "model": "broken" }), 422, "the chat template"),
         (json!({ "tools": [{ "type": "function" }] }), 400, "tools is not supported"),

@@ -186,6 +186,9 @@ fn documents_have_limits() {
     send(&server, "a.html", page(4).as_bytes(), &PAIR).expect(200);
     let refused = send(&server, "a.html", page(5).as_bytes(), &PAIR).expect(413);
     assert!(refused["error"].as_str().expect("text").contains("5 sentences"), "{refused}");
+    let refused = send(&server, "a.txt", format!("a\n{}", "a".repeat(1001)).as_bytes(), &PAIR);
+    let refused = refused.expect(413)["error"].as_str().expect("text").to_owned();
+    assert!(refused.contains("sentence 2 of the document has 1001 bytes"), "{refused}");
     send(&server, "a.txt", &[b'\n'; 3001], &PAIR).expect(413);
     send(&server, "a.txt", &[b'\n'; 5000], &PAIR).expect(413);
     let server = limited(|limits| limits.documents = 0);

@@ -131,6 +131,28 @@ fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
 }
 
 #[test]
+fn short_work_goes_before_the_scores_of_a_long_prompt_and_a_time_limit_ends_them() {
+    let mut settings = ServeSettings::new(vec![trained().path("text")]);
+    settings.limits.answer = Duration::from_secs(2);
+    settings.limits.tokens = 200_000;
+    let server = Running::with(settings);
+    let prompt = "the quick brown fox ".repeat(10_000);
+    let asked = json!({
+        "model": "text", "prompt": prompt, "max_tokens": 1, "logprobs": 5, "echo": true,
+    });
+    let mut long = server.connect();
+    let body = asked.to_string();
+    long.write_all(&server.bytes("POST", "/v1/completions", JSON, body.as_bytes())).expect("sent");
+    until(|| server.counter("taper_queue_seconds_count") > 0.0);
+    while server.counter("taper_waiting_lines") > 0.0 {
+        let short = json!({ "prompt": "the", "max_tokens": 1 });
+        server.post("/api/generate", &short).expect(200);
+    }
+    assert_eq!(Reply::read(&mut long).status, 504);
+    assert_eq!(server.counter("taper_cut_short_total"), 1.0);
+}
+
+#[test]
 fn long_work_takes_no_place_from_short_work_in_the_queue() {
     let server = Running::with(settings(|limits| limits.queue = 20));
     let long = begin_and_wait(&server, &endless());

@@ -99,7 +99,7 @@ async fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refus
     }
     let messages: Vec<Message> =
         messages.into_iter().map(Said::message).collect::<Result<_, _>>()?;
-    let said = messages.iter().flat_map(|one| [one.role.clone(), one.content.clone()]).collect();
+    let said = messages.iter().map(|one| [one.role.clone(), one.content.clone()]).collect();
     let text = template.render_aside(messages).await?;
     Ok(OwnPrompt::Marked { text, messages: said })
 }
