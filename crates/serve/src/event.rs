@@ -1,6 +1,7 @@
 //! Events that a server reports to its caller.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Serialize, Serializer};
 
@@ -69,5 +70,10 @@ pub enum ServeEvent<'a> {
     },
 }
 
-/// Receiver of events.
+/// Receiver of events. A panic in it affects neither the server nor its clients.
 pub type Observer = std::sync::Arc<dyn Fn(&ServeEvent<'_>) + Send + Sync>;
+
+/// Reports an event to `observer`, and ignores a panic in it.
+pub(crate) fn tell(observer: &Observer, event: &ServeEvent<'_>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| observer(event)));
+}

@@ -24,6 +24,10 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+// Unit tests share helpers with the integration tests, which call this crate by its name.
+#[cfg(test)]
+extern crate self as taper_serve;
+
 mod app;
 mod engine;
 mod error;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::engine::Engine;
-use crate::event::{Observer, ServeEvent};
+use crate::event::{Observer, ServeEvent, tell};
 use crate::files::Files;
 use crate::http::{Places, serve_connection, turn_away};
 use crate::metrics::Metrics;
@@ -35,7 +35,7 @@ impl Stop {
 
 /// Loaded runs, and a socket to which clients can already connect.
 pub struct Server {
-    app: Arc<App>,
+    pub(crate) app: Arc<App>,
     runtime: Runtime,
     listener: TcpListener,
     address: SocketAddr,
@@ -80,7 +80,7 @@ impl Server {
             let begun = Instant::now();
             let engine = Engine::start(root, name, &settings, &metrics, &observer)?;
             let seconds = begun.elapsed().as_secs_f64();
-            observer(&ServeEvent::Loaded { run: &engine.info, seconds });
+            tell(&observer, &ServeEvent::Loaded { run: &engine.info, seconds });
             engines.push(engine);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -119,13 +119,13 @@ impl Server {
     /// When the socket fails.
     pub fn serve(self) -> Result<()> {
         let Self { app, runtime, listener, address, stop } = self;
-        (app.observer)(&ServeEvent::Listening { address });
+        tell(&app.observer, &ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
         // Dropping the runtime ends the remaining connections, so that engines drop the work for
         // them.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
-        (app.observer)(&ServeEvent::Stopped { cut_off });
+        tell(&app.observer, &ServeEvent::Stopped { cut_off });
         Ok(())
     }
 }
@@ -164,7 +164,7 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
     }
     drop(listener);
     let waiting = app.engines.iter().map(Engine::waiting).sum();
-    (app.observer)(&ServeEvent::Stopping { waiting });
+    tell(&app.observer, &ServeEvent::Stopping { waiting });
     let all = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(app.limits().farewell, all).await;
     connections.len()

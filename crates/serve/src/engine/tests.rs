@@ -1,8 +1,10 @@
 //! Tests of a worker, with a service that fails on request.
 
+mod restarts;
+
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -20,6 +22,7 @@ use super::work::{Job, Verb};
 use super::worker::{MOST_PANICS, Worker};
 use super::{Load, Waiting};
 use crate::error::Refusal;
+use crate::event::ServeEvent;
 use crate::metrics::Metrics;
 use crate::settings::Limits;
 
@@ -27,6 +30,8 @@ use crate::settings::Limits;
 #[derive(Default)]
 struct Failing {
     answered: AtomicUsize,
+    /// Clients that leave while the next batch is answered.
+    leavers: Mutex<Vec<Receiver<Labelled>>>,
 }
 
 fn has(request: &LabelTexts, wanted: &str) -> bool {
@@ -47,8 +52,10 @@ impl Answers<LabelTexts> for Failing {
         control: &dyn Control,
     ) -> Result<Vec<Vec<Prediction>>> {
         control.between_steps();
+        self.leavers.lock().expect("leavers").clear();
+        let wanted = (0..requests.len()).filter(|&request| !control.is_cancelled(request)).count();
         assert!(!requests.iter().any(|(one, ())| has(one, "panics when it is answered")));
-        self.answered.fetch_add(requests.len(), Ordering::Relaxed);
+        self.answered.fetch_add(wanted, Ordering::Relaxed);
         Ok(requests.iter().map(|_| Vec::new()).collect())
     }
 }
@@ -106,6 +113,22 @@ fn a_panic_is_the_failure_of_its_own_request() {
     worker.serve(&handlers(&service));
     assert_eq!(answers.map(answered), [true, false, true, false, true]);
     assert_eq!(worker.panics.load(Ordering::Relaxed), 0, "the last one was answered");
+}
+
+#[test]
+fn a_client_that_leaves_a_batch_takes_no_answer_along_even_if_the_observer_panics() {
+    let observer = |event: &ServeEvent<'_>| panic!("the observer fails at {event:?}");
+    let worker = Worker { observer: Arc::new(observer), ..worker() };
+    let service = Failing::default();
+    let [left_before, leaves, stays] =
+        ["a", "b", "c"].map(|text| ask(&worker.queue, &worker.load, text));
+    drop(left_before);
+    service.leavers.lock().expect("leavers").push(leaves);
+    worker.queue.close();
+    worker.serve(&handlers(&service));
+    assert!(answered(stays));
+    assert_eq!(service.answered.load(Ordering::Relaxed), 1);
+    assert_eq!((worker.panics.load(Ordering::Relaxed), worker.load.weight(0)), (0, 0));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::origin::{Sender, allow, is_preflight, preflight, sender};
 use super::respond::{openai_refusal, secure};
 use crate::app::App;
 use crate::error::Refusal;
-use crate::event::ServeEvent;
+use crate::event::{ServeEvent, tell};
 
 /// Paths that need no key: the page, which asks the user for the key; the health of the server; the
 /// description of the API; and a path that clients of LibreTranslate request before they know that
@@ -56,13 +56,14 @@ pub(crate) async fn guard(
     let (time, status) = (begun.elapsed(), response.status().as_u16());
     // Unknown paths share one counter. Otherwise clients could create any number of counters.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
-    (app.observer)(&ServeEvent::Answered {
+    let answered = ServeEvent::Answered {
         client,
         method: method.as_str(),
         path: uri.path(),
         status,
         milliseconds: time.as_secs_f64() * 1e3,
-    });
+    };
+    tell(&app.observer, &answered);
     response
 }
 

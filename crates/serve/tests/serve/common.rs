@@ -161,9 +161,12 @@ impl Running {
 
     /// Starts a server that reports events to `observer`, and stores none.
     pub(crate) fn observed(settings: ServeSettings, observer: Observer) -> Self {
-        let events = Arc::default();
-        let server = Server::start(settings, observer).expect("a server");
-        let (address, stop) = (server.address(), server.stop());
+        Self::of(Server::start(settings, observer).expect("a server"))
+    }
+
+    /// Lets a server answer requests, on a thread of its own.
+    pub(crate) fn of(server: Server) -> Self {
+        let (address, stop, events) = (server.address(), server.stop(), Arc::default());
         let thread = std::thread::spawn(move || server.serve().expect("served"));
         Self { address, stop, events, thread: Some(thread) }
     }

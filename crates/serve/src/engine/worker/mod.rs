@@ -21,7 +21,7 @@ use super::queue::Queue;
 use super::services::open;
 use super::work::{Answer, Job};
 use crate::error::{Refusal, one_line, refusal};
-use crate::event::{Observer, ServeEvent};
+use crate::event::{Observer, ServeEvent, tell};
 use crate::metrics::Metrics;
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
@@ -100,19 +100,13 @@ impl Worker {
             self.metrics.is_up(&self.name, false);
         }
         self.refuse_all(pause);
-        self.tell(&ServeEvent::Down { run: &self.name, reason });
+        tell(&self.observer, &ServeEvent::Down { run: &self.name, reason });
     }
 
     fn refuse_all(&self, pause: Duration) {
         for job in self.queue.drain() {
             reply(job, Err(Refusal::Down(self.name.clone(), pause)));
         }
-    }
-
-    /// Reports an event to the observer. A panic of the observer is ignored, so that the run is
-    /// loaded all the same.
-    fn tell(&self, event: &ServeEvent<'_>) {
-        let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
 
     fn load_and_serve(
@@ -162,7 +156,7 @@ impl Worker {
             // `Engine::start` waits for this message.
             let _ = ready.send(Ok(info.clone()));
         } else {
-            self.tell(&ServeEvent::Loaded { run: info, seconds });
+            tell(&self.observer, &ServeEvent::Loaded { run: info, seconds });
         }
         Ok(info)
     }
@@ -249,7 +243,7 @@ impl Worker {
     fn abandoned(&self, job: &Job, begun: bool) {
         self.metrics.abandoned(&self.name, begun);
         let lines = job.request.lines();
-        (self.observer)(&ServeEvent::Abandoned { run: &self.name, lines, begun });
+        tell(&self.observer, &ServeEvent::Abandoned { run: &self.name, lines, begun });
     }
 
     fn answer_group(&self, handlers: &Handlers<'_>, pauses: &Pauses<'_>, group: Vec<Job>) {
