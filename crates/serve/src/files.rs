@@ -1,7 +1,7 @@
 //! Translated files, which are stored for a limited time so that clients can fetch them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -11,8 +11,11 @@ use crate::error::Refusal;
 /// Time for which a file is stored.
 const KEPT: Duration = Duration::from_secs(30 * 60);
 /// Largest number of stored files; beyond it, the oldest files are removed.
-const FILES: usize = 64;
-const BYTES: usize = 16 << 20;
+const FILES: usize = 1024;
+/// Largest size of all stored files; beyond it, the oldest files are removed. Documents that are
+/// translated at the same time fit into it by the default limits, even if their translations are
+/// twice as long, so that no file is removed before its client can fetch it.
+const BYTES: usize = 64 << 20;
 
 /// Translated files in memory. A file can be fetched several times, until its time is over or newer
 /// files need its place.
@@ -55,16 +58,11 @@ impl Files {
     }
 
     fn put(&self, file: Waiting) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = file.since;
+        let mut waiting = self.current();
         waiting.push_back(file);
         let mut bytes: usize = waiting.iter().map(|one| one.file.content.len()).sum();
         // The newest file is never removed here, even if it alone is larger than the limit.
-        while waiting.len() > 1
-            && (waiting.len() > FILES
-                || bytes > BYTES
-                || waiting.front().is_some_and(|oldest| now - oldest.since > KEPT))
-        {
+        while waiting.len() > 1 && (waiting.len() > FILES || bytes > BYTES) {
             bytes -= waiting.pop_front().map_or(0, |oldest| oldest.file.content.len());
         }
     }
@@ -73,9 +71,14 @@ impl Files {
     /// is over.
     pub(crate) fn find(&self, asked: &str) -> Option<KeptFile> {
         let secret = asked.split('.').next().unwrap_or_default();
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = waiting.iter().find(|kept| kept.secret == secret)?;
-        (kept.since.elapsed() <= KEPT).then(|| kept.file.clone())
+        self.current().iter().find(|kept| kept.secret == secret).map(|kept| kept.file.clone())
+    }
+
+    /// Removes the files whose time is over, and returns the others.
+    fn current(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|one| one.since.elapsed() <= KEPT);
+        waiting
     }
 }
 
@@ -91,10 +94,20 @@ fn plain(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Limits;
 
     fn file(name: &str, content: &str) -> KeptFile {
         let content = Bytes::from(content.to_owned());
         KeptFile { name: name.to_owned(), media_type: "text/plain", content }
+    }
+
+    #[test]
+    fn files_of_documents_that_are_translated_at_the_same_time_are_all_kept() {
+        let (files, limits) = (Files::default(), Limits::default());
+        let content = "x".repeat(2 * limits.document_bytes);
+        let keep = |_| files.keep(file("a.txt", &content)).expect("kept");
+        let kept: Vec<String> = (0..limits.documents).map(keep).collect();
+        assert!(kept.iter().all(|name| files.find(name).is_some()));
     }
 
     #[test]
@@ -115,5 +128,9 @@ mod tests {
         let Some(past) = Instant::now().checked_sub(2 * KEPT) else { return };
         files.put(Waiting { secret: "old".to_owned(), file: file("c.txt", ""), since: past });
         assert_eq!(files.find("old"), None, "its time is over");
+        let files = Files::default();
+        files.put(Waiting { secret: "old".to_owned(), file: file("c.txt", ""), since: past });
+        assert_eq!(files.find("new"), None);
+        assert!(files.0.lock().expect("files").is_empty(), "its time is over");
     }
 }
