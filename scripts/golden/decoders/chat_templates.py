@@ -36,6 +36,9 @@ TEMPLATES = [
     # Qwen: JSON, namespaces, slices
     "{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}{%- for message in messages[::-1] %}{%- set index = (messages|length - 1) - loop.index0 %}{%- if ns.multi_step_tool and message.role == 'user' and not(message.content.startswith('<tool_response>')) %}{%- set ns.multi_step_tool = false %}{%- set ns.last_query_index = index %}{%- endif %}{%- endfor %}{{ ns.last_query_index }} {{ messages | tojson }}",
     "{{ messages[1] | tojson(indent=2) }}|{{ messages[3].content | tojson(ensure_ascii=True) }}|{{ {'b': [], 'a': {}, 'c': none, 'd': true, 'e': 1.5} | tojson }}",
+    # JSON with all options, of numbers and of keys that are no texts
+    "{{ ('\x7f' + messages[0].content) | tojson(ensure_ascii=True) }}{{ '\x7f' | tojson }}{{ messages | tojson(separators=(',', ':')) }}{{ {'b': [1, 2], 'a': 3} | tojson(separators=(' , ', ' : '), sort_keys=true, indent=1) }}",
+    "{{ [1.5, 1.0, 100000.0 * 100000000000.0, 1.5 * 1000000.0 * 10000000000.0, 0.0001, 0.00001, 0.000012, 0.0, -2.5, 12345678901234567890] | tojson }}{{ {2: 'a', 1.5: 'b', true: 'c', none: 'd'} | tojson }}",
     # Loop controls, and training's marks
     "{% for message in messages %}{% if message.role == 'system' %}{% continue %}{% endif %}{% if loop.index > 3 %}{% break %}{% endif %}{% generation %}{{ message.content }}{% endgeneration %}{%- generation -%} x {%- endgeneration -%}{% endfor %}",
     # Python's methods and tests

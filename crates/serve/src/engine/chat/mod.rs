@@ -317,6 +317,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_without_a_form_in_json_is_an_error_as_in_transformers() {
+        let messages = [Message { role: "user".to_owned(), content: "a".into() }];
+        for value in ["nothing", "[nothing]", "{'a': messages[0].name}", "namespace", "{nothing: 1}"] {
+            let refused = rendered(&format!("{{{{ {value} | tojson }}}}"), &messages);
+            assert!(matches!(refused, Err(Refusal::Unfit(_))), "{value}: {refused:?}");
+        }
+        let separators = "{{ messages | tojson(separators=[',']) }}";
+        assert!(matches!(rendered(separators, &messages), Err(Refusal::Unfit(_))));
+    }
+
+    #[test]
     fn a_template_is_found_where_folders_have_it() {
         let chosen = |own: Option<&str>, files: &[(&str, &str)]| {
             let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
