@@ -21,6 +21,13 @@ pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Part {
+    /// Whether the field is a file, or a text in UTF-8.
+    fn is_readable(&self) -> bool {
+        self.file.is_some() || std::str::from_utf8(&self.bytes).is_ok()
+    }
+}
+
 /// Fields of a form. If several fields have the same name, the first one counts.
 #[derive(Debug)]
 pub(crate) struct Form(Vec<Part>);
@@ -31,8 +38,7 @@ impl Form {
         self.0.iter().map(|part| part.name.as_str())
     }
 
-    /// Returns the text of the field `name`; `None` if there is no such field, or it is a file or
-    /// not UTF-8.
+    /// Returns the text of the field `name`; `None` if there is no such field, or it is a file.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let part = self.0.iter().find(|part| part.name == name && part.file.is_none())?;
         std::str::from_utf8(&part.bytes).ok()
@@ -46,7 +52,7 @@ impl Form {
         let is_it = |part: &Part| part.name == name && part.file.is_some();
         let at = self.0.iter().position(is_it);
         let at = at.ok_or_else(|| Refusal::Malformed(format!("the form has no {name}")))?;
-        Ok(self.0.swap_remove(at))
+        Ok(self.0.remove(at))
     }
 }
 
@@ -71,7 +77,11 @@ pub(crate) async fn multipart_of(
         parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
     });
     let malformed = || Refusal::Malformed("the form is not multipart/form-data".to_owned());
-    parts.map(Form).ok_or_else(malformed)
+    let form = parts.map(Form).ok_or_else(malformed)?;
+    match form.0.iter().find(|part| !part.is_readable()) {
+        Some(part) => Err(Refusal::Malformed(format!("the form: {:?} is not UTF-8", part.name))),
+        None => Ok(form),
+    }
 }
 
 /// Returns the parts between boundaries; `None` if the form is malformed.
@@ -161,6 +171,37 @@ mod tests {
         }
         let many = b"\r\n--b\r\nContent-Disposition: form-data; name=a\r\n\r\n".repeat(PARTS + 1);
         assert!(parts(&[&many, b"\r\n--b--".as_slice()].concat(), "\r\n--b").is_none());
+    }
+
+    #[test]
+    fn the_first_of_several_fields_with_the_same_name_counts() {
+        let file = Some("a.txt".to_owned());
+        let part = |name: &str, file, text: &str| Part {
+            name: name.to_owned(),
+            file,
+            bytes: text.as_bytes().to_vec(),
+        };
+        let mut form = Form(vec![
+            part("file", file.clone(), "1"),
+            part("to", None, "de"),
+            part("to", None, "fr"),
+            part("file", file, "2"),
+        ]);
+        assert_eq!(form.take_file("file").expect("a file").bytes, b"1");
+        assert_eq!(form.text("to"), Some("de"));
+        assert_eq!(form.take_file("file").expect("a file").bytes, b"2");
+        assert!(form.take_file("file").is_err());
+    }
+
+    #[test]
+    fn texts_of_a_form_are_utf8() {
+        let part = |file: Option<&str>, bytes: &[u8]| {
+            let file = file.map(str::to_owned);
+            Part { name: "terms".to_owned(), file, bytes: bytes.to_vec() }
+        };
+        assert!(part(None, "我".as_bytes()).is_readable());
+        assert!(!part(None, b"\xff").is_readable());
+        assert!(part(Some("a.txt"), b"\xff").is_readable());
     }
 
     #[test]
