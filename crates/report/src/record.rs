@@ -17,9 +17,11 @@ pub struct Logged {
     pub step: u64,
     /// Number of the pass over the data, from 0.
     pub epoch: u64,
-    /// Label-smoothed cross entropy per target token, in nats.
+    /// Label-smoothed cross entropy per target token, in nats; for models that predict numbers, the
+    /// squared error per number.
     pub loss: f64,
-    /// Cross entropy per target token, in nats.
+    /// Cross entropy per target token, in nats; for models that predict numbers, the squared error
+    /// per number.
     pub nll: f64,
     /// Share of target tokens predicted correctly; `None` for models that predict numbers.
     pub accuracy: Option<f64>,

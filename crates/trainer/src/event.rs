@@ -84,9 +84,11 @@ pub enum Event {
         step: u64,
         /// Epoch (pass over the data), counted from 0, to which the next micro-batch belongs.
         epoch: u64,
-        /// Label-smoothed cross entropy per target token.
+        /// Label-smoothed cross entropy per target token, in nats; for models that predict numbers,
+        /// the squared error per number.
         loss: f64,
-        /// Cross entropy per target token.
+        /// Cross entropy per target token, in nats; for models that predict numbers, the squared
+        /// error per number.
         nll: f64,
         /// Mean divergence between R-Drop's two predictions of a target token; `None` without
         /// R-Drop.
@@ -96,7 +98,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
         /// Share of target tokens that were predicted correctly; `None` if the model predicts
-        /// numbers instead of classes. For such a model, `loss` is the squared error.
+        /// numbers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
         /// The learning rate of the last update.
