@@ -124,6 +124,8 @@ impl<'a> Plan<'a> {
         let bridge = build.counted_as(PartCost::once, |build| {
             Linear::new(build, &bridge, self.ends, state, vectors)
         })?;
+        // The states in the order of the tokens, which the next layer, attention or the readout
+        // reads.
         build.count(PartCost::kept(shape.width));
         if self.config.recurrent.attention == RecurrentAttention::Dot && self.is_last(layer) {
             build.count(PartCost::scores(shape.width).with_heads(1));
@@ -151,8 +153,8 @@ impl RecurrentLayers {
             RecurrentAttention::Dot => {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
-                // The backward pass needs the state and the result of attention side by side,
-                // instead of the state alone.
+                // The backward pass of attention needs the state, which the last layer has counted.
+                // That of the readout needs the state and the result of attention side by side.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)

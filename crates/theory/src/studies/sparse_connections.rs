@@ -84,15 +84,14 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Least number of functions to try for each k, if there are so many. `run` tries up to 256
-/// instead, because 256 is larger.
-const SAMPLED: u64 = 64;
+/// Largest number of functions to try for each k. Of more functions, every n-th one is tried.
+const SAMPLED: u64 = 256;
 
 fn run() -> Result<Findings, TheoryError> {
     let (length, mut rows) = (32, Vec::new());
     for count in 1..=4_usize {
         let functions = 1_u64 << (1_u64 << count);
-        let step = functions.div_ceil(SAMPLED.max(256)).max(1);
+        let step = functions.div_ceil(SAMPLED);
         let (mut tried, mut right, mut asked) = (0, 0, 0);
         let mut shape = (0, 0);
         for table in (0..functions).step_by(step as usize) {

@@ -72,7 +72,8 @@ impl Stack {
     ) -> Result<Vec<Block>> {
         let before = build.tally();
         // `most` is the largest number of scalars that a layer keeps per token of its own sequence;
-        // `of_encoder` is the number that it keeps per token of the encoder.
+        // `of_encoder` is the number that it keeps per token of the encoder: all layers attend to
+        // the encoder alike, so this number is the same for every layer.
         let (mut most, mut of_encoder) = (0.0, 0.0);
         let groups = config.groups(kind.is_causal(), layers);
         let blocks = build.layers(&groups, |build, i| {

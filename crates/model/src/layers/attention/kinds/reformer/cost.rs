@@ -34,11 +34,21 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
 
 /// Number of scalars kept for the backward pass of a sequence of `length` tokens.
 ///
-/// - For each token: the query and the value, the normalised query, and the result.
-/// - For each place in a chunk, which holds one head of one token: the rows gathered for it and
-///   their weighted sums; its scores with the keys of two chunks, and the results of softmax and
-///   dropout.
-/// - For each token and round: the result of the round, and its weight.
+/// Every intermediate result of the operations counts, and so do masks and indices.
+///
+/// - For each token, ten vectors: a copy of the input, which has two; the query and the value; the
+///   squares of the query, and the normalised query; query, normalised query and value once more,
+///   with a row of zeros for empty places; and the result. Seven numbers for each head: five of the
+///   normalisation, and the maximum and the sum over the rounds.
+/// - For each place in a chunk, which holds one head of one token, eight vectors as wide as a head:
+///   the query, the keys of two chunks, the same keys transposed, their values, and the result.
+///   Six numbers for each of these keys: the mask, four scores (of the product, with the mask,
+///   shifted, and their exponential), and the weight; with dropout also its mask and its result.
+///   Nine numbers for each place: five indices, the maximum, the sum, its logarithm and the weight
+///   of the round.
+/// - For each token and round: for each head an index and a weight of the round, and, if there are
+///   several rounds, the normalised weight in three steps; the result of the round, alone and
+///   multiplied by its weight. The result of a single round is the result.
 ///
 /// `chunks` is the number of chunks in all heads and rounds, `size` is the number of places in a
 /// chunk, and `drops` says whether attention weights have dropout.
