@@ -92,7 +92,7 @@ fn a_full_disk_loses_nothing() {
         ],
     );
     workspace.checkpoints_are_whole("kept");
-    // The rescued run still has the record of its training text.
+    // The rescued run still has the file with which `taper resume` recognises the training text.
     assert!(workspace.path("taper-rescue/run/text/train.json").is_file());
     equals_an_undisturbed_run(&workspace, "taper-rescue/run", "whole");
     // The folder on the full disk is a complete run too, up to its last checkpoint.

@@ -104,7 +104,8 @@ fn a_warning_saves_and_stops() {
         mentions(&said, &["interrupted at step", "taper resume"]);
         workspace.checkpoints_are_whole(name);
     }
-    // A signal that the process was started to ignore has no effect.
+    // The shell makes its process ignore USR1, and a program that it executes inherits this. So the
+    // signal does not end the training.
     let text = format!("trap '' USR1; exec \"$0\" train tiny.toml --run run {LONG}");
     let mut command = Command::new("sh");
     command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
@@ -141,7 +142,7 @@ fn an_update_of_many_micro_batches_stops_midway() {
     let child = workspace.spawn(format!("train tiny.toml --run run {many}"));
     let record = workspace.path("run/metrics.jsonl");
     wait_for("training to begin", || record.is_file());
-    // Waits until the process computes micro-batches, which would take minutes.
+    // Gives the process time to begin its first update, whose micro-batches would take minutes.
     std::thread::sleep(Duration::from_millis(1500));
     signal("-TERM", &child);
     let asked = std::time::Instant::now();

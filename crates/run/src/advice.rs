@@ -1,6 +1,6 @@
-//! What a reader can do about an error or a message, as data. The command line writes each action
-//! as a command and the Python package writes it as a call. The server leaves actions out, because
-//! its clients cannot do them.
+//! Advice: what a reader can do about an error or a message, as data. The command line writes each
+//! action as a command and the Python package writes it as a call. The server leaves actions out,
+//! because its clients cannot do them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use taper_decoding::DecodingError;
 
-/// What a reader can do with a trained run. Each verb has the name of a command on the command line
-/// and, where Python has one, of a method in Python.
+/// What a reader can do with a trained run, which is the folder of a training and its model. Each
+/// verb has the name of a command on the command line and, where Python has one, of a method in
+/// Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Translate sentences.
@@ -56,7 +57,7 @@ impl Verb {
 /// says otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Train {
-    /// File of the recipe.
+    /// File of the recipe: a TOML file with the settings of the training.
     pub recipe: Option<PathBuf>,
     /// Run with whose weights the new one begins; `None` if the new run begins with random weights.
     pub from: Option<PathBuf>,

@@ -3,8 +3,8 @@
 //!
 //! The module contains the same code that translates everywhere else: [`taper_run`], compiled for
 //! WASI. The page offers the files of the run as a file system, so this crate does not know where
-//! they come from. A second implementation in JavaScript was rejected, because it would tokenise,
-//! divide long lines and search differently.
+//! they come from. There is no second implementation in JavaScript: it could tokenise texts, divide
+//! long lines or search for translations in another way, and so give other translations.
 //!
 //! JavaScript calls the functions of [`exports`] without arguments. Requests and answers are files,
 //! too.

@@ -2,12 +2,14 @@
 
 use crate::cost::PartCost;
 
-/// Stream for whose tokens a part of a model is computed.
+/// A stream: one of the sequences of tokens that a model reads in a pass. The cost of a part of a
+/// model is counted per token of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Stream that is read before the other stream: sources, or images.
+    /// The stream that a model with two streams reads first: source texts or images.
     First,
-    /// Stream at whose rows ids are predicted, or the only stream.
+    /// The second of two streams, such as target texts. In a model with only one stream, that
+    /// stream.
     Last,
 }
 

@@ -22,9 +22,10 @@ pub struct Communicator {
     device: Device,
 }
 
-// SAFETY: any thread is allowed to use the handle of a communicator, but only one at a time.
-// Through `&self` only the thread that owns the GPU uses it (see `check`), and `Comm` is not
-// `Sync`.
+// SAFETY: NCCL allows any thread to use the handle of a communicator, but only one thread at a
+// time. Two threads cannot use it at the same time: `Communicator` is not `Sync`, because `Comm` is
+// not. In addition, `all_to_all` returns an error, before it uses the handle, on any thread other
+// than the first thread that used a GPU (see `super::check`).
 unsafe impl Send for Communicator {}
 
 /// Makes the id of a new group; the first process of the group makes it, and sends it to the

@@ -61,7 +61,8 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     }))
 }
 
-/// Place of the cells, in drawing units.
+/// Area of the heatmap's cells: its ranges of horizontal and vertical coordinates. There are
+/// [`SCALE`] units of these coordinates in a CSS pixel.
 struct Grid {
     across: Range<i32>,
     down: Range<i32>,

@@ -28,8 +28,8 @@ pub enum AttentionPart {
 
 impl AttentionPart {
     /// Kind of the attention layer with the full name `name`, such as
-    /// `decoder.layers.0.self_attention`, and the index of the layer, from 0; `None` for another
-    /// layer.
+    /// `decoder.layers.0.self_attention`, and the index of the layer, from 0. `None` if the name is
+    /// not that of an attention layer.
     fn of_layer(name: &str) -> Option<(Self, usize)> {
         // Architectures older than the Transformer have a single attention layer, from the decoder
         // to the source, and its name has no number.

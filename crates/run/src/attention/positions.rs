@@ -21,7 +21,8 @@ const SLOPES: usize = 8;
 /// Effect of a position encoding on a pair of tokens, depending on their distance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByDistance {
-    /// Name of the encoding in a recipe, sometimes with more words, as in `alibi, head 1`.
+    /// Name of the encoding in configuration files, sometimes with more words, as in `alibi, head
+    /// 1`.
     pub name: String,
     /// Effect at each distance, in tokens, from 0.
     pub values: Vec<f64>,
@@ -47,7 +48,7 @@ impl PositionFigures {
         self.language.choose(english, chinese)
     }
 
-    /// Position encoding that the model's recipe names.
+    /// Position encoding of the model.
     #[must_use]
     pub fn chosen(&self) -> Positions {
         self.config.positions

@@ -43,8 +43,9 @@ pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
 }
 
 impl AttentionMap {
-    /// Attention of the run at `root` on `text`. A translation model reads the text as source,
-    /// together with `target` or, if `target` is `None`, with the model's own translation.
+    /// Attention of a trained model on `text`; `root` is the folder of its run (the folder that a
+    /// training writes). A translation model reads the text as source, together with `target` or,
+    /// if `target` is `None`, with the model's own translation.
     ///
     /// # Errors
     /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
@@ -62,7 +63,8 @@ impl AttentionMap {
         ))
     }
 
-    /// Attention of a translation model; otherwise the same as [`AttentionMap::of_run`].
+    /// Attention of the translation model of `run`, which is already loaded, in the same way as
+    /// [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -78,7 +80,8 @@ impl AttentionMap {
         let best = line.translations.into_iter().next().context("no translation")?;
         let tokenizer = run.tokenizers.target();
         if line.overlong.is_some() {
-            // Each part of the line has its own tokens before the text.
+            // The line was translated in parts, and the tokens of each part begin with tokens that
+            // come before every text. So the whole translation is tokenised again as one text.
             return Self::of_encoded(run, &source, &tokenizer.encode_text(&best.text)?);
         }
         let target = tokenizer.without_before_target(&best.tokens);
@@ -148,8 +151,8 @@ impl AttentionMap {
         Self::of_pair(model, tokenizers, &source, (target, &ids))
     }
 
-    /// Attention of a language model on a text that is already tokenised; otherwise the same as
-    /// [`AttentionMap::of_run`].
+    /// Attention of the language model of `run` on a text that is already tokenised, in the same
+    /// way as [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -165,7 +168,8 @@ impl AttentionMap {
         Self::of_stack(text.text(), records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a masked language model; otherwise the same as [`AttentionMap::of_run`].
+    /// Attention of the masked language model of `run`, which is already loaded, in the same way as
+    /// [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -182,7 +186,8 @@ impl AttentionMap {
         Self::of_stack(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a classifier of texts; otherwise the same as [`AttentionMap::of_run`].
+    /// Attention of the text classifier of `run`, which is already loaded, in the same way as
+    /// [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -190,8 +195,8 @@ impl AttentionMap {
         Self::of_row(run, text, &labelled_row(run, text)?)
     }
 
-    /// Attention of a classifier on `text`, whose tokens are in `row`; otherwise the same as
-    /// [`AttentionMap::of_run`].
+    /// Attention of the text classifier of `run` on `text`, which is already tokenised to `row`, in
+    /// the same way as [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].

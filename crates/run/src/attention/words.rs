@@ -29,7 +29,7 @@ pub struct WordAlignerSettings {
     pub max_tokens: Option<usize>,
 }
 
-/// Aligner that links words by the attention of a run's model.
+/// Aligner that links words by the attention of the model of a run (folder of a trained model).
 #[derive(Debug)]
 pub struct WordAligner<'a> {
     run: &'a LoadedRun,
@@ -151,10 +151,12 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// Links between the words of a source and a target line, in ascending order. `weights`: for each
-/// token of the target row, the weights of the tokens of the source row. `before`: numbers of tokens
-/// before the text in the source row and in the target row. Tokens around a text belong to no word,
-/// so they are not linked.
+/// Links between the words of a source line and of a target line, in ascending order. The model
+/// reads each line as a sequence of tokens, in which special tokens can stand before and after the
+/// tokens of the line. `weights` has a row for each token of the target sequence and a column for
+/// each token of the source sequence. `before` has the number of special tokens at the beginning of
+/// the source sequence, and at the beginning of the target sequence. Special tokens belong to no
+/// word, so they are not linked.
 fn word_links(
     (source, target): (&Line, &Line),
     weights: &[Vec<f32>],

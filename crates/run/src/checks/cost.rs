@@ -26,13 +26,15 @@ pub struct Cost {
     pub training_flops_per_token_pair: u64,
     /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one.
     pub training_state_bytes: u64,
-    /// Bytes that a batch at the token limit keeps for the backward pass. On a GPU, this is an
-    /// estimate that leaves out the attention scores.
+    /// Estimated bytes that are kept for the backward pass of a batch with the largest allowed
+    /// number of tokens. On a GPU, this estimate leaves out the attention scores.
     pub activation_bytes: u64,
-    /// Peak memory of a training in bytes, without the program itself, tokenizers and data. It is
-    /// the training state plus the largest of these: what a batch and its loss need; a copy of a
-    /// parameter that is loaded or saved; the weights in the packed layout that validations use for
-    /// translating.
+    /// Estimated peak memory of a training in bytes, without the program itself, tokenizers and
+    /// data. It is `training_state_bytes` plus temporary memory. On a GPU, the temporary memory is
+    /// `activation_bytes`. On the CPU, it is the largest of three amounts: the memory for a batch
+    /// and its loss; the memory for copies of a parameter while it is loaded or saved; and, if
+    /// validations translate, the memory for a copy of the weights in the order in which matrix
+    /// kernels read them.
     pub peak_bytes: u64,
     /// Length in tokens of the sequences for which the fields above are estimated.
     pub sequence_tokens: usize,

@@ -29,8 +29,8 @@ impl Cost {
         Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
     }
 
-    /// Counts the cost like [`Cost::among`], but for batches whose sequences have `length` tokens
-    /// instead of the usual length.
+    /// Counts the cost like [`Cost::among`], but for batches whose sequences have `length` tokens.
+    /// ([`Cost::among`] assumes the limit in the recipe or a typical length.)
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -89,14 +89,16 @@ pub(crate) struct Scalars {
 
 impl Scalars {
     /// Memory in bytes that a training on the CPU needs temporarily, outside of forward and
-    /// backward passes. Loading and saving need the values of one parameter twice: in f32, and in a
-    /// type of half the size. Validations that translate need the weights in packed layout. The
-    /// result is the larger of the two needs.
+    /// backward passes. Loading and saving need two copies of one parameter at a time: in f32, and
+    /// in a type of half the size. Validations that translate need a copy of the weights that is
+    /// packed, that is, in the order in which matrix kernels read them. The result is the larger of
+    /// these two amounts.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
         let copies = self.largest.saturating_mul(F32 + F32 / 2);
         let translates =
             config.evaluation.validation_sentences > 0 && require_decoding(config.task).is_ok();
-        // Frozen weights in a type with fewer bits than f32 are not packed.
+        // Frozen weights in a type with fewer bits than f32 are used as they are, without a packed
+        // copy.
         let held = if self.frozen_bytes < F32 * self.frozen { 0 } else { self.frozen };
         match translates {
             true => copies.max(PackedWeights::bytes_of(self.trained.saturating_add(held))),
@@ -136,8 +138,8 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
 /// weights, if there is one, in each of `processes` processes that train together. `parameters` is
 /// the number of trained scalars, without frozen weights.
 ///
-/// With n > 1 processes, each holds 1/n of the optimizer's state, the gradients of 1/n of the
-/// micro-batches, and buffers for sending and receiving.
+/// If n > 1 processes train together, each process holds 1/n of the optimizer's state, the
+/// gradients of its own micro-batches (1/n of all), and buffers for sending and receiving.
 pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
     let training = &config.training;
     let processes = processes.max(1);

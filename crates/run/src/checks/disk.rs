@@ -1,4 +1,5 @@
-//! Check that the disk has room for the files of a run, before the run begins.
+//! Check, before a training begins, that the disk has room for the files of its run (the folder
+//! that it writes).
 
 use std::fs;
 use std::path::Path;
@@ -83,14 +84,15 @@ pub fn available(_path: &Path) -> Option<u64> {
     None
 }
 
-/// Total size in bytes of the files under `path`, without files that cannot be read and checkpoints
-/// that a run has set aside.
+/// Total size in bytes of the files under `path`. Files that cannot be read do not count. Neither
+/// do checkpoints that were set aside, that is, kept under another name when training continued
+/// from an earlier checkpoint.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // New checkpoints replace old ones, but not those that a run has set aside. So the space of
-        // checkpoints that were set aside does not become free.
+        // New checkpoints replace old ones, but never those that were set aside, so the space of
+        // the latter does not become free.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),

@@ -1,11 +1,11 @@
-//! Choice of the number type in which a run computes: the type whose matrix products are fastest on
-//! the machine.
+//! Choice of the number type in which a model is trained: the type whose matrix products are
+//! fastest on the machine.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
 
-/// Value of the key `dtype` with which a run chooses the type itself when it begins, to suit the
-/// machine.
+/// Value of the key `dtype` in the settings of a training. With this value, the type is chosen when
+/// the training begins, to suit the machine.
 pub(crate) const AUTO_DTYPE: &str = "auto";
 
 /// Number type that was chosen for the computation on a machine.

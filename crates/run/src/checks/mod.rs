@@ -1,4 +1,4 @@
-//! Checks of the machine before a run begins: its device, memory and disk.
+//! Checks of the machine before a training begins: its device, memory and disk.
 
 pub mod computation;
 pub mod cost;

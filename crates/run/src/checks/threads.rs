@@ -1,4 +1,5 @@
-//! Choice of the number of threads that compute.
+//! Choice of the number of threads that compute: by the user, or else by the recipe (TOML file with
+//! the settings of a training).
 
 use std::error::Error;
 use std::num::NonZero;
@@ -9,11 +10,11 @@ use anyhow::{Context, Result, bail};
 /// Largest number of threads that can be chosen on a machine with few cores.
 const MOST_THREADS: usize = 64;
 
-/// Set when the user has chosen the number of threads; recipes then do not change it.
+/// Set when the user has chosen the number of threads. Then the number in a recipe is ignored.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
-/// Sets the number of CPU threads for the whole process as the user has chosen it. Recipes then
-/// cannot change it; 0 means one thread for each core.
+/// Sets the number of CPU threads for the whole process to `threads`, the choice of the user. From
+/// then on, the number in a recipe is ignored. 0 means one thread for each core.
 ///
 /// # Errors
 /// See [`use_threads`].

@@ -1,6 +1,7 @@
-//! Conditions under which keys of a recipe have no effect. Each key of a recipe is a field of a
-//! type. The schema extension `x-idle` of the field lists the names of the key's conditions. The
-//! conditions of a section hold for all keys in the section.
+//! Conditions under which keys of a recipe have no effect. A recipe is a TOML file with the
+//! settings of a training, and each of its keys is a field of a Rust type. The schema extension
+//! `x-idle` of the field lists the names of the key's conditions. The conditions of a section hold
+//! for all keys in the section.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{

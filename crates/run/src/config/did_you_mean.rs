@@ -1,4 +1,4 @@
-//! Suggestions for unknown keys.
+//! Suggestions for unknown keys in a recipe (TOML file with the settings of a training).
 
 use strsim::osa_distance;
 
@@ -7,8 +7,8 @@ use super::keys::{Key, keys};
 /// Words that precede the name of a section in a suggestion.
 const SECTION: &str = "the section";
 
-/// Settings of other toolkits for which recipes have no key. Each entry has words for what replaces
-/// the settings here, and the names of the settings in other toolkits.
+/// Settings of other toolkits for which recipes have no key. Each entry has words about what
+/// replaces the settings in this program, and the names of the settings in other toolkits.
 const NO_KEYS: [(&str, &[&str]); 2] = [
     (
         "the option `--run DIR`",

@@ -1,5 +1,5 @@
-//! Differences between two configurations: in all keys, or in those that cannot freely change after
-//! a run has begun.
+//! Differences between two configurations: in all keys, or in those that cannot freely change once
+//! a run (the folder of a training) exists.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Difference {
         key_around(&self.key).map_or(Change::Free, |key| key.change)
     }
 
-    /// Whether the key has this relation to trained weights.
+    /// Whether trained weights depend on the key in the way that `relation` describes.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         key_around(&self.key).is_some_and(|key| key.has(relation))
     }

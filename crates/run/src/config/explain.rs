@@ -1,5 +1,6 @@
-//! Descriptions of the keys of a recipe: for a terminal, for the manual, and as comments in a
-//! recipe. All of them are derived from the types of the recipe, see [`keys`](super::keys).
+//! Descriptions of the keys of a recipe (TOML file with the settings of a training): for a
+//! terminal, for the manual, and as comments in a recipe. All of them are derived from the types of
+//! the recipe, see [`keys`](super::keys).
 
 use std::collections::HashSet;
 

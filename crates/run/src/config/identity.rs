@@ -1,4 +1,5 @@
-//! Part of a recipe that is saved with the weights, so that later changes of it are noticed.
+//! Part of a recipe (settings of a training) that is saved in each checkpoint, so that later
+//! changes of the recipe are noticed.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -13,9 +14,9 @@ const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 /// checked again after a change of them. Values that are the defaults are not recorded.
 const TAKES_MEMORY: [&str; 3] = ["r_drop", "ema_decay", "checkpoint_activations"];
 
-/// Part of `config` that identifies a run: data, architecture, type of computation, seed. If only
-/// other keys change, for example to a longer schedule, the run is still the same. The keys in
-/// [`TAKES_MEMORY`] are recorded with it, but can change.
+/// Part of `config` that identifies a training: data, architecture, type of computation, seed. If
+/// only other keys change, for example to a longer schedule, it is still the same training. The
+/// result also contains the keys in [`TAKES_MEMORY`], although these keys can change.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -71,9 +72,10 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
 
 /// Identity of validation scores under `config`: everything on which the scores depend, apart from
 /// the model. Scores with different identities cannot be compared. The entry `text` is the argument
-/// `text`, a hash of the validation split. The other entries are the settings on which the watched
-/// metric depends, by key. A setting that has its default value has no entry, so identities stay
-/// the same if a later version adds a key, as long as the key has its default value.
+/// `text`, a hash of the validation split. The other entries are the settings on which the score by
+/// the metric of early stopping depends, by key. A setting that has its default value has no entry,
+/// so identities stay the same if a later version adds a key, as long as the key has its default
+/// value.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.

@@ -1,5 +1,6 @@
-//! Every key of a recipe with its properties. The properties are derived from the types into which
-//! a recipe is parsed: from their doc comments, ranges and defaults.
+//! Every key of a recipe (TOML file with the settings of a training) with its properties. The
+//! properties are derived from the types into which a recipe is parsed: from their doc comments,
+//! ranges and defaults.
 
 use std::fmt;
 use std::sync::LazyLock;

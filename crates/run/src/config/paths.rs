@@ -1,8 +1,9 @@
 //! Resolution of relative paths in a configuration.
 //!
 //! A path in a recipe is relative to the recipe's folder, and a path on the command line is
-//! relative to the current folder. A run stores absolute paths, so that its commands work from any
-//! folder; a path inside the run is relative to the run, because the run may be moved.
+//! relative to the current folder. A run (the folder that a training writes) stores absolute paths,
+//! so that commands on it work from any folder. A path of a file inside the run is stored relative
+//! to the run, because the run may be moved.
 
 use std::path::{Component, Path, PathBuf};
 

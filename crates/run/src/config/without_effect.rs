@@ -1,4 +1,5 @@
-//! Keys of a recipe that have no effect because of the values of other keys.
+//! Keys of a recipe (TOML file with the settings of a training) that have no effect because of the
+//! values of other keys.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Refusal of models that an engine does not compute in the same way as Taper.
+//! Check before a model is exported to another program (an engine): a model that the engine does
+//! not compute in the same way as Taper is refused.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -6,9 +7,11 @@ use taper_model::ModelConfig;
 
 use crate::config::RunConfig;
 
-/// Keys of `[model]` that [`require_expressed`] accepts with any value. For each of these keys,
-/// every engine has a counterpart for each value, or the engine's own limits check the key, or the
-/// key plays no part in models of the exported kinds. Any other key must have its default.
+/// Keys of a recipe's section `[model]` that [`require_expressed`] accepts with any value. A key is
+/// in this list for one of three reasons: every engine can compute the model for each value of the
+/// key; each engine that cannot do so checks the key itself, in its own module; or the key has no
+/// effect in models that translate or generate text, and no other models are exported. For all
+/// other keys, see [`EXPRESSED_KINDS`] and [`require_expressed`].
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",
@@ -52,8 +55,9 @@ const EXPRESSED: &[&str] = &[
     "contrastive",
 ];
 
-/// Keys of `[model]` that are accepted only with the values listed: every engine has a counterpart
-/// for the value, or the engine's own limits check it.
+/// Keys of `[model]` that [`require_expressed`] accepts only with the values in this list. Each of
+/// these values is computed by every engine, or is checked by the modules of the engines that do
+/// not compute it.
 const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("activation", &["relu", "gelu", "gelu-tanh", "swish", "quick-gelu"]),
     ("feed_forward", &["plain", "gated"]),
@@ -63,10 +67,11 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
 ];
 
-/// Refuses a model that an engine does not compute in the same way as Taper. `refused` is a key
-/// that the engine's own limits refuse, if there is one. A key is also refused if its value is not
-/// the default and is not accepted by [`EXPRESSED`], [`EXPRESSED_KINDS`] or `more`, the further
-/// keys that this engine accepts.
+/// Refuses a model that the engine called `engine` does not compute in the same way as Taper.
+/// `refused` is a key that the engine's own check refuses, or `None` if that check accepts all
+/// keys. A key is also refused if its value is not the default and if neither [`EXPRESSED`] nor
+/// [`EXPRESSED_KINDS`] nor `more` accepts it. `more` has the further keys that this engine accepts
+/// with any value.
 ///
 /// # Errors
 /// If the engine does not compute the model in the same way. The error names a key.

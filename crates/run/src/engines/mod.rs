@@ -1,7 +1,9 @@
-//! Models of runs in the formats of other engines, written without Python.
+//! Export of trained models to other programs (engines) that can translate or generate text,
+//! without Python.
 //!
-//! Each engine is an implementation of [`Engine`]. All engines share the choice of tasks that can
-//! be exported, and the code that refuses a model, with an error that names a key of its recipe.
+//! Each engine is an implementation of [`Engine`]. The code that decides which tasks can be
+//! exported is the same for all engines. So is the code that refuses a model; its error names a key
+//! of the model's recipe (configuration).
 
 pub mod browser;
 pub mod ctranslate2;
@@ -19,12 +21,14 @@ use crate::folders::Exported;
 use crate::tasks::{TaskEntry, TaskModel, entry};
 use crate::{LoadSettings, LoadedRun};
 
-/// Program or library (engine) that can translate or generate text with the models of runs.
+/// Program or library (engine) that can translate or generate text with models that Taper has
+/// trained.
 pub trait Engine {
     /// Name of the engine, for people.
     const NAME: &'static str;
 
-    /// Writes a loaded run into `folder`, which must be empty or not exist.
+    /// Writes a loaded run (trained model with its tokenizers) into `folder`, which must be empty
+    /// or not exist.
     ///
     /// # Errors
     /// When the engine cannot compute the model, or the folder cannot be written.

@@ -1,4 +1,5 @@
-//! Evaluation of a trained run on splits of its data.
+//! Evaluation of the model of a run (folder of a trained model) on splits of its data, such as the
+//! test sets.
 
 use std::path::{Path, PathBuf};
 
@@ -68,8 +69,8 @@ pub fn evaluate(
     })
 }
 
-/// Opens a run for all directions of translation that it was trained in. The directions that `load`
-/// asks for can then be measured one by one. `change` may alter the recipe.
+/// Opens a run for all directions of translation in which it was trained. The directions that
+/// `load` asks for can then be measured one by one. `change` may alter the recipe (configuration).
 ///
 /// # Errors
 /// When the run cannot be loaded, or `change` fails.

@@ -8,8 +8,8 @@ use taper_data::{Corpora, DataConfig, RawPair, read_pairs};
 pub struct ParallelText {
     /// Texts to translate.
     pub sources: Vec<String>,
-    /// Translations of the sources. They are in lower case if the recipe lowercases the data,
-    /// because the model then does not learn the case.
+    /// Translations of the sources. They are in lower case if the configuration lowercases the
+    /// data, because the model then does not learn the case.
     pub references: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Files in a run with the results on its test sets.
+//! Files in a run (the folder of a trained model) with the results of the model on its test sets.
 
 use std::fs;
 

@@ -18,7 +18,8 @@ use crate::training::in_order;
 /// Batches of a split, one after the other.
 pub type Batches<'a> = Box<dyn Iterator<Item = Result<Batch, BoxError>> + 'a>;
 
-/// Split that a model is measured on, with the recipe and the tokenizers that read it.
+/// Split that a model is measured on, with the recipe (configuration) and the tokenizers that are
+/// needed to read it.
 #[derive(Debug, Clone, Copy)]
 pub struct Split<'a> {
     /// Name of the split.

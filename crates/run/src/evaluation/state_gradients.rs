@@ -36,7 +36,8 @@ pub struct LayerGradients {
 }
 
 /// Computes the norms of the gradients with respect to the states of each recurrent layer in a
-/// run's model, without dropout. At most `count` sentences are used, evenly spread over `split`.
+/// trained model (`run`), without dropout. At most `count` sentences are used, evenly spread over
+/// `split`.
 ///
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.

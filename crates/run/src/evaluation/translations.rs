@@ -13,7 +13,8 @@ use crate::translation::{
 };
 
 impl TranslatedTestSet {
-    /// Translates the split with the recipe's decoding settings, and scores the translations.
+    /// Translates the split with the settings in the section `[decoding]` of the configuration, and
+    /// scores the translations.
     ///
     /// # Errors
     /// When the split cannot be read, or the model cannot be run on it.

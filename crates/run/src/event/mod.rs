@@ -1,4 +1,5 @@
-//! Events of a run: of its training, and of measurements of its model.
+//! Events of a run (the folder of a training and its model): of its training, and of measurements
+//! of its model.
 
 mod notice;
 
@@ -42,8 +43,8 @@ pub enum RunEvent<'a> {
     WarmStart {
         /// Which parameters were copied, and which were not.
         started: &'a WarmStart,
-        /// Keys of the new run's recipe whose values were replaced because of the other run's
-        /// tokenizer, with the old and the new value.
+        /// Keys of the new run's recipe (settings) whose values were replaced because of the other
+        /// run's tokenizer, with the old and the new value.
         replaced: &'a [String],
         /// True if the new run's tokenizer differs from the tokenizer of the other run.
         own_tokenizer: bool,

@@ -1,4 +1,5 @@
-//! Messages of a run for people.
+//! Messages for people about trainings, recipes (TOML files with the settings of a training),
+//! folders and texts.
 
 use std::fmt;
 use std::path::PathBuf;

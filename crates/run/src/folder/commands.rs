@@ -1,5 +1,5 @@
-//! `commands.jsonl`: the commands that trained a run, as one JSON object on each line. Lines are
-//! only appended.
+//! `commands.jsonl`, a file in the folder of a run: the commands that trained the model, as one
+//! JSON object on each line. Lines are only appended.
 
 use std::fs::OpenOptions;
 use std::io::Write;

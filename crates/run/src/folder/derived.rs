@@ -1,4 +1,5 @@
-//! Making of runs whose weights are derived from the weights of another run.
+//! Making of runs (folders of trained models) whose weights are derived from the weights of another
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

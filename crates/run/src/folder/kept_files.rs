@@ -1,5 +1,5 @@
-//! Copies, in memory, of the files that are needed to load a run. If a file is removed from the
-//! disk during training, it is written again from its copy.
+//! Copies, in memory, of the files that are needed to load a run (the folder that a training
+//! writes). If a file is removed from the disk during training, it is written again from its copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Rescue of the state of a training when the folder of its run cannot be written.
+//! Rescue of the state of a training when its run (the folder to which it writes) cannot be
+//! written.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Lock of a run's folder: only one process at a time trains in it.
+//! Lock of a run, the folder to which a training writes: only one process at a time trains in it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! Summary of a run without loading its model: progress, scores, and whether a process is training
-//! it.
+//! Summary of a run (the folder of a training) without loading its model: progress, scores, and
+//! whether a process is training it.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

@@ -340,7 +340,6 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Checks the settings, and returns the settings of the search.
 /// Prepares the model of a run for generation.
 fn prepared(
     run: &LoadedRun<LanguageModel>,
@@ -353,6 +352,7 @@ fn prepared(
     Ok(Arc::new(WithTokens::new(inference, run.tokenizers.target())))
 }
 
+/// Checks the settings, and returns the settings of the search.
 fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     if settings.context == 0 || settings.max_tokens == 0 {
         bail!("the context and the number of tokens to add must be at least 1");

@@ -1,4 +1,5 @@
-//! A proposed recipe as a file with comments.
+//! Text of the recipe that `taper init` writes. A recipe is a TOML file with the settings of a
+//! training; comments in it explain the proposed values.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -59,8 +60,8 @@ pub(super) fn text(
     )
 }
 
-/// Comment on how to use the recipe called `name`, with one line for each line that `usage`
-/// returns.
+/// Comment on how to use the recipe called `name`. The function `usage` returns the lines of this
+/// comment. `from` is the run with whose weights the training begins, if there is one.
 pub(super) fn usage_comment(usage: Usage, name: &str, from: Option<&Path>) -> String {
     let lines = usage(Path::new(&format!("{name}.toml")), from);
     lines.iter().map(|line| format!("#   {line}\n")).collect()
@@ -82,8 +83,9 @@ pub(super) fn describe(machine: &Machine) -> String {
     text
 }
 
-/// Comment in the recipe if the text suffices for a larger size than the machine can train;
-/// otherwise empty.
+/// Comment for the recipe that names a larger size of model, and what this machine lacks to train
+/// it. It is written if there is enough training text for this size; otherwise, the result is
+/// empty.
 fn too_large(proposal: &Proposal) -> String {
     proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
         format!(

@@ -1,10 +1,14 @@
-//! File of a shortlist: a line of JSON that describes it, then the lists, then the SHA-256 of
-//! everything before.
+//! File format of shortlists. A shortlist limits the target tokens that a translation can contain.
+//! It has one list of target tokens that every translation may contain, and for each source token a
+//! list of target tokens that are allowed if the source contains it.
 //!
-//! A list is stored as its length, its first id, and the difference of each further id to the id
-//! before it. Ids are ascending. Numbers are in LEB128, so that most of them take one or two bytes.
-//! The tokens of the first list may occur in every translation. The other lists belong to the
-//! source tokens, in the order of their ids.
+//! A file begins with a line of JSON, the [`ShortlistHeader`]. Then comes the list of tokens that
+//! every translation may contain, and after it the lists of the source tokens, in the order of the
+//! ids of the source tokens. The file ends with the SHA-256 of all bytes before it.
+//!
+//! The token ids in a list are ascending. A list is stored as its length, its first id, and then,
+//! for each further id, the difference from the id before it. These numbers are encoded in LEB128,
+//! so that most of them take one or two bytes.
 
 use std::path::Path;
 
@@ -26,14 +30,17 @@ const LARGEST: u64 = 1 << 30;
 pub struct ShortlistHeader {
     /// Version of the format.
     pub(super) shortlist: u32,
-    /// Hash of the tokenizers whose ids the lists have.
+    /// Hash of the tokenizers that have assigned the token ids in the lists. With other tokenizers,
+    /// the lists are useless.
     pub tokenizers: String,
     /// Sizes of the vocabularies of source and target.
     pub vocabularies: [usize; 2],
-    /// Largest number of likeliest translations in the list of a source token. The list can also
-    /// have the target token with the same spelling.
+    /// Largest number of tokens that were put into the list of a source token because they are its
+    /// likeliest translations. The list can have one more token: the target token with the same
+    /// spelling as the source token.
     pub best: usize,
-    /// Number of frequent tokens that may occur in every translation.
+    /// Number of target tokens that were requested for the list of tokens that every translation
+    /// may contain. These are the tokens that are most frequent in the training text.
     pub frequent: usize,
     /// Number of iterations in which probabilities were estimated.
     pub iterations: usize,

@@ -1,15 +1,18 @@
-//! Selectors as relations of keys and queries, divided into terms. One head computes one term.
+//! Selectors of RASP programs: a selector tells for each query which keys it attends to. A selector
+//! is divided into terms, and each attention head of the compiled encoder computes one term.
 
 /// Largest number of terms of a selector.
 pub(super) const MOST_TERMS: usize = 32;
 
-/// A relation between the values of two nodes, one for keys and one for queries. `suits` has a row
-/// for each value of the key; an entry is true if the key's value suits the query's value with the
-/// entry's index.
+/// A relation between keys and queries, which depends only on their values: for each pair of a
+/// value of the key and a value of the query, the relation holds or does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Relation {
-    /// Nodes of keys and of queries.
+    /// Indices of two nodes of the program's graph: the node that computes the keys, and the node
+    /// that computes the queries.
     pub(super) between: (usize, usize),
+    /// Whether the relation holds: one row for each possible value of the key, one column for each
+    /// possible value of the query.
     pub(super) suits: Vec<Vec<bool>>,
 }
 

@@ -91,7 +91,7 @@ pub struct Journey {
     pub picture: Option<Picture>,
     /// Pieces of the text, with the special tokens that the model reads.
     pub pieces: Vec<Piece>,
-    /// Kind of position encoding: the recipe's `model.positions`.
+    /// Kind of position encoding: the value of `model.positions` in the settings of the training.
     pub positions: String,
     /// Norms of the tokens' vectors before and after each layer, for each stack (encoder or
     /// decoder).

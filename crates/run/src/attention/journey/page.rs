@@ -74,8 +74,8 @@ fn stack(stack: &StackVectors) -> Value {
     let norm = |row: &[f32]| rounded(f64::from(row.iter().map(|x| x * x).sum::<f32>().sqrt()));
     let mut before: Option<&Vec<Vec<f32>>> = None;
     let steps = stack.steps.iter().map(|step| {
-        // Distance between each state and the state before it. The vectors of tokens and of
-        // positions are not states; only their sum is.
+        // Distance between the state of each token at this step and its state at the step before.
+        // The vectors of tokens and of positions are left out, because only their sum is a state.
         let is_state = !matches!(step.point, "token" | "position");
         let moved = before.filter(|_| is_state).map(|before| {
             let distance = |(before, after): (&Vec<f32>, &Vec<f32>)| {

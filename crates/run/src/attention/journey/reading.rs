@@ -21,8 +21,8 @@ use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 impl Journey {
-    /// Traces the journey of `text` through the model of the run at `root`. For a model that reads
-    /// images, `text` is the path of an image file.
+    /// Traces the journey of `text` through the model of the run (folder of a trained model) at
+    /// `root`. For a model that reads images, `text` is the path of an image file.
     ///
     /// # Errors
     /// When the run cannot be loaded or its task has no journey, or the text is empty or too long,

@@ -65,8 +65,9 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // The search reads sequences of ids. So the image is given to the search as a sequence with
-        // its index, and `numbered` supplies the pixel values for this index.
+        // The search reads sequences of ids. So the source that it gets is a sequence with one id,
+        // the index of the image, and `numbered` returns the pixel values of the image with this
+        // index.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let sentence =

@@ -1,4 +1,5 @@
-//! Check, before the first update, that training by a recipe fits into memory.
+//! Check, before the first update, that a training with the settings in its recipe (TOML file) fits
+//! into memory.
 //!
 //! The largest batch of the recipe is tried: its loss and gradients are computed and discarded, and
 //! the allocator reports the memory that was used. A formula would have to know every buffer of

@@ -1,4 +1,5 @@
-//! Trial of the largest batch of a recipe on its model: how much memory an update takes.
+//! Trial of how much memory an update takes: a model reads the largest batch that the settings of a
+//! training (the recipe) allow.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Translation in a browser: a run is exported as an HTML page in a single file, which needs no
-//! server.
+//! Translation in a browser: a run (the folder of a trained model) is exported as an HTML page in a
+//! single file, which needs no server.
 //!
-//! The page contains the weights in int8, the tokenizers, the recipe, the shortlist if the recipe
-//! uses it, and a module of WebAssembly that `scripts/package/web.sh` compiles from `taper-web`.
-//! The module reads everything else as the files of a run, so a browser translates with the same
-//! code as any other program.
+//! The page contains the weights in int8, the tokenizers, the recipe (configuration), the shortlist
+//! of target tokens if the recipe uses one, and a module of WebAssembly that
+//! `scripts/package/web.sh` compiles from `taper-web`. The module reads everything else as the
+//! files of a run, so a browser translates with the same code as any other program.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Variables of a model in CTranslate2: the parameters of a run under CTranslate2's names, and
-//! attributes, which describe the layers.
+//! Variables of a model in CTranslate2: the parameters of the model of a run (a trained model with
+//! its files) under CTranslate2's names, and attributes, which describe the layers.
 
 use anyhow::{Context, Result};
 use taper_model::positions::sinusoids;

@@ -1,10 +1,10 @@
-//! Export of models to folders for [CTranslate2](https://opennmt.net/CTranslate2), an engine in C++
-//! for translation and generation on CPUs and GPUs.
+//! Export of models to folders for [CTranslate2](https://opennmt.net/CTranslate2), a program in C++
+//! (an engine) for translation and generation on CPUs and GPUs.
 //!
 //! A folder has `model.bin` with the weights and the architecture ([`binary`], [`layers`]),
 //! `config.json` with special tokens, and vocabularies as lists of tokens ([`tokens`]). The engine
-//! reads tokens and not text, so the folder also has the tokenizers of the run. Models that the
-//! engine does not compute in the same way as Taper are refused ([`limits`]).
+//! reads tokens and not text, so the folder also has the tokenizers of the exported run. Models
+//! that the engine does not compute in the same way as Taper are refused ([`limits`]).
 
 mod binary;
 mod layers;

@@ -15,7 +15,7 @@ use crate::folders::{write_json, write_sentence_pieces};
 use crate::generation::beginning;
 use crate::tasks::entry;
 
-/// Vocabularies and special tokens of a run for CTranslate2.
+/// Vocabularies and special tokens of an exported model, in the form that CTranslate2 needs.
 pub(super) struct Tokens {
     /// Ids of the tokens that the model must not write.
     pub(super) never_written: Vec<u32>,

@@ -1,6 +1,6 @@
-//! Layers as nodes of an ONNX graph. The nodes depend on which parameters the run has: a bias is
-//! added if there is a parameter for it, and queries are normalised if there are weights for this
-//! norm.
+//! Layers as nodes of an ONNX graph. The nodes depend on which parameters the exported model has: a
+//! bias is added if there is a parameter for it, and queries are normalised if there are weights
+//! for this norm.
 
 use anyhow::{Context, Result};
 use taper_model::{

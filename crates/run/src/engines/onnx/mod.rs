@@ -5,8 +5,8 @@
 //! A translation model becomes three graphs: an encoder, a decoder that begins a text, and a
 //! decoder that continues a text with the keys and values of earlier tokens. A language model
 //! becomes one graph ([`models`]). Graphs are built from the configuration and the parameters of
-//! the run ([`layers`], [`attention`], [`positions`]), and written together with the weights
-//! ([`graph`]).
+//! the trained model ([`layers`], [`attention`], [`positions`]), and written together with the
+//! weights ([`graph`]).
 
 mod attention;
 mod graph;
@@ -28,8 +28,8 @@ use crate::folders::{self, Exported, write_json};
 use crate::tasks::{TaskModel, entry, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// Keys of a recipe's section `[model]` whose values ONNX graphs can express, in addition to the
-/// keys that [`limits`] accepts for every engine.
+/// Keys of the section `[model]` of a configuration whose values ONNX graphs can express, in
+/// addition to the keys that [`limits`] accepts for every engine.
 const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 
 /// The format ONNX. Exports have weights in f32.

@@ -29,8 +29,9 @@ pub fn extrapolation_figure(measured: &[Extrapolation]) -> Figure {
     Figure::new("Texts longer than in training", described, chart)
 }
 
-/// Heatmap of the share of hidden keys that a model found, by depth of the key in the text (rows)
-/// and length of the text (columns). `None` if the model was not asked for keys.
+/// Heatmap of the share of keys that a model found in texts in which they were hidden. (Keys are
+/// random strings.) Rows are depths of the key in the text, columns are lengths of the text. `None`
+/// if the model was not asked for keys.
 #[must_use]
 pub fn passkey_figure(one: &Extrapolation) -> Option<Figure> {
     let asked = || one.points.iter().filter_map(|point| Some((point, point.passkey.as_ref()?)));

@@ -1,4 +1,6 @@
-//! Measurement of language models on texts longer than in training, or of another length.
+//! Measurement of language models on texts that are longer than in training, or shorter: their
+//! perplexity, and how often they find a key (a random string) that is hidden in the text
+//! ([`Passkey`]).
 
 mod figures;
 mod passkey;
@@ -23,7 +25,7 @@ pub use passkey::{Passkey, PasskeyRecall};
 /// reads a text.)
 #[derive(Debug, Clone, Serialize)]
 pub struct Extrapolation {
-    /// Name of the model's run.
+    /// Name of the run (folder of the trained model).
     pub run: String,
     /// Name of the position encoding; `transformer-xl` for a Transformer-XL, which has its own
     /// encoding.

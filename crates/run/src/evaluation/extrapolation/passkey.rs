@@ -1,11 +1,12 @@
-//! Retrieval of keys that are hidden in long texts (Mohtashami and Jaggi 2023, "Landmark Attention:
-//! Random-Access Infinite Context Length for Transformers", section 4.2). A text consists of filler
-//! words. Among them is a sentence that states a key, and at the end is the question for the key.
+//! Retrieval of keys (random strings) that are hidden in long texts (Mohtashami and Jaggi 2023,
+//! "Landmark Attention: Random-Access Infinite Context Length for Transformers", section 4.2). A
+//! text consists of filler words. Among them is a sentence that states a key, and at the end is the
+//! question for the key.
 //!
-//! The filler words are taken from the run's test text, except those that occur in the sentence or
-//! the question. Keys and filler depend only on a seed. So models that read the same test text, and
-//! different methods of reading texts longer than in training, are asked for the same keys in the
-//! same texts.
+//! The filler words are taken from the test text in the model's configuration, except those that
+//! occur in the sentence or the question. Keys and filler depend only on a seed. So models that
+//! read the same test text, and different methods of reading texts longer than in training, are
+//! asked for the same keys in the same texts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -36,7 +36,7 @@ pub struct MatchedTestSet {
     pub split: String,
     /// Number of images.
     pub images: usize,
-    /// Mean contrastive loss in nats, in batches of the recipe's size.
+    /// Mean contrastive loss in nats, in batches of the same size as in training.
     pub loss: f64,
     /// Share of images that are closer to the text for their correct label than to the texts for
     /// all other labels; `None` if the images have captions instead of labels.

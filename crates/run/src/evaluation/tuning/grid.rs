@@ -32,7 +32,8 @@ impl<T> Values<T> {
 }
 
 impl Values<f64> {
-    /// Copy whose list also has `of_run`, the value of the run itself. The list is sorted.
+    /// Copy whose list also has `of_run`, the value in the configuration of the run that is tuned.
+    /// The list is sorted.
     fn with(&self, of_run: f64) -> Self {
         let mut list = [self.list.as_slice(), &[of_run]].concat();
         list.sort_by(f64::total_cmp);

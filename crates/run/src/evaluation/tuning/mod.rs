@@ -94,7 +94,7 @@ impl Trial {
 pub struct Tuning {
     /// Number of sentences on which each trial is scored.
     pub sentences: usize,
-    /// Settings of the run, before tuning.
+    /// Settings in the configuration of the run, before tuning.
     pub before: Trial,
     /// Best settings; those of the run if no others are better.
     pub best: Trial,

@@ -40,7 +40,7 @@ pub struct TunedWeights {
     pub sentences: usize,
     /// Total number of candidates for these sentences.
     pub candidates: usize,
-    /// Weights of the run, before tuning.
+    /// Weights in the configuration of the run, before tuning.
     pub before: WeightTrial,
     /// Best weights; those of the run if no others are better.
     pub best: WeightTrial,
@@ -140,9 +140,10 @@ fn count(
     Ok(CountedCandidates { texts: texts.collect(), counts })
 }
 
-/// Starting points of the search. The first point is the run's weights. For each criterion in
-/// `named`, one point has the weight 1 for this criterion and 0 for all others. The last point has
-/// the weight 1 for all criteria in `named`. A point whose weights are all 0 is left out.
+/// Starting points of the search. The first point is the run's weights. `named` tells for each
+/// criterion whether its weight is searched. For each of these criteria, one point has the weight 1
+/// for this criterion and 0 for all others. The last point has the weight 1 for all of these
+/// criteria. A point whose weights are all 0 is left out.
 fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     let mut all = vec![of_run];
     let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));
@@ -153,7 +154,7 @@ fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
 }
 
 /// Sets one weight after the other to its best value, until no change of a weight improves the
-/// score. Weights of criteria that are not in `named` stay as they are. Returns the weights.
+/// score. Weights of criteria for which `named` is false stay as they are. Returns the weights.
 fn climb(
     candidates: &CountedCandidates,
     metric: &dyn Metric,

@@ -1,5 +1,5 @@
-//! Export of a run's adapters as a folder for the library PEFT. Adapters are pairs of factors A and
-//! B of low rank; the product `B A` is added to a matrix of the model.
+//! Export of the adapters of a trained model as a folder for the library PEFT. Adapters are pairs
+//! of factors A and B of low rank; the product `B A` is added to a matrix of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,6 @@
-//! Import of a folder of the library PEFT as a run with adapters. Adapters are pairs of factors A
-//! and B of low rank; the product `B A` is added to a matrix of the model.
+//! Import of a folder of the library PEFT as a run (a model of Taper with its files) with adapters.
+//! Adapters are pairs of factors A and B of low rank; the product `B A` is added to a matrix of the
+//! model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -3,11 +3,11 @@
 //! B, of low rank; their product `B A` is added to a matrix of the model.
 //!
 //! The name of a tensor consists of [`PREFIX`], the name of the matrix in the model family of the
-//! library Transformers, and the kind of the factor. If a layer of a run fuses several matrices, as
-//! `qkv` fuses `q_proj`, `k_proj` and `v_proj`, each matrix (a part of the layer) has its own
-//! adapters, in the run and in the folder. If the folder's module fuses the matrices too, as
-//! GPT-2's `c_attn` does, its factor A is a stack of the parts' factors A, and its factor B has the
-//! parts' factors B as blocks on a diagonal.
+//! library Transformers, and the kind of the factor. If a layer of Taper's model fuses several
+//! matrices, as `qkv` fuses `q_proj`, `k_proj` and `v_proj`, each matrix (a part of the layer) has
+//! its own adapters, in Taper's run (the model with its files) and in the folder. If the folder's
+//! module fuses the matrices too, as GPT-2's `c_attn` does, its factor A is a stack of the parts'
+//! factors A, and its factor B has the parts' factors B as blocks on a diagonal.
 
 mod export;
 mod import;

@@ -1,5 +1,6 @@
-//! Import of folders of the engine CTranslate2: `model.bin`, lists of tokens, and the files of a
-//! tokenizer, which converters copy to the folder on request.
+//! Import of folders of CTranslate2, a program (engine) that translates and generates text:
+//! `model.bin`, lists of tokens, and the files of a tokenizer, which converters copy to the folder
+//! on request.
 
 mod names;
 mod shape;

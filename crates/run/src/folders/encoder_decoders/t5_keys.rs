@@ -66,7 +66,8 @@ pub(super) const TIED: Key = Key::switch(
     |recipe| recipe.model.tied.ties_output(),
 );
 /// Key for whether the decoder's last hidden states are multiplied by 1/√d_model before the output
-/// projection. Up to version 4 of Transformers, they are if `tie_word_embeddings` is true.
+/// projection. Versions of Transformers up to 4 do not have this key; they multiply the states if
+/// `tie_word_embeddings` is true.
 pub(super) const SCALE: Key = Key::switch(
     "scale_decoder_outputs",
     true,
@@ -77,7 +78,9 @@ pub(super) const SCALE: Key = Key::switch(
 )
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
-/// Key for the text that is put before every source text, if the folder names only one task.
+/// Key for the tasks of a model, such as translation from English to German, each with a prefix: a
+/// text that is put before every source text. If exactly one task has a prefix, the recipe gets
+/// this prefix; otherwise it gets none.
 pub(super) const TASKS: Key = Key::custom("task_specific_params", reads_tasks, tasks);
 
 /// Sets the properties that all models like T5 share.
