@@ -1,4 +1,4 @@
-//! Runs of models whose weights were set by hand.
+//! Runs (folders of models, as a training writes them) for models whose weights were set by hand.
 
 use anyhow::{Result, ensure};
 use taper_data::{Documents, Tokenizer, TokenizerPair};

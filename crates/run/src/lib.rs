@@ -1,4 +1,5 @@
-//! From a recipe to a run folder, a trained model, translations and scores.
+//! Everything between a recipe (the TOML file with the settings of a training) and its results: the
+//! folder of the training, the trained model, translations and scores.
 //!
 //! The quickstart, from its recipe to a translation:
 //!

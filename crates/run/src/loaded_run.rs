@@ -1,4 +1,5 @@
-//! A trained run in memory: configuration, tokenizers, and model with weights.
+//! A run (the folder of a trained model) in memory: configuration, tokenizers, and model with
+//! weights.
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ impl WeightType {
     }
 }
 
-/// Settings for loading a run: its weights, the device, and changes to the recipe.
+/// Settings for loading a run: its weights, the device, and changes to its recipe (configuration).
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a

@@ -1,5 +1,5 @@
-//! Merging of LoRA adapters into the weights that they change. The result is a run without
-//! adapters.
+//! Merging of LoRA adapters into the weights that they change. The result is a run (folder of a
+//! trained model) without adapters.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! `README.md` of an exported folder, its model card. The card states facts about the model as text
 //! for people, and again as metadata. Model hubs use the metadata to search models and to list
-//! their scores. Facts that are not recorded in the run are left out.
+//! their scores. Facts that are not recorded in the run (the folder of the trained model) are left
+//! out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -52,7 +53,8 @@ struct Score {
     signature: Option<String>,
 }
 
-/// Prefixes of the recipe keys that the card omits, because these keys do not change the model.
+/// Prefixes of the keys of the configuration that the card omits, because these keys do not change
+/// the model.
 const LEFT_OUT: &[&str] = &["training.log_", "training.validate_", "training.checkpoint"];
 
 /// Writes the card of `run` into `folder`.

@@ -86,8 +86,8 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Checks the adapters of a model whose recipe has adapters switched on: some layer must have an
-/// adapter, and each pattern in `model.lora` must match a layer or a parameter.
+/// Checks the adapters of a model whose configuration has adapters switched on: some layer must
+/// have an adapter, and each pattern in `model.lora` must match a layer or a parameter.
 ///
 /// # Errors
 /// If no layer has adapters, or a pattern matches nothing. The error has the pattern and the most

@@ -1,5 +1,5 @@
-//! Rounding of a run's weights to int8. The result is a new run that can translate, but cannot be
-//! trained.
+//! Rounding of the weights of a run (folder of a trained model) to int8. The result is a new run
+//! that can be used to generate text, but cannot be trained.
 
 use std::fs;
 use std::path::{Path, PathBuf};

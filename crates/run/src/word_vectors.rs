@@ -62,7 +62,7 @@ fn tables<'a>(
     Ok(found.into_iter().filter(is_given).collect())
 }
 
-/// Freezes the tables with initial values from the recipe, if `config.frozen` is set.
+/// Freezes the tables for which `config` names initial values, if `config.frozen` is set.
 ///
 /// # Errors
 /// If the model does not have a table that the recipe names.

@@ -1,5 +1,5 @@
-//! A run on disk: its files, its lock, the record of its training, and the rescue of its state when
-//! the disk fails.
+//! A run on disk, which is the folder that a training writes: its files, its lock, the record of
+//! its training, and the rescue of its state when the disk fails.
 
 mod commands;
 mod derived;

@@ -1,4 +1,5 @@
-//! Folder of a run: the paths of its files, and checks of whether it is a run that can be used.
+//! Folder of a run, to which a training writes: the paths of its files, and checks of whether it is
+//! a run that can be used.
 
 use std::fs;
 use std::path::{Path, PathBuf};

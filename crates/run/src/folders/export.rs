@@ -1,4 +1,4 @@
-//! Export of a run as a folder of the library Transformers.
+//! Export of a run (a model of Taper with its files) as a folder of the library Transformers.
 
 use std::collections::HashMap;
 use std::fs;
@@ -68,7 +68,7 @@ fn require_exportable(task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Exports a run that is already loaded; otherwise the same as [`export_run`].
+/// Exports a run that is already loaded, in the same way as [`export_run`].
 ///
 /// # Errors
 /// See [`export_run`].

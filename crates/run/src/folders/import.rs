@@ -1,4 +1,4 @@
-//! Import of a folder of the library Transformers as a run.
+//! Import of a folder of the library Transformers as a run (a model of Taper with its files).
 
 use std::path::Path;
 

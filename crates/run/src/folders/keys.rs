@@ -1,5 +1,5 @@
 //! Conversion between the keys of `config.json` in the library Transformers and the corresponding
-//! keys of a recipe, in both directions.
+//! keys of a recipe (Taper's configuration), in both directions.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -17,18 +17,20 @@ pub(super) struct Key {
     setting: Setting,
 }
 
-/// Function that returns a field of a recipe that is a count.
+/// Function that returns a field of a recipe. The field is a count.
 type Count = fn(&mut RunConfig) -> &mut usize;
-/// Function that returns a field of a recipe that is a number.
+/// Function that returns a field of a recipe. The field is a floating-point number.
 type Number = fn(&mut RunConfig) -> &mut f64;
-/// Function that returns a field of a recipe that is a count and can be omitted.
+/// Function that returns a field of a recipe. The field is a count, or `None` if the recipe omits
+/// it.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
-/// Function that returns a field of a recipe that is a flag.
+/// Function that returns a field of a recipe. The field is a flag.
 type Flag = fn(&mut RunConfig) -> &mut bool;
 
-/// Effect of a key on a recipe. `usual` is the default in Transformers, and `of` returns the fields
-/// that are set.
+/// Effect of a key on a recipe. The field `usual` of a variant is the default of the key in
+/// Transformers, and the field `of` has functions that return the fields of the recipe that the key
+/// sets.
 enum Setting {
     Count {
         usual: usize,

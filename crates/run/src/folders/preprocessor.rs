@@ -1,6 +1,6 @@
 //! Preparation of images for a model: `preprocessor_config.json`, or the key `image_processor` of
 //! `processor_config.json`, converted between a folder of the library Transformers and the section
-//! `[data.images]` of a recipe.
+//! `[data.images]` of a recipe (Taper's configuration).
 //!
 //! The defaults of omitted values depend on the image processor. A folder without either file has
 //! 0.5 for mean and deviation, and its images are resized to the size that the model reads. Images

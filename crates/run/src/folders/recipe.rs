@@ -1,5 +1,5 @@
-//! Settings of a task outside of a recipe's section `[model]`, converted between the recipe and a
-//! folder of the library Transformers: labels, lengths, images, tokens.
+//! Settings outside the section `[model]` of a recipe (Taper's configuration), converted between
+//! the recipe and a folder of the library Transformers: labels, lengths, images, tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,8 +28,8 @@ pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     is_read && expressed.model.tied == recipe.model.tied
 }
 
-/// Recipe of a run called `name` whose weights do not come from training by Taper, and which has no
-/// data yet.
+/// Recipe called `name` for a model whose weights do not come from training by Taper. It names no
+/// data.
 pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     let mut recipe = RunConfig { name, task, ..RunConfig::default() };
     recipe.dtype = "f32".to_owned();

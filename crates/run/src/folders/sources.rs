@@ -1,5 +1,5 @@
-//! Sources of the parameters of a run: tensors of a folder, or random values for a head (output
-//! layers) that the folder lacks.
+//! Sources of the parameters of a run that is made from a folder of the library Transformers:
+//! tensors of the folder, or random values for a head (output layers) that the folder lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -38,7 +38,8 @@ pub struct GenerationSettings {
 }
 
 impl GenerationSettings {
-    /// Settings of a recipe. The context has `data.text.block_length` tokens, as in training.
+    /// Settings for a model with the configuration `config`. The context has
+    /// `data.text.block_length` tokens, as in training.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
@@ -143,7 +144,8 @@ pub struct Prompt<'a> {
 pub enum PromptContent<'a> {
     /// Beginning of a document or of a line.
     Beginning,
-    /// Text. The names of special tokens in it are treated as the settings of the generator say.
+    /// Text. Names of special tokens in it are treated according to
+    /// [`GenerationSettings::special_tokens`].
     Text(&'a str),
     /// Text with markup, such as the result of a chat template: names of special tokens in it are
     /// read as special tokens.
@@ -168,7 +170,7 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Generator with the model of a run.
+    /// Generator with the model of a loaded run.
     ///
     /// # Errors
     /// If the settings are not valid.

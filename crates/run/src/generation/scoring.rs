@@ -44,7 +44,7 @@ pub struct ChoiceScore {
     pub best_per_byte: usize,
 }
 
-/// Scorer of texts with a run's model.
+/// Scorer of texts with the language model of a loaded run.
 #[derive(Debug)]
 pub struct TextScorer<'a> {
     model: &'a LanguageModel,

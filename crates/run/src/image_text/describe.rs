@@ -16,9 +16,9 @@ use crate::translation::{Translation, as_text, for_the_best};
 /// Number of images in one batch.
 const TOGETHER: usize = 64;
 
-/// Settings of the search for captions, from a recipe. The length of a caption is limited by
-/// `data.captions.max_tokens`, because an image has no length to which the limit could be
-/// proportional.
+/// Settings of the search for captions, from the configuration of a model. The length of a caption
+/// is limited by `data.captions.max_tokens`, because an image has no length to which the limit
+/// could be proportional.
 pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     DecodingConfig {
         max_length_ratio: 0.0,

@@ -130,8 +130,9 @@ pub(crate) struct PlacedLabels {
 
 impl PlacedLabels {
     /// Embeds each label as the mean of the embeddings of its prompts, scaled to norm 1 (Radford et
-    /// al. 2021, section 3.1.4). If the recipe has no prompts, a label has captions; these are
-    /// embedded one by one, because each says more than the label.
+    /// al. 2021, section 3.1.4). If the configuration has no prompts, the texts of a label are all
+    /// captions that an image with this label can have. They are embedded one by one and not
+    /// averaged, because each caption says more about an image than its label.
     ///
     /// # Errors
     /// If the model fails.

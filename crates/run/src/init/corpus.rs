@@ -1,4 +1,5 @@
-//! Training text of a new recipe, in files that a user names.
+//! Training text of a new recipe (TOML file with the settings of a training), in files that a user
+//! names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

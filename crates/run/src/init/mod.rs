@@ -1,5 +1,6 @@
-//! Recipe for a user's text, with sizes that suit the number of pairs and the machine. Also a
-//! recipe for the further training of a trained model.
+//! Writing of new recipes (TOML files with the settings of a training): for training on a user's
+//! text, with a size of model that suits the number of sentence pairs and the machine; and for the
+//! further training of a trained model.
 
 mod corpus;
 mod fine_tuning;

@@ -1,4 +1,5 @@
-//! Sizes of models that suit the amount of text and the machine.
+//! Choice of the size of a model that suits the amount of text and the machine, for a new recipe
+//! (TOML file with the settings of a training).
 
 use std::num::NonZero;
 

@@ -1,5 +1,6 @@
-//! Back-translation: a model translates text of the target language, and each translation becomes
-//! the source of a pair with this text as its target.
+//! Back-translation: training pairs for a model are made from text in its target language. A second
+//! model, of the opposite direction, translates this text. Each translation becomes the source of a
+//! pair, with the original text as its target.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -28,10 +29,10 @@ pub enum Method {
 /// Settings of a back-translation.
 #[derive(Debug)]
 pub struct BackTranslation<'a> {
-    /// File with text in the language from which the run translates, one sentence on each line. Its
-    /// sentences become targets.
+    /// File with text in the language from which the second model translates, one sentence on each
+    /// line. Its sentences become targets.
     pub text: &'a Path,
-    /// Settings of the run's search.
+    /// Settings of the search for translations.
     pub settings: TranslationSettings,
     /// Method that makes the sources.
     pub method: Method,

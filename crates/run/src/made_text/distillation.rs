@@ -1,4 +1,5 @@
-//! Sequence-level distillation: the targets of a corpus are replaced by a teacher's translations.
+//! Sequence-level distillation: the targets of a corpus are replaced by translations that a trained
+//! model, the teacher, makes of the sources.
 
 use std::path::Path;
 

@@ -23,7 +23,7 @@ pub struct Diversification<'a> {
     pub corpus: &'a ParallelCorpus,
     /// Choice of weights, and overrides, for each run.
     pub load: LoadSettings,
-    /// Beam size of all searches; `None` for the beam size in each run's recipe.
+    /// Beam size of all searches; `None` for the beam size in the configuration of each model.
     pub beam_size: Option<usize>,
     /// Folder for the pairs.
     pub output: &'a Path,

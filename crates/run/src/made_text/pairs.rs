@@ -23,7 +23,8 @@ const ORIGINS: &str = "train.origins.tsv";
 /// Numbers of pairs with one origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginCount {
-    /// Origin: `original`, or the name of the run that made the pairs.
+    /// Origin: `original`, or the name of the run (folder of the trained model) that made the
+    /// pairs.
     pub origin: String,
     /// Number of pairs that were written.
     pub pairs: u64,

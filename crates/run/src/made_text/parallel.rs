@@ -13,7 +13,8 @@ pub(super) enum Side {
     Target,
 }
 
-/// Sentence pairs of a split (training, validation or test set) of a recipe.
+/// Sentence pairs of a split (training, validation or test set) that a recipe (configuration of a
+/// training) names.
 #[derive(Debug, Clone)]
 pub struct ParallelCorpus {
     data: DataConfig,
@@ -27,7 +28,8 @@ impl ParallelCorpus {
     /// translation, the corpus has only the text from its source language to its target language.
     ///
     /// # Errors
-    /// If a corpus of the split has a tag, or the split has no text in the recipe's direction.
+    /// If a corpus of the split has a tag (a word that is put before each source, to mark the
+    /// origin of the pairs), or if the split has no text in the recipe's direction.
     pub fn for_split(config: &RunConfig, name: &str) -> Result<Self> {
         let split: Corpora = match name == config.data.train.name() || name == "train" {
             true => config.data.train.clone(),

@@ -27,8 +27,9 @@ impl Line {
 }
 
 impl Graph<'_> {
-    /// Path of the folder of the step called `name`, or, if there is no such step, of the run at
-    /// the path `name`. The folder of a shortlist's step is the run that gets the shortlist.
+    /// Path of the folder of the step called `name`. If there is no such step, `name` is the path
+    /// of a run (folder of a trained model), which is returned. A step that makes a shortlist has
+    /// no folder of its own; its folder is the run that gets the shortlist.
     fn folder_of(&self, name: &str) -> Result<String> {
         match self.steps.get(name) {
             Some(Verb::Shortlist(step)) => self.folder_of(&step.run),
@@ -107,8 +108,9 @@ impl Graph<'_> {
         Ok(line.0)
     }
 
-    /// Overrides of keys in `[data]`, with which a recipe reads the text that other steps make, and
-    /// its own validation and test sets.
+    /// Overrides of keys in the section `[data]` of a recipe (configuration of a training). With
+    /// these, the training reads the text that other steps make, and the validation and test sets
+    /// of the recipe.
     fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
         let data = &config.data;

@@ -47,7 +47,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// If the file cannot be parsed, or names unknown steps, steps that need each other in a
-    /// circle, missing files or invalid recipes. The message has file, line and key.
+    /// circle, missing files, or invalid recipes (configurations of trainings). The message has
+    /// file, line and key.
     pub fn load(path: &Path, folder: Option<&Path>) -> Result<Self> {
         let shown = path.display();
         let text = taper_data::read_regular(path, 1 << 20)?;

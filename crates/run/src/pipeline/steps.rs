@@ -12,7 +12,7 @@ pub(super) enum Verb {
     Train(Train),
     /// Translates a text into the source language, for pairs with this text as targets.
     Backtranslate(Backtranslate),
-    /// Translates the training text of a run.
+    /// Translates the training text of a run (folder of a trained model).
     Distill(Distill),
     /// Adds to a corpus pairs that models make by translating its sources and targets.
     Diversify(Diversify),
@@ -29,7 +29,7 @@ pub(super) enum Verb {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Train {
-    /// File of the recipe.
+    /// File of the recipe, which has the settings of the training.
     pub(super) recipe: PathBuf,
     /// Overrides of the recipe's keys, as `key=value`.
     #[serde(default)]

@@ -64,8 +64,9 @@ pub struct SpanAnswer {
     pub start: Option<usize>,
     /// Index in the context of the first character after the answer; `None` if there is no answer.
     pub end: Option<usize>,
-    /// Probability of the answer. The answer competes with all parts of the context that are not
-    /// too long and, if the recipe allows it, with "no answer".
+    /// Probability of the answer. The probabilities of all possible answers sum to 1. Possible
+    /// answers are all parts of the context that are not too long and, if the configuration allows
+    /// it, "no answer".
     pub probability: f64,
 }
 

@@ -36,7 +36,7 @@ pub struct Prediction {
     pub label: String,
     /// Probability of this label.
     pub probability: f64,
-    /// Probability of each label, in the order of the labels in the recipe.
+    /// Probability of each label, in the order of the labels in the model's configuration.
     pub probabilities: Vec<f64>,
 }
 
@@ -55,8 +55,8 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts in the same way as [`predict`]. `before`: number of texts that precede these in the
-/// input; line numbers in messages count them, too.
+/// Labels texts in the same way as [`predict`]. `before` is the number of lines of the input that
+/// come before these texts, so that messages can have the right line numbers.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,

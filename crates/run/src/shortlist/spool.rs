@@ -12,13 +12,13 @@ use super::lexicon::{Bitext, TokenPair};
 
 /// Number of pairs that are tokenised together, in parallel.
 const TOKENISED_TOGETHER: usize = 4096;
-/// Largest number of combinations of a source token and a target token in the pairs that are read
-/// together.
+/// Limit on the pairs that are read together: they have at most this many combinations of a source
+/// token and a target token.
 const COMBINATIONS: usize = 1 << 22;
 
 /// Temporary file of pairs: for each, the lengths of source and target, and the ids of both, all as
 /// little-endian u32. The file is removed when the value is dropped. If the process is killed
-/// before, the file remains until the run's other incomplete files are removed.
+/// before, the file remains until the incomplete files in its folder are removed.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: File,

@@ -1,9 +1,9 @@
 //! Students: small models that learn from the translations of large ones.
 //!
-//! [`write_pipeline`] writes a recipe and a pipeline: a list of steps that make the training text
-//! (the teachers' translations), train the student, and make a page that translates in a browser.
-//! Recipe and pipeline are ordinary files that can be read and changed. After the pipeline has run,
-//! [`compare`] measures teacher and student on the same texts.
+//! [`write_pipeline`] writes a recipe (the settings of a training) and a pipeline: a list of steps
+//! that make the training text (the teachers' translations), train the student, and make a page
+//! that translates in a browser. Recipe and pipeline are ordinary files that can be read and
+//! changed. After the pipeline has run, [`compare`] measures teacher and student on the same texts.
 
 mod comparison;
 mod recipe;

@@ -1,4 +1,5 @@
-//! Recipe of a student.
+//! Recipe (settings of the training) of a student, a small model that learns from the translations
+//! of large ones.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Settings of a task that are read from a model folder of the library Transformers. The shape of
-//! the model is read elsewhere.
+//! Settings of a task that are read from a model folder of the library Transformers, for the recipe
+//! (configuration) of the imported model. The shape of the model is read elsewhere.
 
 use anyhow::Result;
 use taper_data::ImagesConfig;

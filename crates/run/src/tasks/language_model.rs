@@ -101,11 +101,11 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// Name of the first split on which a run is scored by default; `None` for the held-out part of the
-/// training text.
+/// Name of the first split on which a trained model is scored by default; `None` for the held-out
+/// part of the training text.
 ///
 /// # Errors
-/// If the recipe names no test or validation text, and holds out no training text.
+/// If the configuration names no test or validation text, and holds out no training text.
 pub(crate) fn first_test_text(config: &RunConfig) -> Result<Option<String>> {
     let sets = text_test_sets(config);
     let first = sets.first().context("the run has no test text (data.test)")?;

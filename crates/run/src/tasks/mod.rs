@@ -1,4 +1,5 @@
-//! Tasks of runs: everything that differs between tasks.
+//! Tasks for which models can be trained, such as translation: everything that differs between
+//! tasks.
 //!
 //! **Decision.** A task is defined by one implementation of [`TaskModel`] (its model, and how the
 //! model is scored) and one [`TaskEntry`] (facts on which commands, checks, reports and servers

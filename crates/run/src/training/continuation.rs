@@ -1,5 +1,5 @@
-//! Change of a recipe with which an ended training can be continued, and the resulting learning
-//! rate.
+//! Change of a recipe (settings of a training) with which a training that has ended can be
+//! continued, and the resulting learning rate.
 
 use taper_trainer::{StopReason, TrainingConfig};
 

@@ -1,4 +1,5 @@
-//! Training of a run, from its recipe to its scores: data, model, training loop, and final test.
+//! Training of a model, from the recipe (TOML file with all settings) to scores: data, model,
+//! training loop, and final test. The folder that a training writes is called a run.
 
 mod continuation;
 mod data;

@@ -18,7 +18,8 @@ use crate::word_vectors::{self, TakenVectors};
 
 /// Everything that training needs.
 pub(super) struct ReadyRun<M> {
-    /// Recipe in which all open choices (such as "auto") have been replaced by values.
+    /// Recipe (settings of the training) in which all open choices (such as "auto") have been
+    /// replaced by values.
     pub(super) config: RunConfig,
     /// Tokenised training and validation data, with the tokenizers.
     pub(super) prepared: Prepared,

@@ -1,4 +1,5 @@
-//! Continuation of a run that was interrupted, or that is complete and gets higher limits.
+//! Continuation of a training that was interrupted, or that is complete and gets higher limits. It
+//! continues in the same folder, the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -1,10 +1,10 @@
-//! Agreement among the processes of a training before it begins.
+//! Agreement among the processes that train one model together, before the training begins.
 //!
-//! Process 0 alone locks the run, trains the tokenizer, and checks memory and disk, while the
-//! others wait. All processes that can read the folder in which process 0 trains (on a shared disk)
-//! tokenise the text together. Then process 0 sends its decisions to the others, and all processes
-//! open the same data. Training begins only if all have the same program, recipe, tokenizer and
-//! data.
+//! Only process 0, the first process, locks the run (the folder of the training), trains the
+//! tokenizer, and checks memory and disk, while the others wait. All processes that can read the
+//! folder in which process 0 trains (on a shared disk) tokenise the text together. Then process 0
+//! sends its decisions to the others, and all processes open the same data. Training begins only if
+//! all have the same program, recipe, tokenizer and data.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

@@ -90,7 +90,7 @@ pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<Se
     groups
 }
 
-/// Aligner of lines and their translations, from the attention weights of a run's model.
+/// Aligner of lines with their translations, by the attention weights of a translation model.
 pub(super) struct LineAligner<'a> {
     pub(super) model: &'a TranslationModel,
     pub(super) tokenizers: &'a TokenizerPair,

@@ -1,4 +1,4 @@
-//! Translation of lines of text with a trained run.
+//! Translation of lines of text with a trained model.
 
 mod alignment;
 mod best_translations;

@@ -35,8 +35,9 @@ pub struct TranslationSettings {
 }
 
 impl TranslationSettings {
-    /// Settings for a run of the recipe `config`, with the search in the recipe. Lines with more
-    /// tokens than in training are translated in parts.
+    /// Settings for a model with the configuration `config`. Settings of the search are those in
+    /// the section `[decoding]` of the configuration. Lines with more tokens than in training are
+    /// translated in parts.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         Self {

@@ -24,8 +24,8 @@ use crate::tasks::{build_model, with_model};
 /// Shape and values of a tensor.
 type Shaped = (Vec<usize>, Vec<f32>);
 
-/// Writes the adapters of the run at `root` into `folder`, which must be empty or not exist.
-/// `settings` select the checkpoint.
+/// Writes the adapters of the run (folder of a trained model) at `root` into `folder`, which must
+/// be empty or not exist. `settings` select the checkpoint.
 ///
 /// # Errors
 /// When the run has no adapters or cannot be loaded, the library Transformers has no such model, or
@@ -101,9 +101,9 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-/// Makes the factors A and B of `module`, a module of the folder, from the factors of those parts
-/// of the layer that belong to the module. The factors A are stacked, and the factors B become
-/// blocks on a diagonal.
+/// Makes the factors A and B of `module`, a module of the exported folder. `parts` are the parts of
+/// the corresponding layer of the run, each with factors of its own. If several parts belong to the
+/// module, their factors A are stacked, and their factors B become blocks on a diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);

@@ -128,8 +128,9 @@ fn choose(
     config.model.lora = settings.lora.clone();
     config.model.lora.layers = patterns(&layers, plain).into_iter().collect();
     config.model.lora.train = train;
-    // Modules of the folder may have different ranks, but a recipe has a single rank, which is set
-    // to the largest. The scale depends on rank and alpha, so alpha is changed to keep the scale.
+    // Modules of the folder may have different ranks, but the configuration of a run (its recipe)
+    // has a single rank, which is set to the largest. The scale depends on rank and alpha, so alpha
+    // is changed to keep the scale.
     let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
     let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
     if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {

@@ -1,6 +1,6 @@
-//! Table of the names of CTranslate2's variables and of the corresponding parameters of a run.
-//! `engines/ctranslate2/layers.rs` writes variables with the same names, but with slashes instead
-//! of dots.
+//! Table of the names of CTranslate2's variables and of the corresponding parameters of a run (a
+//! model of Taper with its files). `engines/ctranslate2/layers.rs` writes variables with the same
+//! names, but with slashes instead of dots.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;

@@ -15,7 +15,8 @@ use crate::folders::MOST_BYTES;
 use crate::folders::tokens::{self, TokenizerFiles};
 use crate::folders::weights::Weights;
 
-/// File names that Taper's export gives to the tokenizers of a run with two vocabularies.
+/// File names that Taper's export gives to the tokenizers of a model with separate vocabularies for
+/// source and target.
 const OF_SIDES: [&str; 2] = ["tokenizer.source.json", "tokenizer.target.json"];
 /// Names of files with tokenizers, for the error when a folder has no tokenizer.
 const TOKENIZERS: &str =

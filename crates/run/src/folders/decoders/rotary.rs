@@ -115,7 +115,8 @@ fn write_share(recipe: &RunConfig) -> Option<Value> {
     Some(json!(recipe.model.rotary.width.map_or(1.0, share)))
 }
 
-/// Field of a recipe's rotary positions for a setting that can be omitted.
+/// Function that returns a field of [`RotaryConfig`], the settings of rotary positions in Taper;
+/// the field is `None` if the setting is omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
 /// Settings of this kind of scaling. Each has the name of its key, the field of the recipe, the

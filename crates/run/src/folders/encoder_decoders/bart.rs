@@ -25,7 +25,8 @@ pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
 /// Key that must be true: embeddings and output projection share one matrix.
 pub(super) const TIED: Key = Key::only("tie_word_embeddings", Fixed::Flag(true));
 
-/// Fields of a recipe that a key sets, all to the same number.
+/// Fields of Taper's configuration (recipe) that a key of `config.json` sets, all to the same
+/// number.
 type Numbers = &'static [fn(&mut RunConfig) -> &mut f64];
 const DROPOUT: Numbers =
     &[|recipe| &mut recipe.model.residual_dropout, |recipe| &mut recipe.model.embedding_dropout];

@@ -3,8 +3,8 @@
 
 use crate::folders::family::Module;
 
-/// Parameters of a run with the tensors of a folder that correspond to them. A family can lack some
-/// of them: MarianMT, for example, has no norms of embeddings.
+/// Parameters of Taper's model, each with the tensors of a folder that correspond to it. A family
+/// can lack some of them: MarianMT, for example, has no norms of embeddings.
 pub(super) const MODULES: &[Module] = &[
     Module::same("embedding", &["model.shared"]),
     Module::same("source_embedding", &["model.encoder.embed_tokens"]),
@@ -82,8 +82,8 @@ pub(super) const MODULES: &[Module] = &[
     Module::shaped("output.bias", &["final_logits_bias"], |_, shape| [&[1], shape].concat()),
 ];
 
-/// Tensors that repeat an embedding matrix of the run if matrices are tied: for each, the parameter
-/// of the run and the name of the tensor.
+/// Tensors that repeat an embedding matrix if matrices are tied: for each, the name of the matrix
+/// in Taper's model, and the name of the tensor.
 pub(super) const COPIES: &[(&str, &str)] = &[
     ("embedding.weight", "model.encoder.embed_tokens.weight"),
     ("embedding.weight", "model.decoder.embed_tokens.weight"),

@@ -79,8 +79,8 @@ pub(super) const SCALE: Key = Key::switch(
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
 /// Key for the tasks of a model, such as translation from English to German, each with a prefix: a
-/// text that is put before every source text. If exactly one task has a prefix, the recipe gets
-/// this prefix; otherwise it gets none.
+/// text that is put before every source text. If exactly one task has a prefix, Taper's
+/// configuration (recipe) gets this prefix; otherwise it gets none.
 pub(super) const TASKS: Key = Key::custom("task_specific_params", reads_tasks, tasks);
 
 /// Sets the properties that all models like T5 share.

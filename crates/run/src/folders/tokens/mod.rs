@@ -1,10 +1,10 @@
 //! Reading and writing of tokenizers in folders of the library Transformers: the tokenizer itself,
 //! its special tokens, and the files that name them.
 //!
-//! An import keeps these files with the run, and an export writes them again. For a tokenizer that
-//! was trained by Taper, an export writes new files, so that `AutoTokenizer` gives the same ids as
-//! Taper. For an encoder, the tokenizer then also has the post-processor that puts special tokens
-//! around texts.
+//! An import keeps these files in the new run (a model of Taper with its files), and an export of
+//! this run writes them again. For a tokenizer that was trained by Taper, an export writes new
+//! files, so that `AutoTokenizer` gives the same ids as Taper. For an encoder, the tokenizer then
+//! also has the post-processor that puts special tokens around texts.
 
 mod fairseq;
 mod files;

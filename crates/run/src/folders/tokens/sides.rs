@@ -1,5 +1,5 @@
-//! Tokenizers of translation models: SentencePiece models, one for each language or one for all,
-//! and files with the ids of their pieces.
+//! Tokenizers of translation models in folders of the library Transformers: SentencePiece models,
+//! one for each language or one for all languages, and files with the ids of their pieces.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Writing of the tokenizer of a run to a folder from which `AutoTokenizer` of the library
-//! Transformers reads it.
+//! Writing of the tokenizer of a run (a model of Taper with its files) to a folder from which
+//! `AutoTokenizer` of the library Transformers reads it.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Training examples for fine-tuning: their kind, their number, and the part of a recipe that reads
-//! them. The parent is the trained model whose training continues.
+//! Training examples for fine-tuning: their kind, their number, and the part of a recipe
+//! (configuration of a training) that reads them. The parent is the trained model whose training
+//! continues.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Recipe for the further training (fine-tuning) of a trained model.
+//! Writing of a recipe (TOML file with the settings of a training) for the further training
+//! (fine-tuning) of a trained model.
 
 mod examples;
 mod parent;

@@ -33,7 +33,7 @@ impl Parent {
         Ok(Self { path: path.to_owned(), config, tokenizers })
     }
 
-    /// Name for a recipe.
+    /// Name for the recipe (configuration) of the further training.
     pub(super) fn name(&self) -> String {
         let plain = |name: &str| name.replace(['/', '\\', '\0', ' '], "-");
         if self.config.name.is_empty() { "run".to_owned() } else { plain(&self.config.name) }

@@ -1,4 +1,5 @@
-//! The proposed recipe as a file with comments.
+//! Text of the recipe that is proposed for fine-tuning. A recipe is a TOML file with the settings
+//! of a training; comments in it explain the proposed values.
 
 use std::fmt::Write;
 

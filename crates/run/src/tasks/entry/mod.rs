@@ -37,7 +37,8 @@ pub struct TaskEntry {
     /// Other tasks whose trained models provide the initial weights of all parts that they have in
     /// common with a model of this task.
     pub begins_with: &'static [Task],
-    /// Sections and keys of recipes that this task reads, and most other tasks do not.
+    /// Sections and keys of recipes (configurations of trainings) that this task reads, and most
+    /// other tasks do not.
     pub reads: &'static [&'static str],
     /// Kind of examples for which a recipe for fine-tuning can be written automatically; `None` if
     /// users have to write the recipe.
@@ -54,7 +55,8 @@ pub struct TaskEntry {
     /// Name of the task in PEFT; `None` if no name is written, because with a name, PEFT would
     /// expect an output layer in the folder.
     pub peft_name: Option<&'static str>,
-    /// Uses of a run of the task, each with its effect, such as "labels texts".
+    /// Uses of a run (folder of a trained model) of the task, each with its effect, such as "labels
+    /// texts".
     pub uses: &'static [(Verb, &'static str)],
     /// Recommended first use of a newly trained run, with its effect, such as "measure it".
     pub next: (Verb, &'static str),

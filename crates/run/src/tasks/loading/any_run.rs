@@ -1,4 +1,5 @@
-//! Loaded runs whose task is only known when their recipe is read.
+//! Loaded runs (trained models with their tokenizers) whose task is only known when their recipe
+//! (configuration) is read.
 
 use std::any::Any;
 use std::path::Path;

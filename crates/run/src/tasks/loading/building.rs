@@ -1,4 +1,4 @@
-//! Building of the models that recipes describe.
+//! Building of the models that recipes (configurations) describe.
 
 use anyhow::{Context, Result};
 use candle_core::Device;

@@ -1,4 +1,4 @@
-//! Loading of trained runs.
+//! Loading of runs (folders of trained models).
 
 mod any_run;
 mod building;

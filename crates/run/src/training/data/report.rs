@@ -49,8 +49,8 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
-    // A model that reads a single stream of tokens, such as a language model, only has target
-    // tokens.
+    // A model that reads only one sequence of tokens for each example, such as a language model,
+    // has only target tokens.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

@@ -1,4 +1,4 @@
-//! Summary of the data of a run, printed before training and saved as `data.json`.
+//! Summary of the data of a training, printed before the training begins and saved as `data.json`.
 
 use serde::Serialize;
 use taper_data::{

@@ -47,8 +47,8 @@ pub struct DryRun {
     pub tokens_per_second: f64,
     /// Speed of the arithmetic in the updates.
     pub arithmetic: Arithmetic,
-    /// Largest number of tokens of a batch, for sources and targets each. If the recipe leaves it
-    /// open, this is the number that was chosen.
+    /// Largest number of tokens of a batch, for sources and targets each. If the settings leave it
+    /// open (`"auto"`), this is the number that was chosen.
     pub max_tokens: usize,
     /// Limits of the training.
     #[serde(flatten)]
@@ -66,7 +66,7 @@ pub struct DryRun {
 /// Estimates the cost of a training. It does everything that [`start`](super::start) does before
 /// the first update, except that it does not copy the weights of a parent run. It works in a
 /// temporary folder, which it removes afterwards, and measures the time of a few updates. `folder`,
-/// where the run would be, is not changed.
+/// to which the training would write, is not changed.
 ///
 /// # Errors
 /// See [`start`](super::start), for errors up to the first updates.

@@ -1,5 +1,5 @@
-//! Recorder of a training: writes the trainer's events to the run's record, `metrics.jsonl`, and
-//! passes them on to the run's observer.
+//! Recorder of a training: writes the trainer's events to the file `metrics.jsonl` in the folder of
+//! the training (the run), and passes them on to the observer of the run.
 
 mod tensorboard;
 

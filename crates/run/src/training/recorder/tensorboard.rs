@@ -1,5 +1,5 @@
-//! Event file of a run for TensorBoard. It is in the same folder as `metrics.jsonl`, and has values
-//! for the same updates.
+//! Event file of a training for TensorBoard. It is in the same folder as `metrics.jsonl`, and has
+//! values for the same updates.
 
 use std::collections::BTreeMap;
 use std::fs;

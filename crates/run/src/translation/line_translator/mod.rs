@@ -49,7 +49,8 @@ fn wanted(settings: &TranslationSettings) -> usize {
     if settings.detail.all { settings.decoding.n_best } else { 1 }
 }
 
-/// Models of a [`LineTranslator`], whose weights are packed in the layout for fast matrix products.
+/// Models of a [`LineTranslator`]. Their weights are packed, that is, arranged in the order in
+/// which matrix kernels read them.
 #[derive(Debug, Clone)]
 pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 
@@ -117,9 +118,9 @@ impl<'a> LineTranslator<'a> {
         PackedModels(Arc::clone(&self.members))
     }
 
-    /// Translator with other settings, the same models and the same limit. It has a shortlist only
-    /// if this translator has one. `control` can interrupt translation, or cancel single lines,
-    /// which it names by their indices in the call.
+    /// Translator with other settings, but with the same models and the same limit on the tokens of
+    /// a line. It has a shortlist only if this translator has one. `control` can interrupt
+    /// translation, or cancel single lines, which it names by their indices in the call.
     #[must_use]
     pub fn under<'s>(
         &'s self,

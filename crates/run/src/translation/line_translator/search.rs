@@ -1,5 +1,6 @@
-//! Search for the translations of texts: with several settings of lengths, again if prescribed
-//! terms are missing, and with reranking of candidates.
+//! Search for the translations of texts. One search can give results for several length settings
+//! (penalties and rewards). A search is repeated if prescribed translations of terms are missing.
+//! Reranking can choose among the translations that were found.
 
 use anyhow::Result;
 use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered};

@@ -13,7 +13,8 @@ use self::models::RerankingModels;
 use super::Translation;
 use super::parts::TextPart;
 
-/// Reranker of candidates, by a sum of several criteria with the weights in the recipe.
+/// Reranker of candidates by a weighted sum of their scores by several criteria. The weights are
+/// those in the configuration.
 #[derive(Debug, Clone)]
 pub(super) struct Reranker {
     settings: RerankingConfig,

@@ -73,7 +73,8 @@ impl RerankingModels {
     }
 }
 
-/// Loads the run at `path`, which must translate from the second of `languages` to the first.
+/// Loads the run (folder of a trained model) at `path`, which must translate from the second of
+/// `languages` to the first.
 fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     let key = || format!("decoding.reranking.reverse {}", path.display());
     let run: LoadedRun = LoadedRun::open(path, &LoadSettings::default()).with_context(key)?;
