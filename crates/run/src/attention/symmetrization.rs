@@ -38,8 +38,8 @@ impl Symmetrization {
     }
 }
 
-/// Adds to `links` each link of `union` that is next to a chosen link and has a word without link,
-/// until no more can be added.
+/// Adds links of `union` to `links`, until no more can be added. A link can be added if it is next
+/// to a link in `links`, also diagonally, and one of its two words is in no link of `links`.
 fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
     let mut sources: BTreeSet<u32> = links.iter().map(|link| link.0).collect();
     let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();

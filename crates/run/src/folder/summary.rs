@@ -85,7 +85,8 @@ pub struct RunSummary {
 
 impl RunSummary {
     /// Summarises the run in `folder`. If the run cannot be read, the error is in its state,
-    /// [`RunState::Damaged`].
+    /// [`RunState::Damaged`]. If a process is training the run, the state is [`RunState::Training`]
+    /// in any case.
     #[must_use]
     pub fn read(folder: &RunFolder) -> Self {
         let mut summary = Self {

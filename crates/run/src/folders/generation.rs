@@ -166,8 +166,8 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     Ok(names.into_iter().map(note).collect())
 }
 
-/// Messages about search settings of a run that translates which exported folders cannot express,
-/// so that translations by other programs can differ.
+/// Messages about search settings of a translation model that an exported folder cannot express.
+/// Because of these settings, translations by other programs can differ.
 #[must_use]
 pub fn not_exported(config: &RunConfig) -> Vec<Notice> {
     let decoding = &config.decoding;

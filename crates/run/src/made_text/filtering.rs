@@ -171,7 +171,8 @@ fn dual_score(there: f64, back: f64) -> f64 {
     (-((there - back).abs() + f64::midpoint(there, back))).exp()
 }
 
-/// Pairs with the lowest scores among those with the indices `dropped`.
+/// Pairs with the lowest scores among those with the indices `dropped`. A pair without a score
+/// counts as if its score were 0, the lowest possible score.
 fn examples(
     corpus: &ParallelCorpus,
     scores: &[Option<f64>],

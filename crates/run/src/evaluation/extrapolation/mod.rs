@@ -102,9 +102,10 @@ impl ExtrapolationSettings {
 /// The factor of a scaling is the block length divided by the block length in training.
 ///
 /// # Errors
-/// When the run is of another task or cannot be loaded, or the settings are impossible. When the
-/// model can read blocks of none of the lengths. If it cannot read blocks of some lengths, there is
-/// no error, and the measurements of these lengths have the reason.
+/// When the run is of another task or cannot be loaded, or the settings are impossible. Also when
+/// the model can read blocks of none of the lengths, or when keys were to be asked for and this is
+/// impossible at all lengths. If it cannot read blocks of some lengths, there is no error, and the
+/// measurements of these lengths have the reason.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,

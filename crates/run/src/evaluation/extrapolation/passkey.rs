@@ -4,9 +4,10 @@
 //! question for the key.
 //!
 //! The filler words are taken from the test text in the model's configuration, except those that
-//! occur in the sentence or the question. Keys and filler depend only on a seed. So models that
-//! read the same test text, and different methods of reading texts longer than in training, are
-//! asked for the same keys in the same texts.
+//! stand between two spaces in the sentence or the question. Keys and filler are determined by a
+//! seed, the length of the text and the depth of the key. So models that read the same test text,
+//! and different methods of reading texts longer than in training, are asked for the same keys in
+//! the same texts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -182,8 +183,8 @@ impl Passkey {
         Ok(Hidden { key, ids })
     }
 
-    /// Words of the run's test text that occur neither in the statement nor in the question, and
-    /// contain no characters that keys are made of.
+    /// Words of the test text that contain no characters that keys are made of, and do not stand
+    /// between two spaces in the statement or in the question.
     fn words(&self, run: &LoadedRun<LanguageModel>) -> Result<Vec<String>> {
         let (config, tokenizer) = (&run.config, run.tokenizers.target());
         let split = first_test_text(config).context("passkeys: words for filler")?;
