@@ -319,7 +319,9 @@ mod tests {
     #[test]
     fn a_value_without_a_form_in_json_is_an_error_as_in_transformers() {
         let messages = [Message { role: "user".to_owned(), content: "a".into() }];
-        for value in ["nothing", "[nothing]", "{'a': messages[0].name}", "namespace", "{nothing: 1}"] {
+        for value in
+            ["nothing", "[nothing]", "{'a': messages[0].name}", "namespace", "{nothing: 1}"]
+        {
             let refused = rendered(&format!("{{{{ {value} | tojson }}}}"), &messages);
             assert!(matches!(refused, Err(Refusal::Unfit(_))), "{value}: {refused:?}");
         }
