@@ -17,6 +17,7 @@ mod commands;
 mod error;
 mod estimate;
 mod features;
+mod file_names;
 mod items;
 mod processes;
 mod program;

@@ -236,6 +236,12 @@ fn keys_are_found_by_exact_match() {
     mentions(workspace.read("figures/passkeys-tiny-dual-chunk.svg"), &["depth of the key", "96"]);
     let said = workspace.succeed(format!("{begin} --passkeys 1 --key-characters 7 --lengths 64"));
     mentions(&said, &["keys found, texts of"]);
+    // Figures of runs of the same recipe do not overwrite each other.
+    let both = begin.replace("extrapolate run", "extrapolate run run");
+    workspace.succeed(format!("{both} --passkeys 1 --key-characters 7 --lengths 64 --svg both"));
+    let figures = std::fs::read_dir(workspace.path("both")).expect("a folder").count();
+    assert_eq!(figures, 11, "a figure for all and five for each run");
+    workspace.read("both/passkeys-tiny-dual-chunk-2.svg");
     let refused = |more: &str, messages: &[&str]| {
         workspace.fail(format!("{begin} --passkeys 1 {more}"), messages);
     };

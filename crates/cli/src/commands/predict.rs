@@ -1,6 +1,8 @@
 //! `taper predict`: labels for texts and images, captions, the text that matches an image, tags for
 //! words, and answers to questions.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,6 +18,7 @@ use taper_run::{RunConfig, RunFolder};
 
 use crate::arguments::Predict;
 use crate::bars::sentence_bar;
+use crate::file_names::distinct;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, print_line, read_lines, say, visible};
 
@@ -110,16 +113,32 @@ fn draw(
     files: &[PathBuf],
     answers: &[Result<ItemPrediction>],
 ) -> Result<()> {
-    let (mut images, mut probabilities) = (Vec::new(), Vec::new());
+    let (mut images, mut probabilities): (Vec<&Path>, _) = (Vec::new(), Vec::new());
     for (file, answer) in files.iter().zip(answers) {
         let Ok(answer) = answer else { continue };
         let mut record: serde_json::Value = serde_json::from_str(&answer.json)?;
         probabilities.push(serde_json::from_value(record["probabilities"].take())?);
-        images.push(file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        images.push(file);
     }
+    let images = row_names(&images);
     ensure!(!images.is_empty(), "{}: no image has an answer to draw", path.display());
     let figure = matches_figure(Matches { images, texts, probabilities }, Language::English);
     write_atomically(path, figure.draw()?.standalone().as_bytes())
+}
+
+/// Returns a name for each image: the file name without its ending, or the whole path if another
+/// image has the same name.
+fn row_names(images: &[&Path]) -> Vec<String> {
+    let stem = |image: &Path| image.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for image in images {
+        *counts.entry(stem(image)).or_default() += 1;
+    }
+    let name = |image: &&Path| match stem(image) {
+        stem if counts[&stem] == 1 => stem,
+        _ => image.display().to_string(),
+    };
+    images.iter().map(name).collect()
 }
 
 /// Loads the run; the arguments decide how special tokens in the text are treated.
@@ -130,16 +149,26 @@ fn load(arguments: &Predict, config: &RunConfig) -> Result<Box<dyn AnyRun>> {
     Ok(run)
 }
 
-/// Returns the path of each file's picture in `folder`, and makes the folder.
+/// Returns the path of each file's picture in `folder`, and makes the folder. A picture has the
+/// name of its file; files with the same name in different folders get a number.
+///
+/// # Errors
+/// When the folder cannot be made, or a picture exists already.
 fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let picture = |file: &PathBuf| {
-        let stem = file.file_stem().unwrap_or_default();
-        let to = folder.join(stem).with_extension("png");
-        ensure!(!to.exists(), "{} exists already and is left as it is", to.display());
+    let picture = |mut name: OsString| {
+        name.push(".png");
+        let to = folder.join(name);
+        ensure!(
+            !to.exists(),
+            "{} exists already and is left as it is: name another folder with --attention, or \
+             move the file away",
+            to.display()
+        );
         Ok(to)
     };
-    files.iter().map(picture).collect()
+    let stems = files.iter().map(|file| file.file_stem().unwrap_or_default());
+    distinct(stems).into_iter().map(picture).collect()
 }
 
 /// Prints one line for each answer: JSON, or text, preceded by the answer's file if there is one.

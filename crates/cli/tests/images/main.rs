@@ -152,6 +152,7 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
         .map(|(x, y)| (seen.get_pixel(x, y)[0], seen.get_pixel(x + 224, y)[0]))
         .fold((0_u64, 0_u64), |sums, (a, b)| (sums.0 + u64::from(a), sums.1 + u64::from(b)));
     assert!(0 < right && right < left, "{left} {right}");
+    keeps_every_picture(&workspace);
 
     workspace.succeed("export long folder");
     mentions(workspace.read("folder/README.md"), &["| shapes | Accuracy |"]);
@@ -171,6 +172,27 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     );
     workspace.fail("export whole-convolutional other", &["model.image_encoder"]);
     workspace.fail("tokenizer train images.toml -o t", &["has no text"]);
+}
+
+/// Checks that images whose names are equal, or differ only between dots, have separate pictures
+/// of their attention, and different names in a figure.
+fn keeps_every_picture(workspace: &Workspace) {
+    fs::create_dir(workspace.path("other")).expect("a folder");
+    let images = ["data/pictures/row/0.png", "other/0.png", "0.v1.png", "0.v2.png"];
+    for copy in &images[1..] {
+        fs::copy(workspace.path(images[0]), workspace.path(copy)).expect("copied");
+    }
+    let images = images.join(" ");
+    workspace.succeed(format!("predict long {images} --attention pictures --svg rows.svg"));
+    let entries = fs::read_dir(workspace.path("pictures")).expect("a folder");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["0-2.png", "0.png", "0.v1.png", "0.v2.png"]);
+    mentions(workspace.read("rows.svg"), &["data/pictures/row/0.png", "other/0.png", "0.v1"]);
+    workspace.fail(
+        format!("predict long {images} --attention pictures"),
+        &["pictures/0.png exists already", "name another folder with --attention"],
+    );
 }
 
 #[test]

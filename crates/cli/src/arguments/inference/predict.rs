@@ -14,7 +14,8 @@ pub(crate) struct Predict {
     /// PNG or JPEG files, for a run whose task is image-classification, captions or image-text
     #[arg(value_name = "IMAGE")]
     pub(crate) images: Vec<PathBuf>,
-    /// Write attention pictures to this folder, one PNG file for each image
+    /// Write attention pictures to this folder, one PNG file for each image, with its name; images
+    /// with the same name in different folders are numbered
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
     /// Also draw the probability of each label or prompt for each image, into this SVG file

@@ -39,7 +39,8 @@ fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     let name = "extrapolation".to_owned();
     let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(measured) }];
     for one in measured {
-        let name = format!("passkeys-{}-{}", one.run, one.scaling.name());
+        let run = one.run.replace(['/', '\\'], "-");
+        let name = format!("passkeys-{run}-{}", one.scaling.name());
         figures.extend(passkey_figure(one).map(|figure| NamedFigure { name, figure }));
     }
     figures

@@ -17,12 +17,14 @@ use taper_report::NamedFigure;
 use taper_run::folder::files::write_atomically;
 
 use crate::arguments::Pictures;
+use crate::file_names::distinct;
 use crate::text::print_line;
 
 /// Scale of a PNG picture: its pixels for each unit of length of the figure.
 const ZOOM: f32 = 2.0;
 
-/// Writes figures to the requested folders, and prints their number and the folder.
+/// Writes figures to the requested folders, and prints their number and the folder. Figures with
+/// the same name get a number.
 ///
 /// # Errors
 /// When a figure cannot be drawn or written.
@@ -31,13 +33,15 @@ pub(super) fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Resu
     for (kind, folder) in kinds {
         let Some(folder) = folder else { continue };
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for NamedFigure { name, figure } in figures {
+        let names = distinct(figures.iter().map(|figure| &figure.name));
+        for (mut name, NamedFigure { figure, .. }) in names.into_iter().zip(figures) {
             let drawing = figure.draw()?;
             let bytes = match kind {
                 "svg" => drawing.standalone().into_bytes(),
                 _ => drawing.png(wanted.theme(), ZOOM)?,
             };
-            write_atomically(&folder.join(format!("{name}.{kind}")), &bytes)?;
+            name.push(format!(".{kind}"));
+            write_atomically(&folder.join(name), &bytes)?;
         }
         print_line(&format!("{} figures in {}", figures.len(), folder.display()))?;
     }
