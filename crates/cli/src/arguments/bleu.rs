@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory, ValueEnum};
+
+use super::Arguments;
 
 /// sacreBLEU's options with one dash and several letters, each with the corresponding long option.
 /// `clap` would read `-nr` as the two options `-n` and `-r`.
@@ -31,10 +33,10 @@ const LONG_NAMES: [(&str, &str); 16] = [
 /// several letters are replaced by the long options.
 pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
-    if arguments.get(1).is_none_or(|command| command != "bleu") {
+    let Some(at) = command_index(&arguments).filter(|&at| arguments[at] == "bleu") else {
         return arguments;
-    }
-    for argument in arguments.iter_mut().skip(2).take_while(|argument| *argument != "--") {
+    };
+    for argument in arguments[at + 1..].iter_mut().take_while(|argument| *argument != "--") {
         let Some(text) = argument.to_str() else { continue };
         let (name, value) =
             text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -43,6 +45,23 @@ pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
         }
     }
     arguments
+}
+
+/// Returns the index of the command in `arguments`, the words of a command line: options of the
+/// program, which may have values, can come before it. `None` if there is no command.
+fn command_index(arguments: &[OsString]) -> Option<usize> {
+    let program = Arguments::command();
+    let takes_value = |word: &str| {
+        word.strip_prefix("--").is_some_and(|name| {
+            let option = program.get_arguments().find(|one| one.get_long() == Some(name));
+            option.is_some_and(|option| option.get_action().takes_values())
+        })
+    };
+    let mut at = 1;
+    while let Some(word) = arguments.get(at)?.to_str().filter(|word| word.starts_with('-')) {
+        at += if takes_value(word) { 2 } else { 1 };
+    }
+    Some(at)
 }
 
 /// A metric that `bleu` computes, in the order of reports.
@@ -282,5 +301,12 @@ mod tests {
         );
         assert_eq!(spelled("taper bleu -- -lc"), "taper bleu -- -lc");
         assert_eq!(spelled("taper train -lc"), "taper train -lc");
+        for before in ["--threads 1", "--threads=1", "--version", "--threads bleu"] {
+            let line = format!("taper {before} bleu r");
+            assert_eq!(spelled(&format!("{line} -lc")), format!("{line} --lowercase"));
+        }
+        for other in ["taper", "taper --threads", "taper --threads bleu train -lc"] {
+            assert_eq!(spelled(other), other);
+        }
     }
 }
