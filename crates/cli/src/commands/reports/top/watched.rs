@@ -1,7 +1,8 @@
 //! A run whose files are read repeatedly while it trains.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use taper_report::Record;
 use taper_run::RunFolder;
@@ -17,6 +18,8 @@ pub(super) struct WatchedRun {
     pub(super) record: Record,
     /// Number of bytes of the record that have been read.
     read: u64,
+    /// Last line among these bytes. If the file has other bytes there, it was written anew.
+    last_line: Vec<u8>,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
     /// Resident memory of the run's process, in bytes; `None` if the process does not run, or its
@@ -33,6 +36,7 @@ impl WatchedRun {
             summary: RunSummary::read(&folder),
             record: Record::default(),
             read: 0,
+            last_line: Vec::new(),
             checkpoints: Vec::new(),
             memory: None,
             folder,
@@ -45,22 +49,7 @@ impl WatchedRun {
     /// that cannot be read are reported by the summary.
     pub(super) fn refresh(&mut self) {
         self.summary = RunSummary::read(&self.folder);
-        let path = self.folder.metrics();
-        let length = fs::metadata(&path).map_or(0, |file| file.len());
-        if length < self.read {
-            // The record is shorter, because the run was resumed from an earlier checkpoint: read
-            // it again from its start.
-            (self.record, self.read) = (Record::default(), 0);
-        }
-        let mut bytes = Vec::new();
-        let read = || -> std::io::Result<()> {
-            let mut file = File::open(&path)?;
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut bytes).map(drop)
-        };
-        if length > self.read && { read }().is_ok() {
-            self.read += self.record.append(&bytes) as u64;
-        }
+        self.refresh_record();
         let entries = fs::read_dir(self.folder.checkpoints()).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.path().is_dir());
         let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -70,6 +59,30 @@ impl WatchedRun {
             RunState::Training { process } => resident_memory(process),
             _ => None,
         };
+    }
+
+    /// Reads the new entries of the record. Reads the record again from its start if it was written
+    /// anew: a run that is resumed from an earlier checkpoint first drops later lines, and may have
+    /// appended others since.
+    fn refresh_record(&mut self) {
+        let path = self.folder.metrics();
+        let Ok(bytes) = read_from(&path, self.read - self.last_line.len() as u64) else { return };
+        if let Some(new) = bytes.strip_prefix(&self.last_line[..]) {
+            return self.append(new);
+        }
+        (self.record, self.read, self.last_line) = (Record::default(), 0, Vec::new());
+        if let Ok(bytes) = read_from(&path, 0) {
+            self.append(&bytes);
+        }
+    }
+
+    /// Adds the complete lines of `bytes`, which follow those that have been read.
+    fn append(&mut self, bytes: &[u8]) {
+        let count = self.record.append(bytes);
+        self.read += count as u64;
+        if let Some(line) = bytes[..count].split_inclusive(|&byte| byte == b'\n').next_back() {
+            self.last_line = line.to_vec();
+        }
     }
 
     /// Returns the remaining seconds of training at the speed between the last two entries; `None`
@@ -82,5 +95,62 @@ impl WatchedRun {
         let before = &self.record.logged[self.record.logged.len().checked_sub(2)?];
         let pace = (last.seconds - before.seconds) / last.step.checked_sub(before.step)? as f64;
         Some(pace * self.summary.max_updates?.checked_sub(last.step)? as f64)
+    }
+}
+
+/// Reads a file from its byte `start` on; a missing file is read as empty.
+fn read_from(path: &Path, start: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the lines of the updates `steps`, at the time `seconds`.
+    fn lines(steps: impl Iterator<Item = u64>, seconds: u64) -> String {
+        let line = |step: u64| {
+            format!(
+                "{{\"event\":\"log\",\"step\":{step},\"epoch\":0,\"loss\":2.5,\"nll\":2.0,\
+                 \"learning_rate\":0.001,\"gradient_norm\":1.5,\"tokens\":10,\
+                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":{seconds}.0}}}}\n"
+            )
+        };
+        steps.map(line).collect()
+    }
+
+    #[test]
+    fn a_record_that_grows_is_read_on_and_one_that_is_written_anew_is_read_again() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("metrics.jsonl");
+        let write = |text: String| fs::write(&path, text).expect("written");
+        let mut run = WatchedRun::new(RunFolder::new(folder.path()));
+        let mut entries = |text: Option<String>| -> Vec<(u64, f64)> {
+            match text {
+                Some(text) => write(text),
+                None => fs::remove_file(&path).expect("removed"),
+            }
+            run.refresh();
+            run.record.logged.iter().map(|one| (one.step, one.seconds)).collect()
+        };
+        let first = lines(1..=3, 1);
+        assert_eq!(entries(Some(format!("{first}{{\"event\":"))), [(1, 1.0), (2, 1.0), (3, 1.0)]);
+        let grown = first + &lines(4..=4, 2);
+        assert_eq!(entries(Some(grown)).len(), 4);
+        // Resumed after update 1, and already at update 5.
+        let resumed = lines(1..=1, 1) + &lines(2..=5, 3);
+        let expected = [(1, 1.0), (2, 3.0), (3, 3.0), (4, 3.0), (5, 3.0)];
+        assert_eq!(entries(Some(resumed)), expected);
+        assert_eq!(entries(Some(lines(1..=2, 1))), [(1, 1.0), (2, 1.0)]);
+        assert_eq!(entries(None), []);
+        assert_eq!(entries(Some(lines(1..=1, 1))), [(1, 1.0)]);
     }
 }
