@@ -1,11 +1,10 @@
 //! Tests of `taper pipeline`.
 
-#[cfg(unix)]
 use std::fs;
 
 #[cfg(unix)]
 use crate::common::wait_for;
-use crate::common::{Workspace, mentions};
+use crate::common::{Workspace, mentions, stderr, stdout};
 
 const STEPS: &str = r#"
 [steps.forward.train]
@@ -67,6 +66,25 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
     let shown = workspace.succeed("pipeline steps.toml --dry-run");
     let names: Vec<&str> = shown.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(names, ["backward", "forward", "diverse", "final", "scores"]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_made_by_the_same_command_later() {
+    let workspace = Workspace::new();
+    workspace.write("steps.toml", "[steps.only.train]\nrecipe = \"tiny.toml\"\n");
+    // A folder stands in the place of the report.
+    let report = workspace.path("results/report.html");
+    fs::create_dir_all(&report).expect("a folder");
+    let output = workspace.finish("pipeline steps.toml --folder results");
+    mentions(stderr(&output), &["cannot write", "report.html"]);
+    mentions(stdout(&output), &["only: done in", "the same command writes the report"]);
+    assert!(!stdout(&output).contains("taper report"), "{}", stdout(&output));
+    fs::remove_dir(&report).expect("removed");
+    mentions(
+        workspace.succeed("pipeline steps.toml --folder results"),
+        &["only: done already", "report: "],
+    );
+    assert!(report.is_file());
 }
 
 #[cfg(unix)]

@@ -49,7 +49,9 @@ pub(super) fn execute(pipeline: &Pipeline, is_dry_run: bool) -> Result<()> {
     report(pipeline, &child)
 }
 
-/// Writes a page about the trained run, or a page that compares several trained runs.
+/// Writes a page about the trained run, or a page that compares several trained runs. If the page
+/// cannot be written, the process that writes it has reported the error, and this function says
+/// what to do.
 fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     let trained: Vec<&Step> = pipeline.steps.iter().filter(|step| step.trains).collect();
     let folders = || trained.iter().map(|step| step.output.display().to_string());
@@ -73,6 +75,10 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     // translate in opposite directions. A report of a single run is still possible then.
     match child.run("report", &arguments) {
         Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
+        Err(_) if trained.len() == 1 => print_line(
+            "no report was written, for the reason above; all steps are done: after this is \
+             mended, the same command writes the report",
+        ),
         Err(_) => print_line(&format!(
             "the runs are not compared; taper report {} writes a page about one",
             quoted(&trained[trained.len() - 1].output)
