@@ -9,6 +9,7 @@ use crate::arguments::{
 use crate::items::SpelledLines;
 use crate::text::{print_line, standard_input};
 use taper_run::config::RunConfig;
+use taper_run::folder::files::write_atomically;
 use taper_run::folders::sentence_piece_model;
 use taper_run::translation::single_line;
 
@@ -104,7 +105,7 @@ fn pieces(arguments: &TokenizerPieces) -> Result<()> {
     ensure!(!path.exists(), "{} exists already: choose another --output", path.display());
     let from = || arguments.file.tokenizer.display().to_string();
     let model = sentence_piece_model(&tokenizer).with_context(from)?;
-    std::fs::write(path, model).with_context(|| format!("cannot write {}", path.display()))?;
+    write_atomically(path, &model)?;
     print_line(&format!("{}: {} pieces", path.display(), tokenizer.vocabulary_size()))
 }
 

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
+use taper_run::folder::files::write_atomically;
 use taper_run::prediction::WordEvidence;
 
 use super::grid::grid;
-use super::view::write;
 use crate::arguments::Explain;
 use crate::text::print_line;
 
@@ -14,7 +14,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<()> {
     let load = arguments.loading.settings();
     let journey = Journey::trace(&arguments.run, &load, &arguments.text)?;
     if let Some(path) = &arguments.html {
-        write(path, journey_page(&journey, arguments.language.into()).as_bytes())?;
+        write_atomically(path, journey_page(&journey, arguments.language.into()).as_bytes())?;
     }
     if arguments.json {
         return print_line(&serde_json::to_string(&journey)?);

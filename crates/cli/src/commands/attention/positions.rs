@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use taper_plots::{Language, Page, escape};
 use taper_run::RunConfig;
 use taper_run::attention::PositionFigures;
+use taper_run::folder::files::write_atomically;
 
-use super::view::write;
 use crate::arguments::PositionsArguments;
 use crate::text::print_line;
 
@@ -19,7 +19,7 @@ pub(crate) fn run(arguments: &PositionsArguments) -> Result<()> {
             .with_context(|| format!("cannot make {}", folder.display()))?;
         for (name, figure) in figures.figures()? {
             let path = folder.join(format!("positions-{name}.svg"));
-            write(&path, figure.draw()?.standalone().as_bytes())?;
+            write_atomically(&path, figure.draw()?.standalone().as_bytes())?;
         }
     }
     if let Some(path) = &arguments.html {
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &PositionsArguments) -> Result<()> {
         }
         let title = language.choose("Position encodings", "位置编码").to_owned();
         let page = Page { language, title, body, ..Page::default() };
-        write(path, page.html().as_bytes())?;
+        write_atomically(path, page.html().as_bytes())?;
     }
     if arguments.svg.is_some() || arguments.html.is_some() {
         return Ok(());

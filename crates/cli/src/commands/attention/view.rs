@@ -1,7 +1,5 @@
 //! `taper attention`: attention of a model on a text, in the terminal, as a page or as a picture.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use taper_plots::{Figure, Theme};
 use taper_run::attention::{
@@ -27,13 +25,13 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
     }
     let (layer, figure) = chosen(arguments, &map)?;
     if let Some(path) = &arguments.html {
-        write(path, attention_page(&map, arguments.language.into()).as_bytes())?;
+        write_atomically(path, attention_page(&map, arguments.language.into()).as_bytes())?;
     }
     if let Some(path) = &arguments.svg {
-        write(path, figure.draw()?.standalone().as_bytes())?;
+        write_atomically(path, figure.draw()?.standalone().as_bytes())?;
     }
     if let Some(path) = &arguments.png {
-        write(path, &figure.draw()?.png(Theme::Light, ZOOM)?)?;
+        write_atomically(path, &figure.draw()?.png(Theme::Light, ZOOM)?)?;
     }
     if arguments.json {
         return print_line(&serde_json::to_string(&map)?);
@@ -98,12 +96,4 @@ fn table(profiles: &[HeadProfile]) -> Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// Writes a file, whole or not at all.
-///
-/// # Errors
-/// When the file cannot be written.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_atomically(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }

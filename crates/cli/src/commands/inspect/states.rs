@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use taper_plots::{Axis, Chart, Figure, Series};
 use taper_run::evaluation::{LayerGradients, state_gradients};
+use taper_run::folder::files::write_atomically;
 use taper_run::{LoadSettings, LoadedRun};
 
 use crate::arguments::Inspect;
@@ -28,7 +29,7 @@ pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()>
         .with_context(|| target.display().to_string())?;
     if let Some(path) = &arguments.figure {
         let svg = figure(&run.config.name, &layers).draw()?.standalone();
-        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        write_atomically(path, svg.as_bytes())?;
     }
     if arguments.json {
         let record = serde_json::json!({

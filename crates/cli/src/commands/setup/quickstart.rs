@@ -56,8 +56,7 @@ pub(super) fn unpack(folder: &Path) -> Result<()> {
         }
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        write_atomically(&path, content)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        write_atomically(&path, content)?;
     }
     Ok(())
 }
