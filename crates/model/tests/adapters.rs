@@ -7,8 +7,10 @@ mod common;
 use candle_core::{DType, Device};
 use taper_model::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, Batch, Builder,
-    FeedForwardKind, LoraConfig, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass,
-    Positions, Sequences, Tied, TranslationModel, is_adapter, set_magnitudes,
+    ContrastiveModel, FeedForwardKind, ImageCaptioner, ImageShape, LanguageModel, LoraConfig,
+    MaskedLanguageModel, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions,
+    Sequences, SpanExtractor, TextClassifier, Tied, TokenTagger, TranslationModel, is_adapter,
+    set_magnitudes,
 };
 use taper_ops::rng::Counter;
 use taper_ops::{Adapted, Parameter, merge};
@@ -176,6 +178,52 @@ fn adapters_of_every_layer() {
             check(&name, &config, &lora);
         }
     }
+}
+
+/// Frozen tables of tokens that a model holds in f32.
+fn wide_tables(model: &impl Model) -> Vec<String> {
+    let is_table = |name: &str| name.ends_with("embedding.weight") || name == "output.weight";
+    let tables: Vec<_> =
+        model.parameters().base().iter().filter(|one| is_table(one.name())).collect();
+    assert!(!tables.is_empty(), "a model of texts has a table of tokens");
+    let wide = tables.iter().filter(|table| table.dtype() != DType::BF16);
+    wide.map(|table| table.name().to_owned()).collect()
+}
+
+/// Checks that frozen tables of tokens are held in bf16 by every model of texts, and that a
+/// classifier computes with them as with the same values in f32.
+#[test]
+fn frozen_tables_of_tokens_are_held_in_bf16() {
+    let config = ModelConfig { tied: Tied::None, ..configs().swap_remove(0).1 };
+    let lora = LoraConfig { rank: 2, base_dtype: BaseDtype::Bf16, ..LoraConfig::default() };
+    let plain = || Builder::seeded(7, &Device::Cpu, DType::F32);
+    let builder = || plain().with_adapters(&lora);
+    let image =
+        ImageShape { size: 4, channels: 1, patch: 2, mean: vec![0.5], deviation: vec![0.5] };
+    let adapted = TextClassifier::new(&config, 19, 3, builder()).unwrap();
+    let wide = [
+        wide_tables(&adapted),
+        wide_tables(&TokenTagger::new(&config, 19, 3, builder()).unwrap()),
+        wide_tables(&SpanExtractor::new(&config, 19, builder()).unwrap()),
+        wide_tables(&MaskedLanguageModel::new(&config, 19, true, builder()).unwrap()),
+        wide_tables(&LanguageModel::new(&config, 19, builder()).unwrap()),
+        wide_tables(&TranslationModel::new(&config, 19, 23, builder()).unwrap()),
+        wide_tables(&ImageCaptioner::new(&config, &image, 19, builder()).unwrap()),
+        wide_tables(&ContrastiveModel::new(&config, &image, 19, builder()).unwrap()),
+    ];
+    assert_eq!(wide.concat(), Vec::<String>::new());
+
+    let whole = TextClassifier::new(&config, 19, 3, plain()).unwrap();
+    for base in adapted.parameters().base() {
+        let weight = whole.parameters().get(base.name()).unwrap();
+        base.set(values(weight)).unwrap();
+        weight.set(values(base)).unwrap();
+    }
+    let text = Sequences::pack(&SOURCES);
+    let segments = Sequences { ids: vec![0; text.ids.len()], ..text.clone() };
+    let logits = |model: &TextClassifier| model.logits(&segments, &text).unwrap();
+    let error = common::relative(&logits(&adapted), &logits(&whole));
+    assert!(error < 1e-6, "{error}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl TextEncoder {
         config: &ModelConfig,
         vocabulary: usize,
     ) -> Result<Self> {
-        let table = build.embedding("embedding.weight", vocabulary, config.d_model)?;
+        let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
         Self::new(build, table, config)
     }
 
