@@ -209,6 +209,8 @@ fn sparse_attention_runs_machines() -> TestResult {
     let decoder = TableauDecoder::new(&machine, (5, 20), pattern(6, 0, 0))?;
     let left = decoder.run((&[], 4), 20).expect_err("the head leaves").to_string();
     assert_eq!(left, "step 1 leaves the tape of 5 cells");
+    let more = decoder.run((&[], 2), 21).expect_err("too many steps").to_string();
+    assert!(more.contains("assembled for 20 steps, not for 21"), "{more}");
     Ok(())
 }
 

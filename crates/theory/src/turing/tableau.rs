@@ -37,6 +37,8 @@ pub struct Tableau {
 pub struct TableauDecoder {
     machine: Machine,
     cells: usize,
+    /// Largest number of steps of a text.
+    steps: usize,
     decoder: Decoder,
 }
 
@@ -69,8 +71,8 @@ fn id(machine: &Machine, state: Option<usize>, symbol: usize) -> usize {
 }
 
 impl TableauDecoder {
-    /// Assembles the decoder of a machine on `cells` cells, for texts of `steps` steps. `attention`
-    /// defines the tokens that a token sees.
+    /// Assembles the decoder of a machine on `cells` cells, for texts of at most `steps` steps.
+    /// `attention` defines the tokens that a token sees.
     ///
     /// # Errors
     /// If there are fewer than 3 cells, or cells and steps take too many positions.
@@ -123,7 +125,7 @@ impl TableauDecoder {
         let units = units(machine, &near, &next);
         blueprint.layer(Layer { heads: heads.collect(), units });
         let decoder = blueprint.decoder_in(DType::F32)?;
-        Ok(Self { machine: machine.clone(), cells, decoder })
+        Ok(Self { machine: machine.clone(), cells, steps, decoder })
     }
 
     /// The decoder.
@@ -135,12 +137,20 @@ impl TableauDecoder {
     /// Generates `steps` configurations, cell by cell. The input begins at the cell `first`.
     ///
     /// # Errors
-    /// If the input does not fit the tape, or the head leaves the tape.
+    /// If the input does not fit the tape, if the head leaves the tape, or if there are more steps
+    /// than the decoder was assembled for.
     pub fn run(
         &self,
         (input, first): (&[usize], usize),
         steps: usize,
     ) -> Result<Vec<Tableau>, TheoryError> {
+        if steps > self.steps {
+            return Err(TheoryError::Input(format!(
+                "the decoder was assembled for {} steps, not for {steps}: take fewer steps, or \
+                 assemble it for more",
+                self.steps
+            )));
+        }
         if first >= self.cells || first + input.len() > self.cells {
             let message =
                 format!("the input does not fit on the tape, which has {} cells", self.cells);
