@@ -58,13 +58,14 @@ impl TextState {
 
 impl LanguageModel {
     /// Prepares the model for generation. It remembers at most the last `context` tokens of a text;
-    /// learned positions can set a lower limit.
+    /// learned positions can set a lower limit. A context of 0 counts as 1, because a prediction
+    /// sees at least the token that is fed last.
     #[must_use]
     pub fn inference(&self, context: usize) -> TextInference {
         let most = self.config().longest_sequence().unwrap_or(usize::MAX);
         TextInference {
             model: self.clone(),
-            context: context.min(most),
+            context: context.min(most).max(1),
             cache_type: CacheType::Exact,
             packs: packs(self.is_int8),
         }

@@ -181,6 +181,20 @@ fn what_is_beyond_the_context_is_forgotten() {
         same(&prompt, &after(&inference, &TEXT[6..], 5), &format!("{positions:?}"));
         assert!(distance(&long, &prompt) > 1e-3);
     }
+    // The shortest context has the newest token alone; a context of 0 is the same.
+    let model = model(Positions::Rotary);
+    for context in [0, 1] {
+        let inference = model.inference(context);
+        assert_eq!(inference.context(), 1);
+        let alone = after(&inference, &TEXT[11..], 0);
+        for read in [0, 5, 11] {
+            same(&after(&inference, &TEXT, read), &alone, &format!("{context}, {read}"));
+        }
+    }
+}
+
+#[test]
+fn learned_positions_limit_the_context() {
     assert_eq!(model(Positions::Learned).inference(100).context(), 40);
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
