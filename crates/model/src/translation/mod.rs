@@ -303,8 +303,8 @@ impl TranslationModel {
     }
 }
 
-/// Reads two streams: the source, and the target, which begins with `<s>` so that each token
-/// predicts the next one.
+/// Reads two streams: the source, which is a text or an image, and the target, which begins with
+/// `<s>` so that each token predicts the next one.
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core
@@ -319,7 +319,7 @@ impl Model for TranslationModel {
     }
 
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
-        let [source, target] = batch.read(["source", "target"])?;
+        let [source, target] = batch.read([self.source.stream(), "target"])?;
         let encoded = self.encode(source, spec.pass)?;
         let guide = Guide::new(spec.objective.guidance, batch, self.config())?;
         let hidden = self.decode_guided(target, &encoded, guide.as_ref(), spec.pass)?;

@@ -270,4 +270,12 @@ fn what_cannot_be_compared_or_written_is_refused() {
     assert!(error(of(hot)).contains("temperature = 0.001"));
     let heads = ContrastiveConfig { text_heads: 5, ..clip().contrastive };
     assert!(error(of(heads)).contains("does not divide"));
+    let model = captioner(&captions());
+    let faults = [vec![images(1, 1)], vec![images(2, 1), Sequences::pack(&[[2]])]];
+    for (streams, said) in faults.into_iter().zip(["image and target", "in its stream image"]) {
+        let batch = Batch::new(streams, vec![3]);
+        let loss = model.loss(&batch, &plain, 1.0, &Pass::evaluate());
+        let error = loss.expect_err("another batch").to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }
