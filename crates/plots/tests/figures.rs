@@ -65,6 +65,21 @@ fn ridges_have_the_names_of_their_rows_and_lie_over_a_coloured_area() {
     assert!(data.contains("ridge&quot;") && data.contains("&quot;base&quot;:3.0"), "{data}");
 }
 
+#[test]
+fn ridges_of_one_colour_have_one_entry_in_the_legend() {
+    let ridge = |name: &str, colour| {
+        let points = vec![(1.0, 1.0), (2.0, 2.0), (3.0, 1.0)];
+        Series::ridge(name, 0.0, points).coloured(colour)
+    };
+    let line = Series::line("threshold", vec![(1.0, 1.5), (3.0, 1.5)]).coloured(0);
+    let series = vec![line, ridge("", 0), ridge("early", 0), ridge("late", 1), ridge("again", 0)];
+    let chart = Chart::new(Axis::linear("norm"), Axis::linear(""), series);
+    let svg = Figure::new("Norms", "", chart).draw().expect("ridges").standalone();
+    let has = |name: &str| svg.contains(&format!(">{name}</text>"));
+    assert!(["threshold", "early", "late"].iter().all(|name| has(name)), "{svg}");
+    assert!(!has("again"), "{svg}");
+}
+
 fn all() -> Vec<(&'static str, Svg)> {
     [("curve", curve()), ("bars", bars()), ("heatmap", heatmap()), ("ridges", ridges())]
         .map(|(name, figure)| (name, figure.draw().expect(name)))

@@ -32,22 +32,7 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
     let whole = || all().filter(|at| chart.x.takes(at.0) && chart.y.takes(at.1));
     let x = Scale::new(&chart.x, whole().map(|at| at.0)).ok_or_else(|| pen.nothing())?;
     let y = Scale::new(&chart.y, whole().map(|at| at.1)).ok_or_else(|| pen.nothing())?;
-    let entries: Vec<(&str, Colour, Sample)> = chart
-        .series
-        .iter()
-        .enumerate()
-        .filter(|(_, series)| !series.name.is_empty())
-        .map(|(number, series)| {
-            let sample = match series.mark {
-                Mark::Line => Sample::Line(LINE_WIDTH),
-                Mark::Dashes => Sample::Line(DASHED_WIDTH),
-                Mark::Dots => Sample::Dot,
-                Mark::Ridge { .. } => Sample::Square,
-            };
-            (series.name.as_str(), colour_of(series, number), sample)
-        })
-        .collect();
-    let top = legend::draw(pen, root, &entries, TITLE)?;
+    let top = legend::draw(pen, root, &entries(chart), TITLE)?;
     let mut plane = plane(pen, root, (&x, &y), (&chart.x, &chart.y), top)?;
     let mut told = Vec::new();
     for (number, series) in chart.series.iter().enumerate() {
@@ -89,6 +74,26 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
     Ok(json!({
         "kind": "chart", "x": axis(&chart.x), "y": axis(&chart.y), "series": told,
     }))
+}
+
+/// Returns the entries of the legend. Ridges of one colour share one entry.
+fn entries(chart: &Chart) -> Vec<(&str, Colour, Sample)> {
+    let mut entries: Vec<(&str, Colour, Sample)> = Vec::new();
+    for (number, series) in chart.series.iter().enumerate() {
+        let sample = match series.mark {
+            Mark::Line => Sample::Line(LINE_WIDTH),
+            Mark::Dashes => Sample::Line(DASHED_WIDTH),
+            Mark::Dots => Sample::Dot,
+            Mark::Ridge { .. } => Sample::Square,
+        };
+        let colour = colour_of(series, number);
+        let is_shared = sample == Sample::Square
+            && entries.iter().any(|&(_, other, mark)| (other, mark) == (colour, sample));
+        if !series.name.is_empty() && !is_shared {
+            entries.push((series.name.as_str(), colour, sample));
+        }
+    }
+    entries
 }
 
 /// Returns the colour of a series; `number` is its index in the chart.

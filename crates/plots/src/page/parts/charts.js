@@ -57,9 +57,10 @@ taper.chart = (figure, svg, plot) => {
   let chart, data, lines;
   const entries = plot.series.map((one, number) => {
     const isRidge = one.mark === 'ridge';
-    // Ridges of one colour are shown and hidden together, by the name of the first.
-    const own = plot.series.flatMap((other, at) =>
-      (at === number || (isRidge && other.colour === one.colour) ? [at] : []));
+    // Ridges of one colour are shown and hidden together, by the name of the first with a name.
+    const joins = other => isRidge && other.mark === 'ridge' && other.colour === one.colour;
+    const own = plot.series.flatMap((other, at) => (at === number || joins(other) ? [at] : []));
+    const name = own.map(at => plot.series[at].name).find(Boolean);
     if (isRidge && own[0] !== number) return { entry: '', value: taper.element('b') };
     const entry = taper.element('button', 'entry');
     entry.type = 'button';
@@ -67,7 +68,7 @@ taper.chart = (figure, svg, plot) => {
     const mark = taper.element('i', `mark ${one.mark ?? 'bar'}`);
     mark.style.setProperty('--mark', `var(${one.colour})`);
     const value = taper.element('b');
-    entry.append(mark, taper.element('span', '', one.name || plot.y.label), value);
+    entry.append(mark, taper.element('span', '', name || plot.y.label), value);
     entry.addEventListener('click', () => {
       const change = hidden.has(number) ? 'delete' : 'add';
       own.forEach(at => hidden[change](at));
