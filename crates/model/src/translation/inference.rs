@@ -4,7 +4,7 @@
 use super::TranslationModel;
 use crate::layers::attention::DecodedRows;
 use crate::layers::head::Head;
-use crate::{Model, Pass, Result, Sequences};
+use crate::{Model, ModelError, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
@@ -138,8 +138,12 @@ impl Inference {
     /// a step then have a column for each of these tokens, in their order.
     ///
     /// # Errors
-    /// The errors of [`Inference::start`], and an error if a token is not in the vocabulary.
+    /// The errors of [`Inference::start`], and an error if there are no tokens, or if a token is not
+    /// in the vocabulary.
     pub fn start_shortlisted(&self, source: &Sequences, tokens: &[u32]) -> Result<DecodeState> {
+        if tokens.is_empty() {
+            return Err(ModelError::Batch("a shortlist has no tokens".to_owned()));
+        }
         let output = taper_ops::threads::in_pool(self.model.device(), || {
             let head = self.model.output.of_classes(tokens)?;
             let (tokens, packs) = (tokens.len(), packs(self.model.is_int8));

@@ -41,3 +41,12 @@ fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn a_shortlist_without_tokens_is_refused() {
+    let (config, _) = others().swap_remove(0);
+    let model = Transformer::new(&config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32));
+    let inference = model.unwrap().inference();
+    let refused = inference.start_shortlisted(&Sequences::pack(&SOURCES), &[]);
+    assert_eq!(refused.unwrap_err().to_string(), "a shortlist has no tokens");
+}
