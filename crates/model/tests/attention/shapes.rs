@@ -209,7 +209,16 @@ fn shapes() -> Vec<(&'static str, ModelConfig)> {
                 ..grouped.clone()
             },
         ),
-        ("hybrid", ModelConfig { decoder_attention: hybrid, ..grouped.clone() }),
+        ("hybrid", ModelConfig { decoder_attention: hybrid.clone(), ..grouped.clone() }),
+        (
+            "umT5's tables in a hybrid",
+            ModelConfig {
+                positions: Positions::T5,
+                relative_by_layer: true,
+                decoder_attention: hybrid,
+                ..base.clone()
+            },
+        ),
         (
             "beside a feed-forward layer, one norm",
             ModelConfig {

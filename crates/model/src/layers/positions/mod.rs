@@ -180,9 +180,10 @@ pub(crate) enum Relative {
     Nothing,
     Rotary(Box<Turns>, Option<DualChunk>),
     Alibi(Arc<[f64]>),
-    /// T5's tables `(buckets, heads)`: one for the whole stack, or one for each layer.
+    /// T5's tables `(buckets, heads)`: one for the whole stack, or one for each layer. State-space
+    /// layers have no scores, and so no tables.
     Bias {
-        tables: Vec<Weight>,
+        tables: Vec<Option<Weight>>,
         causal: bool,
         buckets: RelativeBuckets,
     },
@@ -221,9 +222,11 @@ impl Relative {
             Positions::T5 => Self::Bias {
                 tables: match config.relative_by_layer {
                     true => build.layers(groups, |build, layer| {
-                        table(build, &format!("{name}.layers.{layer}"))
+                        let has_scores = !config.attention(causal).kind_of(layer).is_state_space();
+                        let name = format!("{name}.layers.{layer}");
+                        has_scores.then(|| table(build, &name)).transpose()
                     })?,
-                    false => vec![table(build, name)?],
+                    false => vec![Some(table(build, name)?)],
                 },
                 causal,
                 buckets: config.relative(),
@@ -272,8 +275,11 @@ impl Relative {
             Self::Bias { tables, causal, buckets } => {
                 let bucket_rule = (*causal, *buckets);
                 let layers = tables.iter().map(|table| {
-                    let bias = bias(table.get(pass), queries.clone(), keys, bucket_rule, pass)?;
-                    Ok(PreparedPositions { bias: Some(bias), ..Default::default() })
+                    let of_table = |table: &Weight| {
+                        bias(table.get(pass), queries.clone(), keys, bucket_rule, pass)
+                    };
+                    let bias = table.as_ref().map(of_table).transpose()?;
+                    Ok(PreparedPositions { bias, ..Default::default() })
                 });
                 return Ok(StackPositions(layers.collect::<Result<_>>()?));
             }
