@@ -190,8 +190,8 @@ pub fn not_exported(config: &RunConfig) -> Vec<Notice> {
     if is_gnmt && penalty > 0.0 && decoding.beam_size > 1 {
         notes.push(format!(
             "other engines do not have decoding.length_penalty_form = \"gnmt\", which divides by \
-             ((5 + length) / 6)^{penalty}: their length penalty is a power of the length itself, so \
-             translations can differ"
+             ((5 + length) / 6)^{penalty}: their length penalty is a power of the length itself, \
+             so translations can differ"
         ));
     }
     if decoding.sampling.is_active() {

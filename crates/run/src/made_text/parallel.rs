@@ -24,8 +24,9 @@ pub struct ParallelCorpus {
 }
 
 impl ParallelCorpus {
-    /// Split `name` of the recipe `config`, such as `train`. If the recipe has several directions of
-    /// translation, the corpus has only the text from its source language to its target language.
+    /// Split `name` of the recipe `config`, such as `train`. If the recipe has several directions
+    /// of translation, the corpus has only the text from its source language to its target
+    /// language.
     ///
     /// # Errors
     /// If a corpus of the split has a tag (a word that is put before each source, to mark the

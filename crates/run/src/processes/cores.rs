@@ -35,9 +35,9 @@ pub fn take_share(place: &Place, wanted: usize) -> usize {
         // time for some of them, as in a container. Then no cores are chosen.
         return threads(cores());
     };
-    // `mpirun`, `srun`, or a command such as `numactl` binds each process apart. If this process only
-    // has the cores of the process that started it, or those of a container, all processes share
-    // them.
+    // `mpirun`, `srun`, or a command such as `numactl` binds each process apart. If this process
+    // only has the cores of the process that started it, or those of a container, all processes
+    // share them.
     let is_apart = can_be_bound || differs_from_parent();
     let of_all = if is_apart { of_group().or_else(online) } else { None };
     if let Some(of_all) = of_all.filter(|&of_all| allowed.len() < of_all) {
@@ -53,8 +53,8 @@ pub fn take_share(place: &Place, wanted: usize) -> usize {
 }
 
 /// Number of threads of a process that its launcher has bound to `bound` of the `of_all` cores that
-/// all `local_size` processes may use. Several processes can be bound to the same cores, for example
-/// to those of one socket.
+/// all `local_size` processes may use. Several processes can be bound to the same cores, for
+/// example to those of one socket.
 fn bound_threads(bound: usize, of_all: usize, local_size: usize) -> usize {
     bound.min(of_all / local_size).max(1)
 }

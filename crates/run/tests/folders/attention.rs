@@ -25,15 +25,16 @@ fn with_runs(check: impl Fn(&str, &LoadedRun, &[String])) {
     }
 }
 
-/// Attention of the only decoder layer, or the one before the last, to the source: mean of all heads.
+/// Names of the queries, and the attention of the only decoder layer, or the one before the last,
+/// to the source: the sum over all heads.
 fn cross_attention(map: &AttentionMap, layers: usize) -> (Vec<String>, Vec<Vec<f64>>) {
     let number = layers.saturating_sub(1).max(1);
     let is_wanted = |part, layer| part == AttentionPart::Cross && layer == number;
     let layer = map.layers.iter().find(|one| is_wanted(one.part, one.layer)).unwrap();
-    let mean = |query: usize, key: usize| -> f64 {
+    let sum = |query: usize, key: usize| -> f64 {
         layer.heads.iter().map(|head| f64::from(head[query][key])).sum()
     };
-    let row = |query: usize| (0..layer.keys.len()).map(|key| mean(query, key)).collect();
+    let row = |query: usize| (0..layer.keys.len()).map(|key| sum(query, key)).collect();
     (layer.queries.clone(), (0..layer.queries.len()).map(row).collect())
 }
 

@@ -64,8 +64,8 @@ impl Tokenizer {
         [&self.special.before, &*self.target_prefix].concat()
     }
 
-    /// Tokens of the text in `output`, which a search wrote with the tokens before every text as its
-    /// prefix.
+    /// Tokens of the text in `output`, which a search wrote with the tokens before every text as
+    /// its prefix.
     #[must_use]
     pub fn without_before_target<'a>(&self, output: &'a [u32]) -> &'a [u32] {
         output.strip_prefix(self.before_target().as_slice()).unwrap_or(output)
