@@ -6,7 +6,7 @@ use serde::Serialize;
 use taper_model::{Architecture, Model, Pass, Sequences, TranslationModel};
 
 use crate::forced::check_counts;
-use crate::tokens::START;
+use crate::tokens::{END, START};
 use crate::{DecodingError, Result};
 
 /// Largest number of attention weights per head that are computed in one batch, including padding.
@@ -64,15 +64,16 @@ impl AlignedAttention {
 pub struct Alignment {
     /// For each target token, the source token to which it attends most, as a pair of positions
     /// (source, target). Positions are counted from 0. The `</s>` of the source and of the target
-    /// are in no pair.
+    /// are in no pair, nor are tokens after the `</s>` of the source, such as one that names a
+    /// language.
     pub pairs: Vec<(usize, usize)>,
-    /// For each target token, the attention weights of the source tokens, including the `</s>` at
-    /// the end; they sum to 1.
+    /// For each target token, the attention weights of all tokens of the source, including `</s>`;
+    /// they sum to 1.
     pub weights: Vec<Vec<f32>>,
 }
 
-/// Aligns each of `targets`, which have neither `<s>` nor `</s>`, with its source, which ends with
-/// `</s>`.
+/// Aligns each of `targets`, which have neither `<s>` nor `</s>`, with its source, which contains
+/// `</s>` after the text.
 ///
 /// The weights of a target token are those of `attention` at the position that predicts the token.
 ///
@@ -86,17 +87,19 @@ pub fn align(
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
     let mut aligned = Vec::with_capacity(sources.len());
-    align_with((model, START), attention, sources, targets, |alignment| aligned.push(alignment))?;
+    let aligner = (model, START, END);
+    align_with(aligner, attention, sources, targets, |alignment| aligned.push(alignment))?;
     Ok(aligned)
 }
 
 /// Aligns like [`align`], but passes the alignments to `each` one after the other, so that only the
-/// alignments of one batch are in memory. `start` is the first input of the decoder.
+/// alignments of one batch are in memory. `start` is the first input of the decoder, and `end` the
+/// `</s>` of sources.
 ///
 /// # Errors
 /// The errors of [`align`].
 pub fn align_with(
-    (model, start): (&TranslationModel, u32),
+    (model, start, end): (&TranslationModel, u32, u32),
     attention: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
@@ -107,7 +110,8 @@ pub fn align_with(
     while done < sources.len() {
         let (sources, targets) = (&sources[done..], &targets[done..]);
         let count = fitting(sources, targets);
-        let aligned = align_batch((model, start), attention, &sources[..count], &targets[..count])?;
+        let (batch_sources, batch_targets) = (&sources[..count], &targets[..count]);
+        let aligned = align_batch((model, start, end), attention, batch_sources, batch_targets)?;
         for (index, alignment) in aligned.into_iter().enumerate() {
             if !alignment.weights.iter().flatten().all(|weight| weight.is_finite()) {
                 let (quantity, sentence) = ("the alignment", done + index);
@@ -134,7 +138,7 @@ fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
 }
 
 fn align_batch(
-    (model, start): (&TranslationModel, u32),
+    (model, start, end): (&TranslationModel, u32, u32),
     chosen: AlignedAttention,
     sources: &[&[u32]],
     targets: &[&[u32]],
@@ -153,7 +157,7 @@ fn align_batch(
                 .iter()
                 .map(|row| row[..source.len()].to_vec())
                 .collect();
-            let words = source.len().saturating_sub(1);
+            let words = source.iter().rposition(|&token| token == end).unwrap_or(source.len());
             let pairs = weights
                 .iter()
                 .enumerate()

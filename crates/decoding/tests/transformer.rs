@@ -2,8 +2,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_decoding::{
-    AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
-    StepModel, Translator, align, beam_search, forced_scores, greedy_search,
+    AlignedAttention, DecodingConfig, END, Ensemble, Hypothesis, Result, START, SamplingConfig,
+    Sentence, StepModel, Translator, align, align_with, beam_search, forced_scores, greedy_search,
 };
 use taper_model::{Builder, Model, ModelConfig, NormPlacement, Positions, Transformer};
 use taper_ops::composed::{self, Likeliest};
@@ -228,6 +228,25 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
             .expect("aligns");
         assert_eq!(alone[0].pairs, aligned[3].pairs, "{name}");
     });
+}
+
+#[test]
+fn what_comes_from_the_end_of_a_source_on_is_in_no_pair() {
+    // The source of a multilingual model can end with a token that names its language.
+    let (model, language) = (model(NormPlacement::Pre, Positions::Sinusoidal), 22);
+    for end in [END, 4] {
+        for length in 0..30_u32 {
+            let text = (0..length).map(|token| 5 + (3 * token + length) % 17);
+            let source: Vec<u32> = text.chain([end, language]).collect();
+            let aligner = (&model, START, end);
+            let (attention, target) = (AlignedAttention::default(), [5, 9, 7, 6, 11]);
+            let mut pairs = Vec::new();
+            align_with(aligner, attention, &[&source], &[&target], |one| pairs = one.pairs)
+                .expect("aligns");
+            assert_eq!(pairs.len(), if length > 0 { target.len() } else { 0 });
+            assert!(pairs.iter().all(|&(from, _)| from < length as usize), "{pairs:?}");
+        }
+    }
 }
 
 /// Aligns sentences that need several batches, because there are many of them and one is very long.

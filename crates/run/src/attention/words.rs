@@ -121,7 +121,7 @@ impl<'a> WordAligner<'a> {
         let before = (source.tokens_before_source(), of_target.len());
         let mut aligned = Vec::with_capacity(sources.len());
         let mut lines = source_lines.iter().zip(&target_lines);
-        let aligner = (&self.run.model, target.decoder_start());
+        let aligner = (&self.run.model, target.decoder_start(), source.end());
         align_with(aligner, self.attention, &source_rows, &target_rows, |alignment| {
             let Some(lines) = lines.next() else { return };
             aligned.push(word_links(lines, &alignment.weights, before));

@@ -121,7 +121,8 @@ impl LineAligner<'_> {
                 Alignment { weights: Vec::new(), ..alignment }
             })
         };
-        let aligner = (self.model, self.tokenizers.target().decoder_start());
+        let tokenizers = self.tokenizers;
+        let aligner = (self.model, tokenizers.target().decoder_start(), tokenizers.source().end());
         align_with(aligner, self.aligned_by, &sources, &targets, keep)
             .context("alignment failed")?;
         Ok(aligned)
