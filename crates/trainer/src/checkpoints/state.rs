@@ -156,6 +156,10 @@ pub struct State {
     /// Running mean of the loss per token; `None` if `training.spike_factor` is 0.
     #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
+    /// Cross entropy of the last update, in nats per predicted token or class. `None` before the
+    /// first update, and in files of older versions.
+    #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
+    pub nll: Option<f64>,
     /// Best validation, and number of validations since then.
     pub early_stopping: EarlyStopping,
     /// Record of the last validations if their loss is far above that of random guesses; otherwise
@@ -208,6 +212,7 @@ impl State {
             skipped: 0,
             skipped_in_a_row: 0,
             mean_loss: None,
+            nll: None,
             early_stopping: EarlyStopping::default(),
             astray: None,
             validated_at: None,
@@ -288,11 +293,13 @@ mod tests {
             [0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 123_456_789.123_456_79]
         {
             state.window.smoothed_sum = value;
-            state.score = Some(value);
+            (state.score, state.nll) = (Some(value), Some(value));
             let text = serde_json::to_string(&state).unwrap();
             let back: State = serde_json::from_str(&text).unwrap();
             assert_eq!(back.window.smoothed_sum.to_bits(), value.to_bits(), "{text}");
-            assert_eq!(back.score.map(f64::to_bits), Some(value.to_bits()), "{text}");
+            for option in [back.score, back.nll] {
+                assert_eq!(option.map(f64::to_bits), Some(value.to_bits()), "{text}");
+            }
         }
     }
 }

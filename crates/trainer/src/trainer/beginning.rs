@@ -165,7 +165,6 @@ impl<M: Model> Trainer<M> {
             settled: true,
             unobserved: None,
             learning_rate: 0.0,
-            nll: 0.0,
             time: ProcessTime::default(),
             whole_time: ProcessTime::default(),
         }

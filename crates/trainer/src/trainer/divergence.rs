@@ -61,7 +61,7 @@ impl<M: Model> Trainer<M> {
         let is_far = |loss: f64| match self.model.answer_classes() {
             Some(classes) => {
                 let far = far_above(classes);
-                loss > far && self.nll > far
+                loss > far && self.state.nll.is_some_and(|nll| nll > far)
             }
             None => false,
         };

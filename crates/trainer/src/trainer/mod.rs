@@ -47,9 +47,6 @@ pub struct Trainer<M> {
     unobserved: Option<TrainError>,
     /// Learning rate of the last update, for log events.
     learning_rate: f64,
-    /// Cross entropy of the last update, per predicted token or class; 0 before the first update of
-    /// this process.
-    nll: f64,
     /// Time of this process in the updates since the last log event. `whole_time` is the time of
     /// this process in all updates before that log event.
     time: ProcessTime,
@@ -75,9 +72,9 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether there is a complete state that is not on the disk yet, so that [`Trainer::rescue`]
-    /// should be called. This is so after an error of the disk, but not after an error of the
-    /// computation, because the current update is then incomplete.
+    /// Whether there is a complete state that is not on the disk yet, so that it should be saved
+    /// elsewhere ([`Trainer::unsaved`]). This is so after an error of the disk, but not after an
+    /// error of the computation, because the current update is then incomplete.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
@@ -95,7 +92,7 @@ impl<M: Model> Trainer<M> {
     /// If the data, the validation, the observer or the disk failed, or training diverged. Earlier
     /// checkpoints are not changed. If data, validation or observer failed, the state is saved
     /// before the error is returned. If the state could not be saved, it is still in memory, and
-    /// [`Trainer::rescue`] can save it elsewhere.
+    /// [`Trainer::unsaved`] returns it, so that it can be saved elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -237,7 +234,7 @@ impl<M: Model> Trainer<M> {
             Outcome::Stopped => Ok(false),
             Outcome::Made(measured) => {
                 self.learning_rate = rate;
-                self.nll = measured.nll();
+                self.state.nll = Some(measured.nll());
                 self.state.step = step;
                 self.state.interim = true;
                 self.state.skipped_in_a_row = 0;

@@ -8,6 +8,7 @@ use taper_trainer::{
     TrainError, Trainer, TrainingConfig, Validator,
 };
 
+use super::FailingOnce;
 use super::common::{Generated, HeldOut, Task, model, short_run, tiny};
 
 /// Validator that ignores the model, and returns losses that increase by 5 each time.
@@ -23,23 +24,29 @@ impl Validator<Transformer> for Confident {
     }
 }
 
+/// Configuration of a run with a constant learning rate, and a validation and a checkpoint after
+/// every fourth update.
+fn at_rate(rate: f64, updates: u64) -> TrainingConfig {
+    TrainingConfig {
+        schedule: ScheduleConfig {
+            kind: ScheduleKind::Constant,
+            learning_rate: rate,
+            warmup: 0,
+            ..ScheduleConfig::default()
+        },
+        clip_norm: 0.0,
+        ema_decay: 0.0,
+        validate_every: 4,
+        checkpoint_every: 4,
+        ..short_run(updates)
+    }
+}
+
 #[test]
 fn training_that_goes_astray_ends_with_its_checkpoints() {
     let train = |rate: f64, updates: u64, validate: &mut dyn Validator<Transformer>| {
         let folder = tempfile::tempdir().unwrap();
-        let config = TrainingConfig {
-            schedule: ScheduleConfig {
-                kind: ScheduleKind::Constant,
-                learning_rate: rate,
-                warmup: 0,
-                ..ScheduleConfig::default()
-            },
-            clip_norm: 0.0,
-            ema_decay: 0.0,
-            validate_every: 4,
-            checkpoint_every: 4,
-            ..short_run(updates)
-        };
+        let config = at_rate(rate, updates);
         let mut trainer =
             Trainer::new(model(&tiny(0.0)), config, Identity::default(), folder.path()).unwrap();
         let mut improved = Vec::new();
@@ -75,6 +82,38 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
     // A validation loss of NaN always counts as divergence.
     let (ended, ..) = train(3e-3, 20, &mut Confident(f64::NAN));
     assert!(matches!(ended, Err(TrainError::Astray { .. })), "{ended:?}");
+}
+
+/// Checks that a run ends as an uninterrupted one if the validation that ends it fails at first, and
+/// the resumed run repeats this validation before its first update.
+#[test]
+fn a_resumed_run_goes_astray_like_an_uninterrupted_one() {
+    let config = at_rate(30.0, 100);
+    let ends = |failing: u64| {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut data, mut scores) = (Generated::new(Task::Copy), Vec::new());
+        let mut observer = |event: &Event| -> Result<(), BoxError> {
+            if let Event::Validation { step, scores: measured, improved, .. } = event {
+                scores.push((*step, measured.get("nll").map(f64::to_bits), *improved));
+            }
+            Ok(())
+        };
+        let mut validate = FailingOnce(HeldOut(data), failing);
+        let mut trainer =
+            Trainer::new(model(&tiny(0.0)), config.clone(), Identity::default(), folder.path())
+                .unwrap();
+        let stop = AtomicBool::new(false);
+        let mut ended = trainer.train(&mut data, &mut validate, &mut observer, &stop);
+        if matches!(ended, Err(TrainError::Validation { .. })) {
+            let (model, identity) = (model(&tiny(0.0)), Identity::default());
+            let resumed = Trainer::resume(model, config.clone(), identity, folder.path(), "last");
+            ended = resumed.unwrap().train(&mut data, &mut validate, &mut observer, &stop);
+        }
+        let Err(TrainError::Astray { step, loss, .. }) = ended else { panic!("{ended:?}") };
+        (step, loss, scores)
+    };
+    let whole = ends(u64::MAX);
+    assert_eq!(ends(whole.0), whole);
 }
 
 /// Multiplies the parameter `name` by each of `factors`, trains until training diverges, and
