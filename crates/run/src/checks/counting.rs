@@ -145,7 +145,7 @@ pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usiz
     let processes = processes.max(1);
     let average = u64::from(training.ema_decay > 0.0);
     let state = (training.state_buffers() - average).saturating_mul(parameters);
-    let exchanged = if processes > 1 { 2 } else { 0 };
+    let exchanged = if processes > 1 { 2 * training.gradient_sums(processes) } else { 0 };
     let copies = 1 + training.gradient_buffers(processes) + average + exchanged;
     let floats = parameters.saturating_mul(copies);
     floats.saturating_add(state.div_ceil(processes as u64)).saturating_mul(F32)
@@ -164,6 +164,11 @@ mod tests {
         // Buffers in each of four processes: the weights, a gradient, two buffers for the exchange,
         // and a quarter of the moments.
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
+        // With three processes, the second has three subtrees of the twelve micro-batches. Buffers:
+        // the weights, four gradients, six for the exchange, and a third of the moments.
+        config.training.accumulation = 12;
+        assert_eq!(training_state_bytes(&config, 999, 3), 4 * (11 * 999 + 666));
+        config.training.accumulation = 4;
         config.training.ema_decay = 0.999;
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 5500, "the average is whole");
     }

@@ -7,7 +7,7 @@ use candle_core::Result as CandleResult;
 use taper_model::{Batch, LossOutput, Model, Pass};
 use taper_ops::{Gradients, ParameterStore, WhenFinal};
 
-use crate::exchange::halves;
+use crate::exchange::{halves, leaves_of, nodes_of};
 use crate::{BoxError, TrainingConfig};
 
 /// Micro-batch of an update: a leaf of the binary tree along which the update's gradients are
@@ -68,24 +68,52 @@ impl Leaf<'_> {
 /// subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Buffers that are not in use. Together with the buffers in use during [`GradientTree::sum`],
-    /// there are at most [`GradientTree::buffers`] of them.
+    /// Buffers that are not in use. Together with the buffers in use, there are at most
+    /// [`TrainingConfig::gradient_buffers`] of them.
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
-    /// Number of gradient buffers that an update needs in each of `processes` processes. It grows
-    /// with the logarithm of the number of micro-batches per process.
+    /// Number of gradient buffers that an update needs in the process that needs most, if
+    /// `processes` processes train together. It grows with the logarithm of the number of
+    /// micro-batches per process.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
-        u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
+        self.most_in_a_process(processes, GradientTree::buffers)
+    }
+
+    /// Number of sums of gradients that a process sends to the others in an update, in the process
+    /// that sends most: one for each complete subtree of its micro-batches. It is 1 if the numbers
+    /// of processes and of micro-batches are powers of two.
+    #[must_use]
+    pub fn gradient_sums(&self, processes: usize) -> u64 {
+        self.most_in_a_process(processes, <[_]>::len)
+    }
+
+    /// Returns the largest value of `count`, which is called with the subtrees that a process sums
+    /// in an update, over all processes and updates.
+    fn most_in_a_process(&self, processes: usize, count: fn(&[Range<usize>]) -> usize) -> u64 {
+        // The last update of the last epoch can have fewer micro-batches than the others. Their
+        // division into subtrees differs, so it can have larger counts.
+        let fewest = if self.max_epochs > 0 { 1 } else { self.accumulation };
+        let most_of = |leaves: usize| {
+            // With as many processes as leaves, or more, a process has one leaf or none.
+            let size = processes.clamp(1, leaves.max(1));
+            let subtrees = |rank| nodes_of(0..leaves, &leaves_of(leaves, rank, size));
+            (0..size).map(|rank| count(&subtrees(rank))).max().unwrap_or(1)
+        };
+        (fewest..=self.accumulation).map(most_of).max().unwrap_or(1) as u64
     }
 }
 
 impl GradientTree {
-    /// Number of buffers that are needed to sum the gradients of `leaves` leaves.
-    pub(crate) fn buffers(leaves: usize) -> u32 {
-        1 + leaves.next_power_of_two().ilog2()
+    /// Number of buffers that are needed to sum the gradients of each of `subtrees`, one after the
+    /// other, if all sums are kept.
+    fn buffers(subtrees: &[Range<usize>]) -> usize {
+        // The sum of a left half is kept while the right half, which is no longer, is summed.
+        let of_one = |leaves: usize| 1 + leaves.max(1).ilog2() as usize;
+        let kept = subtrees.iter().enumerate();
+        kept.map(|(before, subtree)| before + of_one(subtree.len())).max().unwrap_or(0)
     }
 
     /// Returns the sum of gradients over `leaves`. `gradient` is called with the index of a leaf
@@ -263,8 +291,58 @@ mod tests {
             let mut tree = GradientTree::default();
             let halves = sum(&store, &mut tree, 0..middle) + sum(&store, &mut tree, middle..leaves);
             assert_eq!(sum(&store, &mut tree, 0..leaves), halves, "{leaves}");
-            assert!(tree.free.len() as u32 <= GradientTree::buffers(leaves), "{leaves}");
+            let whole = 0..leaves;
+            assert_eq!(tree.free.len(), GradientTree::buffers(&[whole]), "{leaves}");
         }
-        assert_eq!([1, 2, 3, 4, 8].map(GradientTree::buffers), [1, 2, 3, 3, 4]);
+        let buffers = |leaves| GradientTree::buffers(std::slice::from_ref(&(0..leaves)));
+        assert_eq!([1, 2, 3, 4, 8].map(buffers), [1, 2, 2, 3, 4]);
+    }
+
+    /// Sums the gradients of an update of `leaves` micro-batches as the process `rank` of `size`
+    /// processes does. Returns the number of buffers that were made, and of sums that are sent.
+    fn kept_by_a_process(leaves: usize, rank: usize, size: usize) -> (u64, u64) {
+        let (store, mut tree) = (store(), GradientTree::default());
+        let mut nodes = nodes_of(0..leaves, &leaves_of(leaves, rank, size));
+        let mut fill = |_: usize, buffer: &mut Gradients, _: Option<WhenFinal<'_>>| {
+            buffer.zero()?;
+            buffer.flat()?;
+            Ok::<_, BoxError>(())
+        };
+        let last = nodes.pop();
+        let mut sums: Vec<Gradients> = Vec::new();
+        for node in nodes {
+            let sum = tree.sum(&store, node, &mut |number, buffer| fill(number, buffer, None));
+            sums.push(sum.unwrap());
+        }
+        if let Some(last) = last {
+            sums.push(tree.sum_told(&store, last, &mut fill, &mut |_, _| Ok(())).unwrap());
+        }
+        let sent = sums.len() as u64;
+        tree.free(sums);
+        (tree.free.len() as u64, sent)
+    }
+
+    #[test]
+    fn buffers_are_counted_as_the_processes_keep_them() {
+        for size in [1, 2, 3, 4, 5, 7, 8] {
+            let mut most = (0, 0);
+            for leaves in 1..=40 {
+                let kept = (0..size).map(|rank| kept_by_a_process(leaves, rank, size));
+                let update =
+                    kept.fold((0, 0), |most, kept| (most.0.max(kept.0), most.1.max(kept.1)));
+                most = (most.0.max(update.0), most.1.max(update.1));
+                let counted = |max_epochs| {
+                    let config =
+                        TrainingConfig { accumulation: leaves, max_epochs, ..Default::default() };
+                    (config.gradient_buffers(size), config.gradient_sums(size))
+                };
+                // With a limit of epochs, the last update can have fewer micro-batches.
+                assert_eq!((counted(0), counted(3)), (update, most), "{leaves} on {size}");
+            }
+        }
+        for (leaves, buffers) in [(12, 4), (32, 6), (100, 8), (128, 9)] {
+            let config = TrainingConfig { accumulation: leaves, ..Default::default() };
+            assert_eq!(config.gradient_buffers(3), buffers, "{leaves}");
+        }
     }
 }
