@@ -118,9 +118,9 @@ pub trait Exchange: Send {
     /// Number of processes.
     fn size(&self) -> usize;
 
-    /// Begins to send `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
-    /// parts that the processes have sent to this one. Several exchanges can be begun before the
-    /// first is ended.
+    /// Begins to send `parts[r]` to process `r`. [`Exchange::end`] returns the parts that the
+    /// processes have sent to this one. Several exchanges can be begun before the first is ended.
+    /// Waits for other processes only if [`Exchange::waits_to_begin`].
     ///
     /// Implementations can avoid copies of the parts, so their memory must not be written to before
     /// all processes have ended the exchange.
@@ -131,6 +131,11 @@ pub trait Exchange: Send {
     /// # Errors
     /// If a process has ended, or the device has too little memory.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
+
+    /// Whether [`Exchange::begin`] waits until all processes have called it.
+    fn waits_to_begin(&self) -> bool {
+        false
+    }
 
     /// Waits for the earliest exchange that was begun but not ended. Returns the parts that all
     /// processes, including this one, have sent to this process, by the sender's rank.

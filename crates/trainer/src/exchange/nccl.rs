@@ -81,6 +81,10 @@ impl Exchange for Nccl {
         Ok(())
     }
 
+    fn waits_to_begin(&self) -> bool {
+        true
+    }
+
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
         match self.begun.pop_front() {
             Some(Some(queued)) => Ok(queued),

@@ -6,7 +6,8 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// Exchange that adds up the duration of its calls, except those of [`Exchange::begin`].
+/// Exchange that adds up the duration of its calls. Calls of [`Exchange::begin`] count only if they
+/// wait for other processes: otherwise they copy, which is work of this process.
 pub(crate) struct Timed {
     inner: Box<dyn Exchange>,
     waited: Duration,
@@ -40,7 +41,14 @@ impl Exchange for Timed {
     }
 
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
-        self.inner.begin(parts)
+        match self.inner.waits_to_begin() {
+            true => self.time(|inner| inner.begin(parts)),
+            false => self.inner.begin(parts),
+        }
+    }
+
+    fn waits_to_begin(&self) -> bool {
+        self.inner.waits_to_begin()
     }
 
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
@@ -49,5 +57,60 @@ impl Exchange for Timed {
 
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
         self.time(|inner| inner.gather(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time that each call of [`Slow`] takes.
+    const LASTS: Duration = Duration::from_millis(20);
+
+    /// Exchange of which every call takes some time.
+    struct Slow {
+        waits_to_begin: bool,
+    }
+
+    impl Exchange for Slow {
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn size(&self) -> usize {
+            1
+        }
+
+        fn begin(&mut self, _: Vec<Tensor>) -> Result<(), ExchangeError> {
+            std::thread::sleep(LASTS);
+            Ok(())
+        }
+
+        fn waits_to_begin(&self) -> bool {
+            self.waits_to_begin
+        }
+
+        fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
+            std::thread::sleep(LASTS);
+            Ok(Vec::new())
+        }
+
+        fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
+            std::thread::sleep(LASTS);
+            Ok(vec![message])
+        }
+    }
+
+    #[test]
+    fn only_waiting_is_counted() {
+        for waits_to_begin in [false, true] {
+            let mut timed = Timed::new(Box::new(Slow { waits_to_begin }));
+            timed.begin(Vec::new()).unwrap();
+            assert_eq!(timed.waited() >= LASTS, waits_to_begin);
+            let before = timed.waited();
+            timed.end().unwrap();
+            timed.gather(Vec::new()).unwrap();
+            assert!(timed.waited() >= before + 2 * LASTS);
+        }
     }
 }
