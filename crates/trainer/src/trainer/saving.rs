@@ -51,17 +51,6 @@ impl<M: Model> Trainer<M> {
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint in the directory `checkpoints`. This is for the case that
-    /// the run's own folder cannot be written to. Returns the checkpoint's own directory.
-    ///
-    /// # Errors
-    /// If `checkpoints` cannot be written to either.
-    pub fn rescue(&mut self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
-        let path = self.unsaved()?.save(checkpoints)?;
-        self.saved = true;
-        Ok(path)
-    }
-
     /// Returns the state in memory, so that process 0 can save it in any folder. All processes must
     /// call this.
     ///
