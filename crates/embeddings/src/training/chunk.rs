@@ -48,7 +48,7 @@ impl Architecture {
     /// Number of words of a chunk. With a larger chunk, threads have more work between two waits
     /// for each other. But CBOW computes all means from the vectors before the chunk, so a chunk
     /// must not be too large.
-    fn chunk(self) -> u64 {
+    pub(super) fn chunk(self) -> u64 {
         match self {
             Self::SkipGram => 1 << 14,
             Self::Cbow => 1 << 13,

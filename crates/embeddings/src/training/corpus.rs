@@ -13,7 +13,7 @@ use taper_data::{hexadecimal, not_a_file, open_text, require_plain_text};
 use crate::{Error, Result};
 
 /// Largest number of words of a sentence.
-const LONGEST_SENTENCE: usize = 10_000;
+pub(super) const LONGEST_SENTENCE: usize = 10_000;
 /// Largest number of bytes of a word. A longer run of bytes without spaces is probably not text,
 /// but part of a binary file.
 const LONGEST_WORD: usize = 1 << 16;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::corpus::LONGEST_SENTENCE;
 use crate::{Error, Format, Result};
 
 /// Direction of prediction between a word and its context words.
@@ -110,16 +111,37 @@ impl TrainingSettings {
         real("--subsampling", part, (0.0..1.0).contains(&part), "a number from 0 to 1 is expected")
     }
 
+    /// Number of bytes of a vector in memory.
+    fn vector_bytes(&self) -> u64 {
+        64 * crate::lanes::groups(self.dimensions) as u64
+    }
+
+    /// Number of bytes of the working space for a chunk of the text. While a chunk is learned from,
+    /// the next one is read, but it takes no such space.
+    fn chunk_bytes(&self) -> u64 {
+        /// Number of bytes of a pair of rows. A pair has 8 bytes, but a list can have twice the
+        /// capacity that it needs.
+        const PAIR: u64 = 16;
+        // A chunk ends with a complete sentence. The mean number of context words of a word is one
+        // more than the window.
+        let words = self.architecture.chunk() + LONGEST_SENTENCE as u64;
+        let (context, targets) = (self.window as u64 + 1, self.negatives as u64 + 1);
+        words
+            * match self.architecture {
+                Architecture::SkipGram => PAIR * context * targets,
+                // The mean of the context vectors and a copy of it, each in a list with up to
+                // twice the capacity, and its pairs.
+                Architecture::Cbow => 4 * self.vector_bytes() + PAIR * (context + targets),
+            }
+    }
+
     /// Refuses a vocabulary of `words` words if training would take more than `allowed` bytes.
     pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
         /// Number of bytes that a word takes, including its entry in the table of words.
         const WORD: u64 = 120;
         let Some(allowed) = allowed else { return Ok(()) };
-        let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;
-        // Mean number of pairs of a chunk. A pair takes 8 bytes, and lists of pairs can have twice
-        // the capacity that they need.
-        let pairs = (1_u64 << 14) * (self.window as u64 + 1) * (self.negatives as u64 + 1);
-        let fixed = (16 << 20) + 16 * pairs;
+        let row = 2 * self.vector_bytes();
+        let fixed = (16 << 20) + self.chunk_bytes();
         let needed = fixed + words as u64 * (row + WORD);
         if needed <= allowed {
             return Ok(());
