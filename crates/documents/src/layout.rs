@@ -102,7 +102,7 @@ fn words(text: &str, has_tags: bool) -> Vec<Word<'_>> {
 /// if it has no end. Tags are those of HTML, times of WebVTT such as `<00:01.000>`, and styles of
 /// SubStation such as `{\an8}`.
 fn tag_at(text: &str, at: usize) -> Option<usize> {
-    let rest = text[at..].as_bytes();
+    let rest = &text.as_bytes()[at..];
     if begins_tag(rest) {
         let (_, tag) = next_tag(text, at);
         return Some(if text[tag.clone()].ends_with('>') { tag.end } else { at });
