@@ -96,7 +96,8 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
-/// file is renamed once it is on the disk.
+/// file is renamed once it is on the disk. If `path` is a link, the file that it points to is
+/// replaced. Content for a device or a pipe is written into it, because it cannot be replaced.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails.
@@ -104,6 +105,17 @@ pub fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<()> {
+    let is_replaced =
+        std::fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir());
+    if !is_replaced {
+        let device = File::options().write(true).open(path);
+        let device = device.map_err(|error| Error::io(path, error))?;
+        let mut writer = BufWriter::new(&device);
+        return fill(&mut writer)
+            .and_then(|()| writer.flush())
+            .map_err(|error| Error::io(path, error));
+    }
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let partial = Partial::beside(path);
     let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
     let mut writer = BufWriter::new(&file);
@@ -173,5 +185,20 @@ mod tests {
             assert!(message_for("dangling").contains("leads nowhere"));
             assert_eq!(not_a_file(Path::new("/dev/null")), Some("a device"));
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_and_devices_stay_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, device] = ["file", "link", "device"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        // A link, so that a fault cannot replace the device of this machine.
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        write_atomically(&link, b"new").unwrap();
+        write_atomically(&device, b"nowhere").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+        assert!(link.is_symlink() && device.is_symlink());
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn write<M: TaskModel>(
         "" => "Model",
         name => name,
     };
-    let _ = write!(text, "\n# {name}\n\n{}\n", about(config));
+    let _ = write!(text, "\n# {name}\n\n{}\n", about(config, !data.is_null()));
     let mut section = |title: &str, content: &str| {
         if !content.is_empty() {
             let _ = write!(text, "\n## {title}\n\n{}\n", content.trim_end());
@@ -150,13 +150,15 @@ fn languages(config: &RunConfig) -> Option<[&str; 2]> {
     is_known.then_some(languages)
 }
 
-/// Sentence about the languages and the task of the model.
-fn about(config: &RunConfig) -> String {
+/// Sentence about the languages and the task of the model. `is_trained`: whether Taper trained it,
+/// and did not import it.
+fn about(config: &RunConfig, is_trained: bool) -> String {
     let task = match languages(config) {
         Some([source, target]) => format!("from `{source}` into `{target}`, of the task "),
         None => "of the task ".to_owned(),
     };
-    format!("A model {task}{}, trained and exported with Taper.", config.task)
+    let made = if is_trained { "trained and exported" } else { "exported" };
+    format!("A model {task}{}, {made} with Taper.", config.task)
 }
 
 /// Lists corpora and their sizes; empty if the run has no report about its data. An imported run

@@ -1,7 +1,7 @@
 //! Atomic writing of files: a file is first written under another name, and renamed when it is
 //! complete.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Writes the file `path`, so that it survives a crash of the system. The function `write` writes
 /// the content, and may do so part by part. The file appears under the name `path` only when it is
-/// complete.
+/// complete. If `path` is a link, the file that it points to is replaced. A device or a pipe, such
+/// as `/dev/null` or `/dev/stdout`, cannot be replaced: the content is written into it.
 ///
 /// # Errors
 /// When the folder cannot be written to, or `write` fails.
@@ -26,15 +27,22 @@ pub fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<()> {
-    let partial = with_suffix(path, ".partial");
+    let place = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let partial = with_suffix(place, ".partial");
+    let is_replaced = fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir());
     let write = || -> Result<()> {
+        if !is_replaced {
+            let mut device = BufWriter::new(OpenOptions::new().write(true).open(path)?);
+            write(&mut device)?;
+            return Ok(device.flush()?);
+        }
         let mut file = BufWriter::new(File::create(&partial)?);
         write(&mut file)?;
         file.flush()?;
-        Ok(put_in_place(file.get_ref(), &partial, path)?)
+        Ok(put_in_place(file.get_ref(), &partial, place)?)
     };
     let written = write();
-    if written.is_err() {
+    if is_replaced && written.is_err() {
         // The error is returned below. The incomplete file is of no use, so it is removed if
         // possible.
         let _ = fs::remove_file(&partial);
@@ -74,5 +82,27 @@ pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result
     match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_and_devices_stay_what_they_are() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let [file, link, device] = ["file", "link", "device"].map(|name| folder.path().join(name));
+        fs::write(&file, "old")?;
+        symlink(&file, &link)?;
+        // A link, so that a fault cannot replace the device of this machine.
+        symlink("/dev/null", &device)?;
+        write_atomically(&link, b"new")?;
+        write_atomically(&device, b"nowhere")?;
+        assert_eq!(fs::read_to_string(&file)?, "new");
+        assert!(link.is_symlink() && device.is_symlink());
+        assert_eq!(fs::read_dir(folder.path())?.count(), 3, "nothing is left behind");
+        Ok(())
     }
 }
