@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 
-/// Refuses corpora with too many pairs in an epoch. `corpora` has the number of pairs and the weight
-/// of each corpus.
+/// Refuses corpora with too many pairs in an epoch. `corpora` has the number of pairs and the
+/// weight of each corpus.
 ///
 /// # Errors
 ///
