@@ -2,7 +2,7 @@
 
 use crate::layers::attention::past::chosen;
 use crate::layers::attention::{LayerPast, PastRows};
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 impl LayerPast {
     /// Returns the keys and values of all past tokens and, for each of `count` decoded rows, the
@@ -19,6 +19,14 @@ impl LayerPast {
         let of_row = |row| all.visible_to(row, rows.read, rows.history).collect();
         let of_rows = (0..count).map(of_row).collect();
         Ok((all.rows, of_rows))
+    }
+}
+
+/// Converts to f32 if the type is narrower.
+pub(crate) fn wide(x: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => x.to_dtype(DType::F32),
+        _ => Ok(x.clone()),
     }
 }
 

@@ -21,14 +21,14 @@
 //! and the position in the data: they cannot be computed again, since the weights that made them
 //! are gone.
 
-use super::rows::padded_rows;
+use super::rows::{padded_rows, wide};
 use crate::config::SinusoidFrequencies;
 use crate::cost::PartCost;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use crate::layers::positions::sinusoids;
 use crate::layers::weight::Weight;
 use crate::{Builder, Pass};
-use candle_core::{D, DType, Result, Tensor};
+use candle_core::{D, Result, Tensor};
 use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
@@ -283,14 +283,6 @@ impl TransformerXl {
 
     fn given<'a>(&'a self, pass: &Pass) -> [&'a Tensor; 3] {
         self.weights.each_ref().map(|weight| weight.get(pass))
-    }
-}
-
-/// Converts to f32 if the type is narrower.
-fn wide(x: &Tensor) -> Result<Tensor> {
-    match x.dtype() {
-        DType::F16 | DType::BF16 => x.to_dtype(DType::F32),
-        _ => Ok(x.clone()),
     }
 }
 

@@ -25,7 +25,10 @@
 mod cost;
 mod plan;
 mod rotations;
+#[cfg(test)]
+mod tests;
 
+use super::rows::wide;
 use crate::cost::PartCost;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -43,6 +46,8 @@ pub(super) use rotations::Rotations;
 const ITSELF: f32 = -1e5;
 /// Number added to scores of tokens that do not meet.
 const HIDDEN: f32 = -1e9;
+/// Base of the digits of a bucket in the cache: bf16 has the integers up to 256.
+const DIGIT: u64 = 256;
 
 #[derive(Debug)]
 pub(super) struct Reformer {
@@ -120,12 +125,14 @@ impl Reformer {
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
         let values = gathered(value, &plan.keys, 2 * size)?; // (K, 2·C, W)
         let mask = Tensor::from_vec(plan.mask, (count, size, 2 * size), device)?;
-        let scores = queries.times(&keys.transpose(1, 2)?.contiguous()?)?;
-        let scores = (scores + mask.to_dtype(qv.dtype())?)?;
+        // In f32 at least: f16 would turn the numbers of the mask into infinities.
+        let scores = wide(&queries.times(&keys.transpose(1, 2)?.contiguous()?)?)?;
+        let scores = (&scores + mask.to_dtype(scores.dtype())?)?;
         let largest = scores.max_keepdim(D::Minus1)?.detach();
         let weights = scores.broadcast_sub(&largest)?.exp()?;
         let sums = weights.sum_keepdim(D::Minus1)?; // (K, C, 1)
         let weights = composed::drop(&weights.broadcast_div(&sums)?, dropout)?;
+        let weights = weights.to_dtype(values.dtype())?;
         let out = weights.times(&values)?.reshape((count * size, ()))?;
         let logits = (sums.log()? + largest)?.reshape((count * size, 1))?;
         let rounds = self.rotations.rounds;
@@ -145,15 +152,16 @@ fn weighed(out: &Tensor, logits: &Tensor) -> Result<Tensor> {
     }
     let shares = logits.broadcast_sub(&logits.max_keepdim(0)?.detach())?.exp()?;
     let shares = shares.broadcast_div(&shares.sum_keepdim(0)?)?;
-    out.broadcast_mul(&shares)?.sum(0)
+    out.broadcast_mul(&shares.to_dtype(out.dtype())?)?.sum(0)
 }
 
 /// Normalises rows: `x / ‖x‖`. As in the authors' implementation, a millionth is added to the mean
 /// square.
 fn normalised(x: &Tensor) -> Result<Tensor> {
     let width = x.dim(D::Minus1)? as f64;
-    let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
-    x.broadcast_div(&((mean + 1e-6)?.sqrt()? * width.sqrt())?)
+    let mean = wide(x)?.sqr()?.mean_keepdim(D::Minus1)?;
+    let length = ((mean + 1e-6)?.sqrt()? * width.sqrt())?;
+    x.broadcast_div(&length.to_dtype(x.dtype())?)
 }
 
 impl Mechanism for Reformer {
@@ -219,7 +227,7 @@ impl Mechanism for Reformer {
         };
         let cached = cached_rows.joined()?;
         let all = &cached.rows;
-        let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
+        let hashes = all.narrow(1, width, all.dim(1)? - width)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
         let of_row = |row| cached.visible_to(row, rows.read, rows.history);
         let tokens = (0..count).map(|row| of_row(row).map(|token| token as usize).collect());
@@ -238,12 +246,14 @@ impl Mechanism for Reformer {
         let query = qv.narrow(1, 0, width / 2)?.contiguous()?.reshape((count * heads, 1, head))?;
         let query = query.broadcast_as((count * heads, rounds, head))?.contiguous()?;
         let query = query.reshape((groups, 1, head))?.to_dtype(keys.dtype())?;
-        let mask = Tensor::from_vec(mask, (groups, 1, 2 * size), device)?.to_dtype(keys.dtype())?;
-        let scores = (query.times(&keys.transpose(1, 2)?.contiguous()?)? + mask)?;
+        let scores = wide(&query.times(&keys.transpose(1, 2)?.contiguous()?)?)?;
+        let mask = Tensor::from_vec(mask, (groups, 1, 2 * size), device)?;
+        let scores = (&scores + mask.to_dtype(scores.dtype())?)?;
         let largest = scores.max_keepdim(D::Minus1)?;
         let weights = scores.broadcast_sub(&largest)?.exp()?;
         let sums = weights.sum_keepdim(D::Minus1)?;
-        let out = weights.broadcast_div(&sums)?.times(&values)?; // (R·H·rounds, 1, Dh)
+        let weights = weights.broadcast_div(&sums)?.to_dtype(values.dtype())?;
+        let out = weights.times(&values)?; // (R·H·rounds, 1, Dh)
         let in_rounds = |x: Tensor, w: usize| {
             x.reshape((count * heads, rounds, w))?.transpose(0, 1)?.contiguous()
         };
@@ -266,14 +276,20 @@ impl Reformer {
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
     }
 
+    /// Number of digits of a bucket in the cache.
+    fn digits(&self) -> usize {
+        (1..).find(|&digits| DIGIT.pow(digits) >= self.rotations.buckets as u64).unwrap_or(1)
+            as usize
+    }
+
     /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
-    /// and round. `tokens` has the indices of each row's tokens, and `buckets` has the buckets of
-    /// all tokens. For each row, head and round, the results are the indices of 2·C keys, where C
-    /// is the size of a chunk, and the numbers that are added to the scores of these keys. If there
-    /// are fewer keys, an index after the last key fills the empty places.
+    /// and round. `tokens` has the indices of each row's tokens, and `buckets` has the digits of
+    /// the buckets of all tokens. For each row, head and round, the results are the indices of 2·C
+    /// keys, where C is the size of a chunk, and the numbers that are added to the scores of these
+    /// keys. If there are fewer keys, an index after the last key fills the empty places.
     ///
     /// # Shapes
-    /// R rows, `buckets (M, H·rounds)` of M tokens and H heads → both results
+    /// R rows, `buckets (M, H·rounds·digits)` of M tokens and H heads → both results
     /// `(R, H, rounds, 2·C)`.
     fn met(
         &self,
@@ -281,14 +297,15 @@ impl Reformer {
         buckets: &[Vec<f32>],
     ) -> Result<(Vec<u32>, Vec<f32>)> {
         let (heads, rounds, size) = (self.heads, self.rotations.rounds, self.chunks.size());
-        let empty = (buckets.len() * heads) as u32;
+        let (empty, digits) = ((buckets.len() * heads) as u32, self.digits());
         let (mut keys, mut mask) = (Vec::new(), Vec::new());
         for tokens in tokens {
             let Some((&query_token, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
             };
             for (head, round) in (0..heads).flat_map(|h| (0..rounds).map(move |r| (h, r))) {
-                let bucket = |token: usize| buckets[token][head * rounds + round];
+                let start = (head * rounds + round) * digits;
+                let bucket = |token: usize| &buckets[token][start..start + digits];
                 let same: Vec<usize> =
                     tokens.iter().copied().filter(|&t| bucket(t) == bucket(query_token)).collect();
                 // The first chunk that the token meets is the one before its own.
@@ -307,11 +324,15 @@ impl Reformer {
         Ok((keys, mask))
     }
 
-    /// Appends the buckets of each row's query to the row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
+    /// Appends the digits of the buckets of each row's query to the row: `(N, 2·D)` →
+    /// `(N, 2·D + H·rounds·digits)`. Digits are exact in every type, and buckets are not.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
-        let rows = self.rotations.buckets_of_rows(qv)?;
-        let (count, width) = (rows.len(), self.heads * self.rotations.rounds);
-        let buckets: Vec<f32> = rows.into_iter().flatten().map(|bucket| bucket as f32).collect();
+        let (rows, digits) = (self.rotations.buckets_of_rows(qv)?, self.digits());
+        let (count, width) = (rows.len(), self.heads * self.rotations.rounds * digits);
+        let of_bucket = |bucket: u32| {
+            (0..digits as u32).map(move |at| (u64::from(bucket) / DIGIT.pow(at) % DIGIT) as f32)
+        };
+        let buckets: Vec<f32> = rows.into_iter().flatten().flat_map(of_bucket).collect();
         let buckets = Tensor::from_vec(buckets, (count, width), qv.device())?;
         Tensor::cat(&[&qv.contiguous()?, &buckets.to_dtype(qv.dtype())?], 1)
     }
