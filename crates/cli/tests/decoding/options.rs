@@ -193,6 +193,11 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         assert!(totals.is_sorted_by(|a, b| a >= b), "{totals:?}");
         assert!(drawn.iter().all(|one| one.get("total").is_none()), "{drawn:?}");
     }
+    // The seed chooses the candidates that are drawn.
+    let seeded =
+        |seed: usize| records(workspace, &format!("--mbr 8 --n-best 8 --seed {seed}"), input);
+    assert_eq!(seeded(1), records(workspace, "--mbr 8 --n-best 8", input));
+    assert_ne!(seeded(2), seeded(1));
     // With the model's score as the only criterion, the order is that of a search.
     let own = "--beam 4 --mbr 4 --set decoding.reranking.utility_weight=0 \
          --set decoding.reranking.model_weight=1";
@@ -213,6 +218,8 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
     for (arguments, parts) in [
         ("--mbr 8 --beam 4", &["a beam of 4", "the 8 translations of --mbr"][..]),
         ("--mbr 1", &["decoding.reranking.candidates = 1", "from 2"]),
+        ("--mbr 8 --temperature 0", &["--temperature 0", "--mbr", "--beam"]),
+        ("--mbr 4 --beam 4 --seed 3", &["--seed has no effect"]),
         ("--sample --epsilon 1", &["decoding.sampling.epsilon = 1", "below 1"]),
     ] {
         let output =

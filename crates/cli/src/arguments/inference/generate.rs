@@ -57,7 +57,7 @@ impl Generate {
     /// If options do not go together.
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
         let mut settings = GenerationSettings::from_config(config);
-        self.control.apply(&mut settings.decoding)?;
+        self.control.apply(&mut settings.decoding, false)?;
         settings.max_tokens = self.max_tokens.unwrap_or(settings.max_tokens.min(USUAL_TOKENS));
         settings.special_tokens = self.items.special_tokens.rule.into();
         if let Some(context) = self.context {

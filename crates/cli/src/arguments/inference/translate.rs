@@ -55,7 +55,7 @@ impl Translate {
     /// read.
     pub(crate) fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
         let mut settings = TranslationSettings::from_config(&run.config);
-        self.control.apply(&mut settings.decoding)?;
+        self.control.apply(&mut settings.decoding, self.search.draws())?;
         self.search.apply(&mut settings.decoding, self.n_best)?;
         if self.overlong.max_source_tokens == Some(0) {
             bail!("--max-source-tokens must be at least 1");

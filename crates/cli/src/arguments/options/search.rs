@@ -25,6 +25,11 @@ pub(crate) struct Search {
 }
 
 impl Search {
+    /// Whether `--mbr` draws its candidates, even if no option of sampling is given.
+    pub(crate) fn draws(&self) -> bool {
+        self.mbr.is_some() && self.beam.is_none()
+    }
+
     /// Writes the options, and the requested number of translations, to `config`.
     ///
     /// # Errors
@@ -117,11 +122,13 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Writes the options to `config`.
+    /// Writes the options to `config`. `draws`: whether candidates are drawn even if no option of
+    /// sampling is given.
     ///
     /// # Errors
-    /// If an option of sampling is given although nothing is sampled.
-    pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
+    /// If an option of sampling is given although nothing is sampled, or the temperature forbids
+    /// what is to be drawn.
+    pub(crate) fn apply(&self, config: &mut DecodingConfig, draws: bool) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample
             || self.temperature.is_some()
@@ -136,12 +143,22 @@ impl Control {
         set(&mut sampling.top_p, self.top_p);
         set(&mut sampling.epsilon, self.epsilon);
         set(&mut sampling.seed, self.seed);
+        if let Some(temperature) = self.temperature
+            && draws
+            && !sampling.is_active()
+        {
+            bail!(
+                "--temperature {temperature} samples nothing, but --mbr samples its candidates: \
+                 leave out --temperature, or give a --beam, whose best translations are then the \
+                 candidates"
+            );
+        }
         let of_drawing = [
             ("--sample", self.sample),
             ("--top-k", self.top_k.is_some()),
             ("--top-p", self.top_p.is_some()),
             ("--epsilon", self.epsilon.is_some()),
-            ("--seed", self.seed.is_some()),
+            ("--seed", self.seed.is_some() && !draws),
         ];
         if let Some((name, _)) =
             of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active())
