@@ -31,6 +31,18 @@ pub(super) fn shortlists(workspace: &Workspace, input: &str) {
         assert_eq!(records(workspace, &by_key, input), limited, "{search}");
         assert_ne!(records(workspace, search, input), limited, "{search}: scores of fewer tokens");
     }
+    // The beam that is explained is that of the translation.
+    for line in input.lines().filter(|line| !line.is_empty()) {
+        let explained =
+            workspace.json(format!("explain run '{line}' --json --set decoding.shortlist=true"));
+        let limited = records(workspace, "--shortlist", &format!("{line}\n"));
+        assert_eq!(explained["found"][0]["text"], best(&limited[0]), "{line}");
+        assert_eq!(explained["found"][0]["score"], limited[0]["translations"][0]["score"]);
+    }
+    workspace.fail(
+        "explain run 'red cat' --set decoding.reranking.candidates=4",
+        &["chooses among candidates", "decoding.reranking.candidates"],
+    );
     workspace.succeed("evaluate run --shortlist");
     workspace.succeed("evaluate run --hostile --set decoding.shortlist=true");
     workspace.succeed("quantize run -o with-shortlist");
