@@ -63,13 +63,8 @@ pub(crate) fn beam<M: StepModel>(
     Ok(hypotheses.into_iter().flatten().collect())
 }
 
-<<<<<<< HEAD
 /// Translates one sentence by beam search. Returns its hypotheses, and the tree of the continuations
 /// that the search considered: each [`BeamNode`] names its parent.
-=======
-/// Translates one sentence by beam search. Returns its hypotheses, and the continuations that the
-/// search considered, as a tree.
->>>>>>> a41f8e7c (The explained beam is that of the translation)
 ///
 /// # Errors
 /// The errors of [`beam_search`].
@@ -78,10 +73,6 @@ pub fn beam_tree<M: StepModel>(
     sentence: Sentence<'_>,
     config: &DecodingConfig,
 ) -> Result<(Vec<Hypothesis>, Vec<BeamNode>)> {
-<<<<<<< HEAD
-    let sentences = [sentence];
-=======
->>>>>>> a41f8e7c (The explained beam is that of the translation)
     let mut nodes = Vec::new();
     let settings = std::slice::from_ref(config);
     let hypotheses = beam_traced(model, &[sentence], settings, &(), Some(&mut nodes))?;

@@ -8,11 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, Tokenizer};
 use taper_decoding::{
-<<<<<<< HEAD
-    BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, Sentence, beam_tree,
-=======
     BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, Sentence, StepModel, beam_tree,
->>>>>>> a41f8e7c (The explained beam is that of the translation)
 };
 use taper_model::{ImageCaptioner, Model, ModelError, Pass, Records, Sequences, Transformer};
 use taper_ops::threads::in_pool;
@@ -44,22 +40,15 @@ impl Journey {
         }
         let ids = source.source_row(ids);
         let inference = speaking(&run.model, target);
-<<<<<<< HEAD
-        let prefix = target.before_target();
-        let sentence =
-            Sentence { source: &ids, prefix: &prefix, phrases: &[], candidates: None, number: 0 };
-        let search = beam_tree(&inference, sentence, deterministic(&settings.decoding)?)
-            .context("the search failed")?;
-=======
         let decoding = deterministic(&settings.decoding)?;
-        let sentence = sentence(&ids);
+        let prefix = target.before_target();
+        let sentence = Sentence { prefix: &prefix, ..sentence(&ids) };
         let candidates = match decoding.shortlist {
             true => Some(run.shortlist.get()?.candidates(&sentence, inference.special())),
             false => None,
         };
         let sentence = Sentence { candidates: candidates.as_deref(), ..sentence };
         let search = beam_tree(&inference, sentence, decoding).context("the search failed")?;
->>>>>>> a41f8e7c (The explained beam is that of the translation)
         let keys = shown_tokens(source, &ids);
         let read = Source { config: &run.config, name: text, ids: &ids, tokens: &keys };
         Ok(Self {
@@ -85,15 +74,8 @@ impl Journey {
         // index.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
-<<<<<<< HEAD
-        let sentence =
-            Sentence { source: &[0, END], prefix: &[], phrases: &[], candidates: None, number: 0 };
-        let search =
-            beam_tree(&numbered, sentence, deterministic(&search)?).context("the search failed")?;
-=======
         let search = beam_tree(&numbered, sentence(&[0, END]), deterministic(&search)?)
             .context("the search failed")?;
->>>>>>> a41f8e7c (The explained beam is that of the translation)
         let encoded = in_pool(model.device(), || {
             model.encode(&Sequences::pack(&[&values]), &Pass::evaluate())
         })?;
