@@ -69,5 +69,6 @@ fn damage(workspace: &Workspace, input: &str) {
     let output = workspace.run_with_input("translate run", input.as_bytes());
     assert!(output.status.success() && !stdout(&output).is_empty(), "{}", stderr(&output));
     workspace.fail("shortlist run --best 0", &["at least one"]);
+    workspace.fail("shortlist run --best 513", &["at most 512", "513"]);
     workspace.fail("shortlist run --split nothing", &["nothing"]);
 }

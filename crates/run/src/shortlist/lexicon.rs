@@ -35,7 +35,7 @@ pub(crate) trait Bitext {
 /// Scale of expected counts: a count of 1 is stored as the integer `1 << UNIT`.
 const UNIT: u32 = 30;
 /// Number of target tokens that are kept for a source token.
-const KEPT: usize = 512;
+pub(super) const KEPT: usize = 512;
 
 /// Probabilities of target tokens for each source token.
 #[derive(Debug)]

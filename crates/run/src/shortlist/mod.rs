@@ -19,7 +19,7 @@ use crate::advice::{Action, Advice};
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 use crate::tasks::entry;
-use lexicon::Lexicon;
+use lexicon::{KEPT, Lexicon};
 use spool::Spool;
 
 pub use file::ShortlistHeader;
@@ -95,6 +95,10 @@ pub fn make_shortlist(
     );
     let ShortlistSettings { best, frequent, iterations, split } = settings;
     ensure!(*best > 0 && *iterations > 0, "a shortlist needs at least one token and iteration");
+    ensure!(
+        *best <= KEPT,
+        "a shortlist has at most {KEPT} translations of a source token, and {best} are requested"
+    );
     let tokenizers = config.task.load_tokenizers(root)?;
     let corpora: Corpora = match split {
         Some(name) if *name != config.data.train.name() => config.data.split(name),

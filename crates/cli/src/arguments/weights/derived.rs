@@ -49,7 +49,7 @@ pub(crate) struct Quantize {
 pub(crate) struct ShortlistOfRun {
     /// Folder of the translation run
     pub(crate) run: PathBuf,
-    /// Number of the likeliest translations of each source token
+    /// Number of the likeliest translations of each source token, up to 512
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) best: usize,
     /// Number of the most frequent target tokens, which every translation may contain
