@@ -2,7 +2,7 @@
 //! candidates. The choice itself is made by the caller of the search, who has the candidates as
 //! texts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,13 @@ impl RerankingConfig {
     /// Whether a result is chosen among several candidates.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
+    }
+
+    /// Returns the runs that score candidates besides the model that translates; none if there is no
+    /// choice.
+    pub fn models(&self) -> impl Iterator<Item = &Path> {
+        let models = [&self.reverse, &self.language_model].into_iter().flatten();
+        models.filter(move |_| self.is_active()).map(PathBuf::as_path)
     }
 
     /// Returns the weights of the criteria; 0 for criteria whose model is not configured.

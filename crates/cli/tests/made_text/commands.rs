@@ -4,7 +4,7 @@ use std::fs;
 
 #[cfg(unix)]
 use crate::common::wait_for;
-use crate::common::{Workspace, mentions};
+use crate::common::{Workspace, mentions, set};
 
 fn lines(workspace: &Workspace, name: &str) -> Vec<String> {
     let text = fs::read_to_string(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"));
@@ -132,6 +132,31 @@ fn a_student_learns_what_its_teachers_say() {
         assert!(texts.contains(&chosen.as_str()), "{chosen} is not in {texts:?}");
     }
     workspace.fail("distill run --data none --output x", &["none.aa"]);
+}
+
+#[test]
+fn a_model_that_chooses_is_part_of_what_is_cached() {
+    let workspace = Workspace::of_frozen_run();
+    let make = |output: &str| {
+        let choosing = set("decoding.reranking.candidates=3 decoding.reranking.reverse=back");
+        workspace
+            .succeed(format!("distill run --data val --output {output} --cache cache {choosing}"))
+    };
+    let entries = || fs::read_dir(workspace.path("cache")).expect("cache").count();
+    let train = |seed: usize| {
+        let turned = set("data.source_language=bb data.target_language=aa training.max_updates=2");
+        let seed = format!("--set training.seed={seed}");
+        workspace.succeed(format!("train tiny.toml --run back {turned} {seed}"));
+    };
+    train(1);
+    make("one");
+    let of_one = entries();
+    make("same");
+    assert_eq!(entries(), of_one);
+    fs::remove_dir_all(workspace.path("back")).expect("removed");
+    train(2);
+    make("other");
+    assert_eq!(entries(), 2 * of_one, "translations that another model has chosen");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! depends. Equal orders give equal translations.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::{LoadedRun, RunFolder};
 /// Weights, settings and texts that determine a translation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Checksum of the checkpoint of each model that translates.
+    /// Checksum of the checkpoint of each model that translates or chooses among candidates.
     pub weights: Vec<String>,
     /// Settings of the search and of its output.
     pub settings: String,
@@ -28,7 +29,8 @@ impl Order {
     /// hashes of the texts.
     ///
     /// # Errors
-    /// When a member of the ensemble, or the shortlist, cannot be read.
+    /// When a member of the ensemble, a run that chooses among candidates, or the shortlist cannot be
+    /// read.
     pub fn new(
         run: &LoadedRun,
         settings: &TranslationSettings,
@@ -36,8 +38,9 @@ impl Order {
         texts: &[String],
     ) -> Result<Self> {
         let mut weights = vec![run.state.checksum.clone()];
-        for member in &settings.ensemble {
-            let (_, checkpoint) = RunFolder::of_weights(member)?;
+        let choosing = settings.decoding.reranking.models();
+        for other in settings.ensemble.iter().map(PathBuf::as_path).chain(choosing) {
+            let (_, checkpoint) = RunFolder::of_weights(other)?;
             weights.push(read_state(&checkpoint)?.checksum);
         }
         let mut same = settings.clone();
