@@ -263,6 +263,14 @@ pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
         let expected = 0.5 * score.expect("a score") + 0.7 * back;
         assert!((total - expected).abs() < 1e-4, "{total} and not {expected}: {line}");
     }
+    // A page has only one run.
+    workspace.write("module.wasm", b"\0asm\x01\0\0\0");
+    let choosing = "decoding.reranking.candidates=3 decoding.reranking.reverse=back";
+    workspace.succeed(format!("train tiny.toml --run choosing {}", set(choosing)));
+    workspace.fail(
+        "page choosing page.html --module module.wasm",
+        &["choosing", "decoding.reranking.candidates = 0"],
+    );
     let run = "translate run --mbr 3 --set";
     for (set, parts) in [
         ("decoding.reranking.reverse=run", &["translates aa to bb", "bb back to aa"][..]),

@@ -24,7 +24,7 @@ use crate::config::RunConfig;
 use crate::folder::RunFolder;
 use crate::folder::files::{with_suffix, write_atomically};
 use crate::quantize;
-use crate::shortlist::SHORTLIST_FILE;
+use crate::shortlist::{RunShortlist, SHORTLIST_FILE};
 use crate::tasks::entry;
 
 /// Script of the worker thread on which the WebAssembly module runs, with a file system for the
@@ -58,9 +58,9 @@ pub struct BrowserPageSettings<'a> {
 /// Writes to the file `page` an HTML page that translates with the run at `root`.
 ///
 /// # Errors
-/// When the run does not translate, has several directions or adapters, or cannot be read; when the
-/// page exists and is not to be replaced, or cannot be written; or when the module is not
-/// WebAssembly.
+/// When the run does not translate, has several directions or adapters, chooses translations with
+/// other runs, lacks the shortlist that its recipe uses, or cannot be read; when the page exists and
+/// is not to be replaced, or cannot be written; or when the module is not WebAssembly.
 pub fn write_page(
     root: &Path,
     settings: BrowserPageSettings<'_>,
@@ -81,6 +81,15 @@ pub fn write_page(
          direction",
         root.display()
     );
+    ensure!(
+        config.decoding.reranking.models().next().is_none(),
+        "{}: decoding.reranking chooses translations with other runs, and a page has only one run: \
+         set decoding.reranking.candidates = 0 in the run's config.toml",
+        root.display()
+    );
+    if config.decoding.shortlist {
+        RunShortlist::new(root, config.task.load_tokenizers(root)?.hash()).get()?;
+    }
     let checkpoint = RunFolder::open(root)?.checkpoint(checkpoint)?;
     let state = read_state(&checkpoint)?;
     let files = match state.int8_of {
