@@ -160,6 +160,31 @@ fn a_model_that_chooses_is_part_of_what_is_cached() {
 }
 
 #[test]
+fn both_sides_can_have_one_language() {
+    let workspace = Workspace::new();
+    let one_language = "data.source_language=aa data.target_language=aa \
+         data.train={source='data/train.aa',target='data/train.bb'} \
+         data.validation={source='data/val.aa',target='data/val.bb'} data.test=[]";
+    let one_language = set(one_language);
+    workspace.succeed(format!("train tiny.toml --run run {one_language}"));
+    workspace.succeed("distill run --output made");
+    assert_eq!(bytes(&workspace, "made/train.aa.source"), bytes(&workspace, "data/train.aa"));
+    assert_eq!(lines(&workspace, "made/train.aa.target").len(), 200);
+    workspace.write(
+        "steps.toml",
+        "[steps.text.distill]\nruns = [\"run\"]\n\
+         [steps.train.train]\nrecipe = \"one.toml\"\ntext = [\"text\"]\n",
+    );
+    let recipe = workspace.read("run/config.toml");
+    workspace.write("one.toml", recipe.replace("max_updates = 12", "max_updates = 2"));
+    workspace.succeed("pipeline steps.toml");
+    assert_eq!(
+        bytes(&workspace, "pipelines/steps/text/train.aa.target"),
+        bytes(&workspace, "made/train.aa.target")
+    );
+}
+
+#[test]
 fn both_sides_are_translated_and_nothing_comes_twice() {
     let workspace = Workspace::of_frozen_run();
     let turned = "--set data.source_language=bb --set data.target_language=aa";

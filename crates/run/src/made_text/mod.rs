@@ -22,4 +22,5 @@ pub use distillation::{Distillation, distill};
 pub use diversification::{Diversification, diversify};
 pub use filtering::{Dropped, Filtered, Filtering, Keep, filter};
 pub use pairs::{MadePairs, OriginCount};
+pub(crate) use pairs::file_names;
 pub use parallel::ParallelCorpus;

@@ -83,6 +83,15 @@ impl MadePairs {
     }
 }
 
+/// Names of the source file and of the target file of pairs in these languages. If both sides have
+/// the same language, the names say which side a file has.
+pub(crate) fn file_names([source, target]: [&str; 2]) -> [String; 2] {
+    match source == target {
+        true => ["source", "target"].map(|side| format!("train.{source}.{side}")),
+        false => [source, target].map(|language| format!("train.{language}")),
+    }
+}
+
 /// Hash of `parts`, which must have everything on which the pairs depend.
 pub(super) fn identity(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
@@ -106,19 +115,18 @@ pub(super) struct PairWriter {
 }
 
 impl PairWriter {
-    /// Begins the files `train.SOURCE` and `train.TARGET` in `folder`. If `is_set`, repeated pairs
-    /// are omitted.
+    /// Begins the [files](file_names) in `folder`. If `is_set`, repeated pairs are omitted.
     ///
     /// # Errors
     /// If the folder cannot be written to.
     pub(super) fn begin(
         folder: &Path,
         identity: String,
-        [source, target]: [&str; 2],
+        languages: [&str; 2],
         is_set: bool,
     ) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let files = [format!("train.{source}"), format!("train.{target}")];
+        let files = file_names(languages);
         let create = |name: &str| {
             let path = with_suffix(&folder.join(name), ".part");
             let file = File::create(&path);

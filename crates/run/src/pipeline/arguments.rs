@@ -8,6 +8,7 @@ use taper_data::Corpora;
 use super::file::{Graph, absolute};
 use super::steps::{Need, Train, Verb};
 use crate::config::RunConfig;
+use crate::made_text::file_names;
 
 /// Arguments of a command, in order.
 #[derive(Default)]
@@ -129,8 +130,8 @@ impl Graph<'_> {
         };
         let mut corpora = if train.own_text { written(&data.train)? } else { Vec::new() };
         for name in &train.text {
-            let file = |language: &str| {
-                let path = self.folder.join(name).join(format!("train.{language}"));
+            let file = |name_of_file: String| {
+                let path = self.folder.join(name).join(name_of_file);
                 toml::Value::String(path.display().to_string()).to_string()
             };
             let tag = match self.steps.get(name) {
@@ -138,7 +139,7 @@ impl Graph<'_> {
                 _ => "",
             };
             let [source, target] =
-                [&data.source_language, &data.target_language].map(|one| file(one));
+                file_names([&data.source_language, &data.target_language]).map(file);
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
         // Validation and test sets must be named, because a recipe that names files of text does
