@@ -64,6 +64,8 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
     workspace.fail("pipeline steps.toml", &["no steps"]);
     workspace.write("steps.toml", STEPS);
     let shown = workspace.succeed("pipeline steps.toml --dry-run");
+    // A shell reads a command as it was printed.
+    mentions(&shown, &["final: taper train", "--set 'data.train=[{ source = \""]);
     let names: Vec<&str> = shown.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(names, ["backward", "forward", "diverse", "final", "scores"]);
 }
@@ -85,6 +87,74 @@ fn a_report_that_cannot_be_written_is_made_by_the_same_command_later() {
         &["only: done already", "report: "],
     );
     assert!(report.is_file());
+}
+
+#[test]
+fn a_step_is_called_unlike_what_the_pipeline_writes() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.write("page.wasm", b"\0asm\x01\0\0\0");
+    for (step, name) in [
+        ("[steps.report.page]\nrun = \"run\"\nmodule = \"page.wasm\"\n", "\"report\""),
+        ("[steps.Cache.distill]\nruns = [\"run\"]\n", "\"Cache\""),
+    ] {
+        workspace.write("steps.toml", step);
+        workspace.fail("pipeline steps.toml", &[name, "another name"]);
+    }
+}
+
+#[test]
+fn a_validation_set_is_not_drawn_from_text_that_models_make() {
+    let workspace = Workspace::of_frozen_run();
+    let recipe = workspace.read("tiny.toml");
+    let drawing = recipe.replace("[data.tokenizer]", "hold_out = 20\n\n[data.tokenizer]");
+    assert_ne!(recipe, drawing);
+    workspace.write("drawing.toml", drawing);
+    let steps = |made: &str, more: &str| {
+        let steps = format!(
+            "[steps.made.{made}\n[steps.final.train]\nrecipe = \"drawing.toml\"\n\
+             text = [\"made\"]\n{more}"
+        );
+        workspace.write("steps.toml", steps);
+    };
+    steps("distill]\nruns = [\"run\"]", "");
+    workspace.fail("pipeline steps.toml", &["line 4", "recipe", "data.hold_out", "validation"]);
+    // Pairs that a filter keeps are pairs of the corpus.
+    steps("filter]\nforward = \"run\"\nbackward = \"run\"", "");
+    workspace.succeed("pipeline steps.toml --dry-run");
+    steps("distill]\nruns = [\"run\"]", "set = [\"data.hold_out=0\"]\n");
+    workspace.succeed("pipeline steps.toml --dry-run");
+}
+
+#[test]
+fn what_a_recipe_lacks_with_the_text_of_steps_is_told_before_anything_begins() {
+    let workspace = Workspace::of_frozen_run();
+    workspace.write("train.links", "0-0\n".repeat(200));
+    workspace.write(
+        "steps.toml",
+        "[steps.made.distill]\nruns = [\"run\"]\n\
+         [steps.final.train]\nrecipe = \"tiny.toml\"\ntext = [\"made\"]\n\
+         set = [\"training.guided_alignment.weight=0.05\", \
+         \"data.train={stem='train',links='train.links'}\"]\n",
+    );
+    workspace.fail("pipeline steps.toml", &["line 5", "text", "guided_alignment", "links"]);
+    assert!(!workspace.path("pipelines").exists(), "nothing has begun");
+}
+
+#[test]
+fn a_changed_text_or_run_is_told() {
+    let workspace = Workspace::new();
+    workspace.train("run");
+    workspace.write("mono.aa", "two dogs run\n");
+    workspace
+        .write("steps.toml", "[steps.made.backtranslate]\nrun = \"run\"\ntext = \"mono.aa\"\n");
+    workspace.succeed("pipeline steps.toml");
+    mentions(workspace.succeed("pipeline steps.toml"), &["made: done already"]);
+    workspace.write("mono.aa", "two dogs run\nbig cat\n");
+    workspace.fail("pipeline steps.toml", &["step made", "text", "made.done.json"]);
+    workspace.write("mono.aa", "two dogs run\n");
+    workspace.succeed("pipeline steps.toml");
+    workspace.succeed("resume run --set training.max_updates=14");
+    workspace.fail("pipeline steps.toml", &["step made", "another definition, recipe, run"]);
 }
 
 #[cfg(unix)]

@@ -324,7 +324,7 @@ fn damaged(path: &str) -> String {
 }
 
 /// SHA-256 of a file.
-pub(super) fn checksum(path: &Path) -> Result<String> {
+pub(crate) fn checksum(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (mut hash, mut block) = (Sha256::new(), vec![0; 1 << 16]);
     loop {

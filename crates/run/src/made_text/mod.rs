@@ -17,10 +17,11 @@ mod pairs;
 mod parallel;
 
 pub use backtranslation::{BackTranslation, Method, back_translate};
+pub(crate) use cache::checksum;
 pub use cache::{CacheProgress, Choice, TranslationCache};
 pub use distillation::{Distillation, distill};
 pub use diversification::{Diversification, diversify};
 pub use filtering::{Dropped, Filtered, Filtering, Keep, filter};
-pub use pairs::{MadePairs, OriginCount};
 pub(crate) use pairs::file_names;
+pub use pairs::{MadePairs, OriginCount};
 pub use parallel::ParallelCorpus;

@@ -112,7 +112,7 @@ impl Graph<'_> {
     /// Overrides of keys in the section `[data]` of a recipe (configuration of a training). With
     /// these, the training reads the text that other steps make, and the validation and test sets
     /// of the recipe.
-    fn data_of(&self, train: &Train) -> Result<Vec<String>> {
+    pub(super) fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
         let data = &config.data;
         let written = |corpora: &Corpora| -> Result<Vec<String>> {
@@ -142,6 +142,8 @@ impl Graph<'_> {
                 file_names([&data.source_language, &data.target_language]).map(file);
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
+        // A set that was drawn before is read, and none is drawn from the text of the steps.
+        let is_drawn = data.hold_out > 0 && !data.validation.is_empty();
         // Validation and test sets must be named, because a recipe that names files of text does
         // not look for sets with the usual file names.
         let mut sets = vec![format!("data.train=[{}]", corpora.join(", "))];
@@ -151,6 +153,7 @@ impl Graph<'_> {
                 sets.push(format!("data.{key}=[{}]", split.join(", ")));
             }
         }
+        sets.extend(is_drawn.then(|| "data.hold_out=0".to_owned()));
         Ok(sets)
     }
 }

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use taper_trainer::read_state;
 
-use super::steps::{Need, Status, Step, Verb};
+use super::steps::{Need, Status, Step, Train, Verb};
 use crate::config::{RunConfig, nearest};
+use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
+use crate::made_text::checksum;
 use crate::translation::order::hex;
 
 /// Content of a pipeline's file.
@@ -104,8 +107,8 @@ impl Pipeline {
         })?;
         ensure!(
             mark.identity == step.identity,
-            "step {}: it was finished with another definition, recipe or step before it: remove \
-                 {} and {} to make it again, or name another folder with --folder",
+            "step {}: it was finished with another definition, recipe, run, text or step before \
+                 it: remove {} and {} to make it again, or name another folder with --folder",
             step.name,
             step.output.display(),
             path.display()
@@ -164,6 +167,15 @@ impl Graph<'_> {
                 "{}: step {name:?}: a name has letters, digits, - and _",
                 self.path.display()
             );
+            // Translations are in the folder `cache`, and the comparison of the runs is in the page
+            // `report`.
+            let is = |taken: &str| name.eq_ignore_ascii_case(taken);
+            ensure!(
+                !(is("cache") || is("report") && matches!(verb, Verb::Page(_))),
+                "{}: step {name:?}: the pipeline itself writes {name} in the folder of its \
+                 results: give the step another name",
+                self.path.display()
+            );
             for (key, needed, need) in verb.needs() {
                 self.check_need(name, key, needed, need)?;
             }
@@ -174,8 +186,7 @@ impl Graph<'_> {
                 }
             }
             if let Verb::Train(train) = verb {
-                RunConfig::load(&self.base.join(&train.recipe), &train.set)
-                    .with_context(|| self.place(name, "recipe"))?;
+                self.check_recipe(name, train)?;
             }
             if let Verb::Distill(step) = verb
                 && step.runs.is_empty()
@@ -191,6 +202,36 @@ impl Graph<'_> {
                 );
             }
         }
+        Ok(())
+    }
+
+    /// Checks the recipe of the step `name`, also with the text of the steps that it reads.
+    fn check_recipe(&self, name: &str, train: &Train) -> Result<()> {
+        let recipe = self.base.join(&train.recipe);
+        let config =
+            RunConfig::load(&recipe, &train.set).with_context(|| self.place(name, "recipe"))?;
+        if train.text.is_empty() {
+            return Ok(());
+        }
+        let is_selected = |step: &String| matches!(self.steps.get(step), Some(Verb::Filter(_)));
+        let is_drawn = !config.data.validation.is_empty();
+        if config.data.hold_out > 0 {
+            ensure!(
+                is_drawn || train.text.iter().all(is_selected),
+                "{}: data.hold_out would draw the validation set from the text that models make: \
+                 name a validation set in data.validation, without data.hold_out",
+                self.place(name, "recipe")
+            );
+            ensure!(
+                !(is_drawn && train.own_text),
+                "{}: the recipe's own training text has the validation set that data.hold_out drew \
+                 from it: leave out own_text, or name another set in data.validation, without \
+                 data.hold_out",
+                self.place(name, "own_text")
+            );
+        }
+        let all = [&train.set[..], &self.data_of(train)?].concat();
+        RunConfig::load(&recipe, &all).with_context(|| self.place(name, "text"))?;
         Ok(())
     }
 
@@ -263,12 +304,22 @@ impl Graph<'_> {
         for (_, needed, _) in verb.needs() {
             match before.iter().find(|step| step.name == needed) {
                 Some(step) => hash.update(&step.identity),
-                None => hash.update(needed),
+                None => {
+                    hash.update(needed);
+                    // A run without weights may get them before the step begins.
+                    if let Ok((_, checkpoint)) = RunFolder::of_weights(&self.base.join(needed)) {
+                        hash.update(read_state(&checkpoint)?.checksum);
+                    }
+                }
             }
         }
         if let Verb::Train(train) = verb {
             let recipe = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
             hash.update(serde_json::to_vec(&recipe)?);
+        } else {
+            for (_, file) in verb.files() {
+                hash.update(checksum(&self.base.join(file))?);
+            }
         }
         let output = match verb {
             Verb::Page(_) => self.folder.join(format!("{name}.html")),

@@ -203,7 +203,8 @@ pub struct Step {
     pub arguments: Vec<String>,
     /// True if the step trains a run in its folder.
     pub trains: bool,
-    /// Hash of the definitions of the step and of the steps that it needs.
+    /// Hash of the definitions of the step and of the steps that it needs, of the weights of runs
+    /// that are no steps, and of the files of text and modules that are read.
     pub identity: String,
 }
 

@@ -2,6 +2,7 @@
 
 mod child;
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -23,7 +24,9 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
 pub(super) fn execute(pipeline: &Pipeline, is_dry_run: bool) -> Result<()> {
     if is_dry_run {
         for step in &pipeline.steps {
-            print_line(&format!("{}: taper {}", step.name, step.arguments.join(" ")))?;
+            let words: Vec<String> =
+                step.arguments.iter().map(|word| quoted(Path::new(word))).collect();
+            print_line(&format!("{}: taper {}", step.name, words.join(" ")))?;
         }
         return Ok(());
     }
