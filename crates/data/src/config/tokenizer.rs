@@ -90,7 +90,8 @@ pub struct TokenizerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "tokenizer_path tokenizer_file tokenizer_name"))]
     pub path: Option<PathBuf>,
-    /// An existing `tokenizer.json` for the target side, if `joint` is false.
+    /// An existing `tokenizer.json` for the target side, if `joint` is false, or if both sides have
+    /// a tokenizer of their own with one vocabulary, as in an imported MarianMT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_path: Option<PathBuf>,
 }
@@ -147,17 +148,13 @@ impl TokenizerConfig {
                  its own normalizer",
             );
         }
-        match (self.joint, self.target_path.is_some()) {
-            (true, true) => wrong(
-                "data.tokenizer.target_path",
-                "cannot be given while data.tokenizer.joint is true",
-            ),
-            (false, false) => wrong(
+        if !self.joint && self.target_path.is_none() {
+            return wrong(
                 "data.tokenizer.target_path",
                 "is needed besides data.tokenizer.path while data.tokenizer.joint is false",
-            ),
-            _ => Ok(()),
+            );
         }
+        Ok(())
     }
 
     /// Refuses settings that are impossible for a tokenizer that will be trained.

@@ -6,8 +6,8 @@ use crate::draws::Draws;
 use crate::tasks::pairs::directions::mix;
 use crate::tasks::pairs::modifiers::in_case;
 use crate::{
-    Cleaner, Corpora, DataConfig, Direction, LanguageTag, PairReader, RawPair, Result, Tokenizer,
-    TokenizerConfig, TokenizerPair,
+    Cleaner, Corpora, DataConfig, Direction, Error, LanguageTag, PairReader, RawPair, Result,
+    Tokenizer, TokenizerConfig, TokenizerPair,
 };
 
 /// Purpose of the draws that choose the pairs for a vocabulary of several directions.
@@ -41,13 +41,24 @@ impl TokenizerPair {
         let (source, target) =
             (&with_room(tags.len() + of_source.len()), &with_room(of_target.len()));
         match (&settings.path, &settings.target_path) {
-            (Some(source), Some(target)) => {
-                let load = |path: &Path| Tokenizer::load(path)?.with_special_tokens(path);
-                let source = load(source)?.with_language_marks(of_source)?;
-                Ok(Self::separate(source, load(target)?.with_language_marks(of_target)?))
+            (Some(source_path), Some(target_path)) => {
+                let source = Tokenizer::load(source_path)?.with_known_specials(source_path)?;
+                let target = Tokenizer::load_beside(&source, target_path)?
+                    .with_known_specials(target_path)?;
+                if settings.joint && !source.has_vocabulary_of(&target) {
+                    return Err(Error::Config {
+                        key: "data.tokenizer.target_path",
+                        message: "has another vocabulary than data.tokenizer.path: set \
+                                  data.tokenizer.joint to false"
+                            .to_owned(),
+                    });
+                }
+                let source = source.with_language_marks(of_source)?;
+                let of_target = if settings.joint { of_source } else { of_target };
+                Ok(Self::separate(source, target.with_language_marks(of_target)?))
             }
             (Some(path), None) => {
-                let loaded = Tokenizer::load(path)?.with_special_tokens(path)?;
+                let loaded = Tokenizer::load(path)?.with_known_specials(path)?;
                 loaded.with_language_marks(of_source).map(Self::joint)
             }
             (None, _) if settings.joint => {

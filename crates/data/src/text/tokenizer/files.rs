@@ -1,6 +1,7 @@
 //! Reads and writes the files of tokenizers.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokenizers::PostProcessorWrapper;
 
@@ -37,7 +38,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// Errors of [`Self::load`].
-    pub(super) fn load_beside(other: &Self, path: &Path) -> Result<Self> {
+    pub(crate) fn load_beside(other: &Self, path: &Path) -> Result<Self> {
         let folder = read_json(&FolderTokens::path(path))?;
         let Some(folder) = folder.filter(|_| other.folder.is_some()) else {
             return Self::load(path);
@@ -98,6 +99,30 @@ impl Tokenizer {
             require_special_tokens(&inner, path)?;
         }
         Self::new(inner, json, special, None)
+    }
+
+    /// Returns this tokenizer if its special tokens are known: it has those of this project, or
+    /// facts about the folder of another model, from which it was imported. `path` is its file, for
+    /// errors.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SpecialToken`] if it has no facts and lacks a special token.
+    pub(crate) fn with_known_specials(self, path: &Path) -> Result<Self> {
+        match &self.folder {
+            Some(_) => Ok(self),
+            None => self.with_special_tokens(path),
+        }
+    }
+
+    /// Whether `other` has the same tokens with the same ids.
+    pub(crate) fn has_vocabulary_of(&self, other: &Self) -> bool {
+        // Of two imported SentencePiece models with one vocabulary, each has the pieces that only
+        // the other one knows after a space, so that no text contains them.
+        let token = |of: &Self, id| of.token(id).map(|token| token.trim_start().to_owned());
+        let is_same = |id| token(self, id) == token(other, id);
+        (self.vocabulary_size, self.ids) == (other.vocabulary_size, other.ids)
+            && (Arc::ptr_eq(&self.inner, &other.inner) || (0..self.ids as u32).all(is_same))
     }
 
     /// Returns this tokenizer if it has every special token of this project. `path` is its file,
