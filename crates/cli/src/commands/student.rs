@@ -13,7 +13,7 @@ use super::pipeline;
 use super::weights::page::{module_file, read_module};
 use crate::arguments::Student;
 use crate::bars::sentence_bar;
-use crate::text::{print_line, quoted};
+use crate::text::{print_line, quoted, say};
 
 /// Runs the command. `threads` is the number of threads with which the speeds of teacher and
 /// student are compared. `None` means one thread, so that the ratio of speeds shows only how much
@@ -35,6 +35,12 @@ pub(crate) fn run(arguments: &Student, threads: Option<usize>) -> Result<()> {
     let files = write_pipeline(&settings)?;
     let steps = Pipeline::load(&files.pipeline, None)?;
     print_line(&format!("pipeline: {}", quoted(&files.pipeline)))?;
+    let is_changed = settings.overrides.iter().any(|set| set.trim_start().starts_with("training."));
+    if files.teacher_was_trained_further && !is_changed {
+        say("warning: the teacher began with the weights of another run, and the student begins \
+             with random ones: the teacher's training may be too short for it; --set \
+             training.max_updates and training.schedule.learning_rate give it another");
+    }
     pipeline::execute(&steps, arguments.dry_run)?;
     if arguments.dry_run {
         return Ok(());
@@ -43,7 +49,13 @@ pub(crate) fn run(arguments: &Student, threads: Option<usize>) -> Result<()> {
     let bar = sentence_bar(None, "compared");
     let measurements = compare(teachers, &files.run, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    print_comparison(&measurements, threads.unwrap_or(1))?;
+    match measurements {
+        Some(measurements) => print_comparison(&measurements, threads.unwrap_or(1))?,
+        None => print_line(
+            "teacher and student are not compared: the recipe names neither test sets nor a \
+             validation set",
+        )?,
+    }
     print_page(&files)
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use taper_model::{Model, TranslationModel};
 
+use crate::config::RunConfig;
 use crate::evaluation::{ParallelText, TextScores};
 use crate::loaded_run::{LoadSettings, LoadedRun, WeightType};
 use crate::tasks::TaskModel;
@@ -48,7 +49,8 @@ impl Measurement {
 /// `teachers` and with the run `student`. The teachers have the number type of the weights and the
 /// search settings of their configurations. The student has weights in int8, as on the page that
 /// [`super::write_pipeline`] makes. `progress` receives the number of sentences that each of the
-/// two has translated.
+/// two has translated. Returns `None` if the student has
+/// neither test sets nor a validation set.
 ///
 /// # Errors
 /// When a run cannot be loaded, or a set cannot be read, translated or scored.
@@ -56,16 +58,28 @@ pub fn compare(
     teachers: &[PathBuf],
     student: &Path,
     mut progress: impl FnMut(usize),
-) -> Result<[Measurement; 2]> {
+) -> Result<Option<[Measurement; 2]>> {
     let Some((first, others)) = teachers.split_first() else { bail!("name a teacher") };
     let int8 = LoadSettings { weights: Some(WeightType::Int8), ..LoadSettings::default() };
     let student: LoadedRun = LoadedRun::open(student, &int8)?;
+    if sets(&student.config).is_empty() {
+        return Ok(None);
+    }
     let teacher: LoadedRun = LoadedRun::open(first, &LoadSettings::default())?;
     let of_teachers = measure(&teacher, &student, others, &mut progress)
         .with_context(|| first.display().to_string())?;
     drop(teacher);
     let of_student = measure(&student, &student, &[], &mut progress)?;
-    Ok([of_teachers, of_student])
+    Ok(Some([of_teachers, of_student]))
+}
+
+/// Names of the test sets of a recipe, or of its validation set if it has no test sets.
+fn sets(config: &RunConfig) -> Vec<String> {
+    let mut sets = TranslationModel::test_sets(config);
+    if sets.is_empty() && !config.data.validation.is_empty() {
+        sets.push(config.data.validation.name());
+    }
+    sets
 }
 
 /// Measures `run`, as an ensemble with `others`, on the test sets of `student`.
@@ -87,11 +101,7 @@ fn measure(
         duration: Duration::ZERO,
     };
     let data = &student.config.data;
-    let mut sets = TranslationModel::test_sets(&student.config);
-    if sets.is_empty() {
-        sets.push(data.validation.name());
-    }
-    for name in sets {
+    for name in sets(&student.config) {
         let text = ParallelText::read(data, data.split(&name))?;
         let began = Instant::now();
         let translations = translator.best(&text.sources, &mut *progress)?.texts;

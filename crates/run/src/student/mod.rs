@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use taper_plots::Language;
+use taper_trainer::read_state;
 
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
@@ -65,6 +66,9 @@ pub struct StudentFiles {
     pub run: PathBuf,
     /// Page, which the pipeline writes; `None`: no page.
     pub page: Option<PathBuf>,
+    /// Whether the first teacher began with the weights of another run. Its training, which the
+    /// student's recipe has, may then be too short for random weights.
+    pub teacher_was_trained_further: bool,
 }
 
 /// Writes the recipe and the pipeline of a student. Files of an earlier call with the same settings
@@ -85,7 +89,9 @@ pub fn write_pipeline(settings: &StudentSettings<'_>) -> Result<StudentFiles> {
     let pipeline = folder.join(PIPELINE);
     write_once(&pipeline, &pipeline_text(settings)?)?;
     let page = settings.page.map(|_| folder.join(PAGE).with_extension("html"));
-    Ok(StudentFiles { pipeline, run: folder.join(STUDENT), page })
+    let (_, checkpoint) = RunFolder::of_weights(teacher)?;
+    let teacher_was_trained_further = read_state(&checkpoint)?.parent.is_some();
+    Ok(StudentFiles { pipeline, run: folder.join(STUDENT), page, teacher_was_trained_further })
 }
 
 fn require_one_direction(config: &RunConfig) -> Result<()> {

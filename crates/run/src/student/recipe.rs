@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use taper_data::TokenizerPair;
+use taper_decoding::{DecodingConfig, RerankingConfig, SamplingConfig};
 use taper_model::{ModelConfig, NormPlacement, Tied};
+use taper_trainer::TrainingConfig;
 use toml::{Table, Value};
 
 use crate::config::RunConfig;
@@ -56,12 +58,27 @@ fn student(teacher: &Path, config: &RunConfig) -> Result<RunConfig> {
     let mut student = config.clone();
     student.name = format!("{}-student", config.name);
     student.model = model(&config.model, config.data.tokenizer.joint);
-    student.decoding.beam_size = 1;
-    student.decoding.n_best = 1;
-    student.decoding.shortlist = true;
+    student.decoding = DecodingConfig {
+        beam_size: 1,
+        n_best: 1,
+        shortlist: true,
+        sampling: SamplingConfig::default(),
+        reranking: RerankingConfig::default(),
+        ..student.decoding
+    };
+    // These keys are about the weights or the layers of the teacher.
+    let usual = TrainingConfig::default();
+    student.training.freeze = usual.freeze;
+    student.training.layer_decay = usual.layer_decay;
+    // The text that the teacher has translated has no word links.
+    student.training.guided_alignment = usual.guided_alignment;
     let (source, target) = TokenizerPair::files(&absolute(teacher)?);
     student.data.tokenizer.path = Some(source);
     student.data.tokenizer.target_path = target;
+    // The normalisation is in the files of the tokenizers.
+    student.data.nfkc = false;
+    student.data.lowercase = false;
+    student.evaluation.lowercase |= config.data.lowercase;
     Ok(student)
 }
 
