@@ -1,9 +1,10 @@
-//! Rows of numbers in groups of sixteen, and arithmetic on them.
+//! Vectors stored as groups of sixteen numbers, and arithmetic on these groups.
 
 use pulp::Simd;
 
-/// Number of lanes (numbers) of a group. The widest registers have as many lanes. Sums are computed
-/// over the lanes of a group in a fixed order, so that they are the same on registers of any width.
+/// Number of numbers in a group (lanes). The widest vector registers hold sixteen f32 numbers. Sums
+/// are computed over the lanes of a group in a fixed order, so that they are the same on registers
+/// of any width.
 pub(crate) const LANES: usize = 16;
 
 /// Sixteen numbers, aligned so that a register reads them at once.
@@ -89,9 +90,9 @@ pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
     }
 }
 
-/// Computes `eˣ` for |x| below 80, with an error of a few units in the last place. x is divided
-/// into n·ln 2 + rest with an integer n. Then 2ⁿ is made by writing n to the exponent's bits, and
-/// e^rest is approximated by a polynomial.
+/// Computes `eˣ` with an error of a few units in the last place. x is first limited to the range
+/// from −80 to 80. It is then divided into n·ln 2 + rest with an integer n. 2ⁿ is made by writing n
+/// to the exponent's bits, and e^rest is approximated by a polynomial.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5·2²³ rounds to the nearest integer.

@@ -5,10 +5,10 @@ use rayon::prelude::*;
 /// The low-rank adapters of a matrix `W (O, I)`.
 #[derive(Debug)]
 pub struct Adapted<'a> {
-    /// Number of columns of `W`, `I`.
+    /// Number of columns `I` of `W`.
     pub width: usize,
-    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of the adapter of each block of rows of `W`, from
-    /// the first row down; the `Oᵢ` add up to `O`.
+    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of one adapter of rank `Rᵢ` for each block of rows
+    /// of `W`. The blocks follow each other from the first row of `W` on; the `Oᵢ` add up to `O`.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
     /// Factor `s` by which the product `B A` is multiplied.
     pub scale: f64,

@@ -44,7 +44,7 @@ fn memory_grows_with_the_length() {
     for (products, sparse) in
         [(Products::F32, None), (Products::Bf16, None), (Products::F32, Some(drawn))]
     {
-        peak(300, products, sparse); // The first pass allocates what threads keep.
+        peak(300, products, sparse); // The first pass also allocates memory that threads keep.
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
         // The attention weights alone would take more than eight times as much.

@@ -91,8 +91,8 @@ fn past<'a>(
 }
 
 /// Compares attention to compact rows with the composed operation on the rounded rows, and with
-/// attention to the exact rows. The widths of heads are a multiple of the vectors of kernels, less
-/// than one vector, and neither.
+/// attention to the exact rows. Some heads are as wide as a whole number of vector registers, some
+/// are narrower than one register, and some are neither.
 #[test]
 fn queries_see_the_rounded_rows() -> Result<()> {
     let slopes: Arc<[f64]> = (0..4).map(|head| 0.5 / f64::from(1 << head)).collect();
@@ -130,7 +130,8 @@ fn queries_see_the_rounded_rows() -> Result<()> {
                 let difference = largest_difference(&ours, &attend(exact)?);
                 assert!(difference > 1e-5 && difference < 0.1, "{name}: {difference} from exact");
             }
-            // Rows that are chosen and reordered, as when a context is full.
+            // Keeps some rows in another order, as when old tokens are dropped because the context
+            // is full.
             cache.keep(&[8, 3], &[false, true])?;
             let kept = cache.kept().expect("rows");
             let ours = decoding_attention(

@@ -16,14 +16,16 @@ use taper_ops::{
 const HEADS: usize = 2;
 /// Width of a head.
 const WIDTH: usize = 5;
-/// Lengths below, at and above multiples of the lengths of a chunk and of a group of chunks.
+/// Lengths below, at and above multiples of a chunk (64 tokens), and of a group of eight chunks.
+/// The operation processes a sequence in chunks, and keeps its state before each group.
 const LENGTHS: [usize; 6] = [700, 0, 64, 1, 1025, 512];
 
 fn spec(lengths: &[usize], causal: bool) -> LinearAttentionSpec {
     LinearAttentionSpec { heads: HEADS, lengths: lengths.into(), causal, products: Products::F32 }
 }
 
-/// Feature maps: without random features, with few vectors, and with more than fit in a panel.
+/// Feature maps: `elu(x) + 1`, and random features, once with few vectors and once with more than
+/// the 32 that a kernel processes together.
 fn kinds() -> Vec<(&'static str, Option<Tensor>)> {
     let vectors = |count| Some(random(&[count, WIDTH], 2).as_tensor().detach());
     vec![("elu", None), ("7 features", vectors(7)), ("40 features", vectors(40))]

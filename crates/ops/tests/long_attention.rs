@@ -1,6 +1,6 @@
-//! Tests attention on sequences long enough for tiles: against the composed operation, finite
-//! differences along random directions, and itself on other numbers of threads and in other
-//! batches.
+//! Tests attention on sequences so long that it is computed in tiles (small blocks of scores). It
+//! is compared with the composed operation, with finite differences along random directions, and
+//! with its own results on other numbers of threads and in other batches.
 
 mod common;
 
@@ -36,8 +36,8 @@ impl AttentionCase {
         Self { sparse: Some(sparse), ..self }
     }
 
-    /// Settings whose lengths are below, at and above multiples of a panel and of a block; some
-    /// short sequences are among them.
+    /// Settings whose lengths are below, at and above multiples of a panel (32 rows) and of a block
+    /// of rows; some short sequences, which are not computed in tiles, are among them.
     fn all() -> Vec<Self> {
         let case = Self::new;
         vec![

@@ -67,8 +67,9 @@ fn attention_to_sums_has_its_gradients() {
     }
 }
 
-/// Tests sequences long enough for tiles, and for several pieces of a sum. Compares f64, f32 and
-/// bf16 products with the composed operation, and three threads with one in f32.
+/// Tests sequences so long that attention is computed in tiles (small blocks of scores) and sums in
+/// several pieces. Compares f64, f32 and bf16 products with the composed operation, and three
+/// threads with one in f32.
 #[test]
 fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     let (lengths, rank) = ([2050, 5, 300], 130);

@@ -29,7 +29,7 @@ pub struct EventFile {
 /// A record of a file, without its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Update at which the values were measured.
+    /// Training step (optimizer update) at which the values were measured.
     pub step: u64,
     /// Tags of the values.
     pub tags: Vec<String>,

@@ -9,11 +9,13 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// It is fixed, so that no result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// The loss is computed only for every sixteenth pair of a list.
+/// The loss is computed only for every sixteenth pair of a slice of pairs. It is only reported; the
+/// gradient steps do not need it.
 const LOSS_OF: usize = 16;
 
-/// A matrix whose row r is row r / 16 of block r mod 16. Rows are sorted by the frequency of their
-/// words, so each block gets the same share of the frequent words.
+/// A matrix whose rows are stored in 16 blocks: row r is stored as row r / 16 of block r mod 16.
+/// Rows are sorted by the frequency of their words, so each block gets the same share of the
+/// frequent words.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     /// Rows of each block, one after another; each row has `groups` groups of numbers.
@@ -154,13 +156,14 @@ fn step<S: Simd>(
     probability
 }
 
-/// Addition of rows of one block to rows of another block.
+/// Rows to be added to rows of a block.
 pub(super) struct RowSums<'a> {
     /// Vectors to add to.
     pub(super) to: &'a mut [Lanes],
     /// Vectors to add.
     pub(super) from: &'a [Lanes],
-    /// Rows of `from`, each with the row of `to` that it is added to.
+    /// Pairs of row indices: for each pair, the row of `from` with the first index is added to the
+    /// row of `to` with the second index.
     pub(super) rows: &'a [(u32, u32)],
     pub(super) groups: usize,
 }

@@ -21,7 +21,7 @@ pub(super) struct Cbow {
 struct Piece {
     /// Means before the gradient steps; after the steps, the changes of the means.
     moved: Vec<Lanes>,
-    /// Pairs of a mean and an output row, by the output block.
+    /// For each block of output vectors, the pairs of a mean and an output row of this block.
     pairs: Vec<Vec<Pair>>,
     /// For each block of input vectors, pairs of the row of a mean and the row of a context vector
     /// that is part of this mean.

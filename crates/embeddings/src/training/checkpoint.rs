@@ -30,7 +30,7 @@ const MOST_BYTES: u64 = 1 << 20;
 /// training is resumed.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Record {
-    /// Version of this layout.
+    /// Version of the layout of the record's file.
     pub(super) format: u32,
     pub(super) settings: TrainingSettings,
     pub(super) files: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(super) struct Record {
     pub(super) output: Format,
 }
 
-/// Version of the layout that is written and read.
+/// Version of the layout of a record that this program writes, and the only version that it reads.
 pub(super) const FORMAT: u32 = 1;
 
 /// Position of training in the text.
@@ -84,7 +84,8 @@ impl Record {
     }
 }
 
-/// Names of the blocks of both matrices, in the order in which they are in a checkpoint.
+/// Names of the tensors in a checkpoint, one for each block of the two matrices, in the order in
+/// which they are stored.
 fn names() -> impl Iterator<Item = String> {
     ["inputs", "outputs"]
         .into_iter()

@@ -14,8 +14,9 @@ use crate::Result;
 /// fixed, so that no result depends on the number of threads.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// Purpose of the random draws that decide which words are kept. [`WINDOWS`] is the purpose of
-/// those for window sizes and negatives. Different purposes have different random numbers.
+/// Number that is part of the key of the random draws that decide which words are kept. The draws
+/// for window sizes and negatives have [`WINDOWS`] instead, so that they are independent of the
+/// former.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 

@@ -117,7 +117,7 @@ impl<'a> Sentences<'a> {
     /// Passes the words of the next sentence to `take`; returns `false` after the last sentence.
     ///
     /// # Errors
-    /// When a file cannot be read, is not UTF-8, or has no spaces.
+    /// When a file cannot be read, is not UTF-8, or has a word of more than 64 KiB.
     pub(super) fn next(&mut self, mut take: impl FnMut(&str)) -> Result<bool> {
         let mut words = 0;
         while self.place.file < self.files.len() {

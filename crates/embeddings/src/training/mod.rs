@@ -45,7 +45,8 @@ use vocabulary::{Vocabulary, hash_file};
 
 pub use settings::{Architecture, Limits, TrainingSettings};
 
-/// Purpose of the random draws for the initial vectors.
+/// Number that is part of the key of the random draws for the initial vectors, so that they are
+/// independent of all other draws.
 const FIRST: u64 = 3;
 
 /// Event of a training.

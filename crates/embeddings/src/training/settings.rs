@@ -35,8 +35,9 @@ pub struct TrainingSettings {
     pub learning_rate: f64,
     /// Learning rate at the end of training.
     pub last_learning_rate: f64,
-    /// Threshold of subsampling, as a share of the text from 0 to 1. The more often a word occurs
-    /// relative to it, the more of the word's occurrences are skipped. 0 disables subsampling.
+    /// Threshold of subsampling, as a share of the words of the text, from 0 to 1. Occurrences of a
+    /// word whose share is above the threshold are skipped at random; the larger the share, the
+    /// more of them are skipped. 0 disables subsampling.
     pub subsampling: f64,
     /// Smallest number of occurrences for which a word gets a vector.
     pub min_count: u64,

@@ -78,8 +78,8 @@ pub fn decoding_attention(
     Ok(out)
 }
 
-/// Returns, for dual chunk attention, the index of the rotation of each query for each column; the
-/// last column is the query's last key.
+/// Returns, for dual chunk attention, which of a query's rotations (the positions by which it is
+/// rotated) applies to each column, for each query. The last column is the query's last key.
 fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
     let of_query = |&length: &usize| {
         (0..longest).map(move |column| {

@@ -1,4 +1,5 @@
-//! Finds the likeliest tokens in rows of logits, on the device of the logits, for a search.
+//! Finds the tokens with the largest logits in each row, on the device of the logits, for beam
+//! search.
 
 use super::recent::Recent;
 use candle_core::{D, DType, Device, Result, Tensor, bail};

@@ -272,7 +272,7 @@ fn sums_and_gradient(
     if spec.is_paired() {
         let pairs = rows / 2;
         let half = |x: &Tensor, second: usize| x.narrow(0, second * pairs, pairs);
-        // (R/2, V): ln p - ln q
+        // ln p - ln q, (R/2, V), where p and q are the distributions of the two rows of a pair.
         let apart = (half(&log_probs, 0)? - half(&log_probs, 1)?)?;
         let all = match &probabilities {
             Some(all) => all.clone(),
@@ -285,8 +285,8 @@ fn sums_and_gradient(
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
             // The gradient with respect to the logits of p, before the smoothed targets are
-            // subtracted: p + r (p (s - KL(p‖q)) + p - q), where s = ln p - ln q; see
-            // `loss/pairs.rs`.
+            // subtracted: p + r (p (s - KL(p‖q)) + p - q), where r is `r_drop` and s = ln p - ln q;
+            // see `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?

@@ -1,10 +1,10 @@
 //! Every operation of this crate once more, composed of Candle's differentiable operations.
 //!
 //! Tests compare the fused kernels with these operations. They are also used on devices and for
-//! types without a kernel; with a tape, each is then recorded on it as a single operation
-//! ([`on_tape`]). If the type of a parameter differs from that of the input, the parameter is
-//! converted to the input's type by a differentiable operation, so that the parameter itself stays
-//! in f32.
+//! types without a kernel. With a [`Tape`](crate::Tape), which records operations for the backward
+//! pass, each of them is then recorded as a single operation ([`on_tape`]). If the type of a
+//! parameter differs from that of the input, the parameter is converted to the input's type by a
+//! differentiable operation, so that the parameter itself stays in f32.
 //!
 //! **Decision.** In half precision (f16 or bf16), a result is rounded once: matrix products have
 //! operands and results of the half type, and everything after a product (bias, activation,

@@ -1,10 +1,11 @@
-//! Operations composed of Candle's, recorded as single operations on the tape: new ideas that are
-//! not fused yet, and operations on a device or of a type for which there is no kernel.
+//! Records operations that are composed of Candle's as single operations on a [`Tape`] (Taper's
+//! record of operations for the backward pass). This serves new ideas that are not fused yet, and
+//! operations on a device or of a type for which there is no kernel.
 //!
-//! The operation gets copies of its inputs that Candle tracks. In the backward pass, Candle
-//! differentiates from the operation's result back to these copies, and no further. This has the
-//! costs of Candle's autodiff: every intermediate result is kept, and each intermediate gradient is
-//! allocated and added to. Without a tape, the operation is simply called.
+//! The composed operation gets copies of its inputs that Candle tracks. In the backward pass,
+//! Candle differentiates from the operation's result back to these copies, and no further. This has
+//! the costs of Candle's autodiff: every intermediate result is kept, and each intermediate
+//! gradient is allocated and added to. Without a tape, the operation is simply called.
 //!
 //! Example: a gate that is not among the fused activations, tried in a network.
 //!

@@ -1,12 +1,12 @@
-//! Cache of tensors that all layers use in a pass: made for the first layer, and reused by the
-//! others.
+//! Cache of tensors that all layers use in a pass, such as masks: the first layer makes them, and
+//! later layers reuse them.
 
 use candle_core::{Device, Result, Tensor};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The most recently made tensors, each with its key. Few are needed: a batch has two or three
-/// kinds of sequences, and the next batch has others.
+/// The most recently made tensors, each with its key. Few tensors are needed at a time: a batch has
+/// at most a few sets of sequence lengths, and the next batch has other lengths.
 pub(crate) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
 /// Largest number of tensors in the cache.

@@ -82,8 +82,8 @@ pub(super) fn self_attention(
     Ok(out)
 }
 
-/// Computes cross-attention without a bias, from queries that fill their rows; see
-/// [`crate::cross_attention()`].
+/// Computes cross-attention without a bias; see [`crate::cross_attention()`]. The rows of `query`
+/// must contain queries only.
 ///
 /// # Shapes
 /// The shapes of [`crate::cross_attention()`].

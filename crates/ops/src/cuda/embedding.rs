@@ -1,9 +1,9 @@
 //! Embedding lookup.
 //!
-//! Candle's backward pass of a lookup adds to rows with one thread for each column, which goes over
-//! all selected rows: it takes a millisecond, where other operations take microseconds. Here the
-//! gradient with respect to each row is the sum over the row's uses, in order, added to the flat
-//! gradient buffer in place.
+//! Candle's backward pass of a lookup adds to rows with one thread for each column. This thread
+//! goes over all selected rows, which takes a millisecond, where other operations take
+//! microseconds. Here the gradient with respect to each row is the sum over the row's uses, in
+//! order. It is added in place to the buffer that holds the gradients of all parameters.
 
 use super::launch::{THREADS, address_of, launch, suffix, word};
 use super::rows::looked_up;

@@ -16,8 +16,8 @@ const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 pub(super) const WARP: usize = 32;
 /// Number of threads in a block.
 pub(super) const THREADS: usize = 8 * WARP;
-/// Largest number of blocks in a grid whose threads walk over elements, each over as many as
-/// necessary. No device runs more blocks at the same time.
+/// Largest number of blocks in a grid in which each thread processes several elements, one after
+/// another. No device runs more blocks at the same time.
 const MOST_BLOCKS: usize = 1 << 14;
 /// Largest size of a grid in y that CUDA can launch; in x it is 2³¹ − 1.
 const MOST_IN_Y: usize = (1 << 16) - 1;

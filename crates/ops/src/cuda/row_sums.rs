@@ -13,7 +13,8 @@ const TILE: usize = 16;
 /// Division of rows into blocks over which a gradient is summed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowBlocks {
-    /// Grid: number of tiles of columns, and number of blocks of rows.
+    /// Grid: number of tiles (groups of neighbouring columns that a block of threads sums), and
+    /// number of blocks of rows.
     pub(super) grid: (usize, usize),
     /// Number of rows in a block.
     pub(super) at_once: u32,
@@ -46,7 +47,8 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Adds the sums of `width` columns of `x`, from column `first` on, to the gradient with respect to
-/// a parameter: in place if the flat gradient buffer has a part for it.
+/// a parameter. They are added in place if the buffer of all parameters' gradients has a part for
+/// it.
 ///
 /// # Shapes
 /// `x (N, …)`.

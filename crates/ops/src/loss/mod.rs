@@ -28,19 +28,20 @@ use std::borrow::Cow;
 use tiled::Tiled;
 
 /// Computes the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, summed over all tokens
-/// and multiplied by `spec.scale`, and the unscaled sums.
+/// and multiplied by `spec.scale`. Also returns the [sums](LossSums) over all tokens without this
+/// factor.
 ///
-/// If `spec.r_drop` is above 0 (R-Drop), the loss of a row is `cross entropy + r_drop · KL(p‖q)`,
-/// where `p` is the distribution of the row, and `q` that of its partner: the same token in another
-/// forward pass. A constant weight is allowed to be in bf16 if `hidden` is f32, as in
-/// [`crate::linear()`].
+/// If `spec.r_drop` is above 0 (R-Drop), each token passes through the network twice, and the loss
+/// of a row is `cross entropy + r_drop · KL(p‖q)`. Here `p` is the distribution of the row, and `q`
+/// that of the row from the token's other pass. A constant weight is allowed to be in bf16 if
+/// `hidden` is f32, as in [`crate::linear()`].
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, N class indices `targets` → a scalar.
 ///
 /// # Errors
-/// If the shapes disagree, a target is not below `V`, or rows should be pairs but their number is
-/// odd.
+/// If the shapes disagree, a target is not below `V`, or `spec` has R-Drop but the number of rows
+/// is odd.
 pub fn smoothed_cross_entropy(
     tape: Option<&Tape>,
     hidden: &Tensor,

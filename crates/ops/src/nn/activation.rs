@@ -1,5 +1,5 @@
-//! A nonlinearity with dropout as a separate operation: the end of a linear layer whose product is
-//! computed by several operations.
+//! A nonlinearity with dropout as a separate operation, for linear layers that do not end in a
+//! single matrix product, such as layers with low-rank adapters.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

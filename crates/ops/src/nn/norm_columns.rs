@@ -13,8 +13,9 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Normalises leading columns of each row, part after part; within a part, in groups of columns as
-/// wide as the part's weight. All other columns are unchanged.
+/// Normalises the leading columns of each row. These columns are divided into `parts` from left to
+/// right, and the columns of a part into groups as wide as the part's weight. Each group is
+/// normalised separately. All other columns are unchanged.
 ///
 /// # Shapes
 /// `x (N, W)` → `(N, W)`.
@@ -65,7 +66,7 @@ pub fn norm_columns(
     )
 }
 
-/// The weight and the bias for some columns, owned for the tape.
+/// Weight and bias of one part of the columns, as tensors that the tape can own.
 #[derive(Clone)]
 struct Part {
     columns: usize,

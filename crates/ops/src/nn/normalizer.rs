@@ -1,5 +1,5 @@
-//! Normaliser of a row of logits, ln Σ exp. A beam search computes it for every hypothesis and
-//! step, over the whole vocabulary.
+//! Normaliser of a row of logits, `ln Σ exp(logit)`. A beam search computes it over the whole
+//! vocabulary, for every hypothesis and every step.
 
 use crate::float::{Float, vectorised};
 use crate::sums::{blocked_max, blocked_sum};

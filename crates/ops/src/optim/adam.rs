@@ -41,7 +41,8 @@ pub fn adam_step(
     update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
 }
 
-/// Takes a step of Adam for some elements of a parameter. Their state is the two moments.
+/// Takes a step of Adam for some elements of a parameter. The optimizer state of the elements
+/// consists of the two moments.
 pub(super) fn adam_piece(piece: Piece<'_>, step: &AdamStep) {
     let Piece { weights, gradient, mut state, parameter } = piece;
     let step = &AdamStep { learning_rate: step.learning_rate * parameter.rate(), ..*step };

@@ -5,7 +5,7 @@ use crate::tape::{Parameter, ParameterStore};
 use candle_core::{Result, Tensor};
 
 /// Updates the exponential moving average of the weights:
-/// `average ← decay · average + (1 - decay) · weights`. Averages of frozen weights keep their bits,
+/// `average ← decay · average + (1 - decay) · weights`. Averages of frozen weights are not updated,
 /// because an average of equal numbers can differ from these numbers in the last bit.
 ///
 /// # Shapes

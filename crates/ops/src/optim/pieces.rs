@@ -54,7 +54,7 @@ pub(crate) fn check_buffers<'a>(
 /// Calls `update` for each piece of the parameters in `range` of the store's flat layout, except
 /// frozen parameters. Pieces are processed in parallel, in one pass over memory on the host.
 ///
-/// The profile records the time under `name`.
+/// The [profile](crate::profile) records the time under `name`.
 ///
 /// # Shapes
 /// `gradient` and each tensor of `state` are f32, `(range.len(),)`.

@@ -1,4 +1,5 @@
-//! Matrix products on strided slices on the host. No other code multiplies matrices on the CPU.
+//! Matrix products on strided slices on the host. All fused operations multiply here; operations
+//! that are composed of Candle's use Candle's products.
 //!
 //! The processor and [`Products`] determine the [`Kernel`]:
 //! - [`Kernel::Tiles`]: Intel AMX, whose rate in bf16 is twenty times that of f32 multiply-adds. An
@@ -9,8 +10,8 @@
 //!   different widths; for bf16 products, operands are rounded when they are packed;
 //! - [`Kernel::Simd128`]: like these, but in WebAssembly, which has no fused multiply-add, so that
 //!   the product of two numbers is rounded before it is added;
-//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
-//!   a reference for tests.
+//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, for
+//!   products on one thread that are too large for [`small`], and as a reference for tests.
 //!
 //! All kernels but the last pack their operands (copy them to the order in which they are read),
 //! and share the code in [`blocked`]. If packing would not pay, because a product is small, the

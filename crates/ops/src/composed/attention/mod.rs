@@ -46,9 +46,10 @@ pub fn cross_attention(
 /// queries beyond the end of their sequence are meaningless.
 ///
 /// # Shapes
-/// `query (N, Q)`, with the queries of all rotations (of dual chunk attention) side by side,
-/// `key (M, K)`, `bias (H, T, T)`, where `T` is at least the length of the longest sequence →
-/// `(B, H, Tq, Tk)`, each sequence padded to the longest.
+/// `query (N, Q)`; with dual chunk attention, each query is in its row several times, rotated by
+/// another position each time. `key (M, K)`; `bias (H, T, T)`, where `T` is at least the length of
+/// the longest sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest. Q and K are the
+/// widths of all heads of a query and of a key.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -129,13 +130,14 @@ fn shifted_scores(
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
 }
 
-/// Selects the score of each pair of a query and a key, by the rotation that applies to the pair.
-/// `scores` has the scores of rotation 0; `products` computes the scores of another rotation, given
-/// its index.
+/// Selects the score of each pair of a query and a key. In dual chunk attention, each query is
+/// rotated by several positions, and the chunk of the key decides which of these rotations applies
+/// to the pair. `scores` has the scores with rotation 0; `products` computes the scores with
+/// another rotation, given its index.
 ///
 /// # Shapes
-/// `scores (B, H, Tq, Tk)`; `rotations`, of shape `shape`, which broadcasts to that of `scores` →
-/// `(B, H, Tq, Tk)`.
+/// `scores (B, H, Tq, Tk)`; `rotations` has the index of the rotation of each pair; its shape,
+/// `shape`, broadcasts to that of `scores` → `(B, H, Tq, Tk)`.
 pub(super) fn by_rotation(
     scores: Tensor,
     products: impl Fn(usize) -> Result<Tensor>,

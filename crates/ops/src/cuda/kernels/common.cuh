@@ -1,4 +1,5 @@
-// Types, rows, sums: what kernels share.
+// What all kernels share: conversion of types, reading and writing several elements at once,
+// dropout, and sums over rows.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,19 @@ __device__ void round_to(__nv_bfloat16 &to, float x) { to = __float2bfloat16_rn(
 __device__ uint64_t first() { return blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; }
 __device__ uint64_t stride() { return gridDim.x * (uint64_t)blockDim.x; }
 
-// Elements of a type in 16 bytes, the most that a thread reads at once.
+// Number of elements of a type in 16 bytes, the most that a thread reads at once.
 template <typename T>
 constexpr uint32_t LANES = 16 / sizeof(T);
 
-// Whether 16 bytes at once may be read and written there; null is not read.
+// Whether all pointers are multiples of 16, so that 16 bytes can be read and written at once. A
+// null pointer counts as aligned, because it is never read.
 template <typename... Pointers>
 __device__ bool are_aligned(Pointers... pointers) {
     return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15) == 0;
 }
 
-// Reads N elements side by side: one, or as many as fill pieces of 16 bytes that are aligned.
+// Reads N neighbouring elements as f32. If N is above 1, they fill whole pieces of 16 bytes, which
+// must be aligned.
 template <uint32_t N, typename T>
 __device__ void load(const T *from, float (&to)[N]) {
     if constexpr (N == 1) {
@@ -46,7 +49,7 @@ __device__ void load(const T *from, float (&to)[N]) {
     }
 }
 
-// Writes N elements side by side, rounded.
+// Writes N neighbouring elements, rounded to their type; the counterpart of `load`.
 template <uint32_t N, typename T>
 __device__ void store(T *to, const float (&from)[N]) {
     if constexpr (N == 1) {
@@ -66,8 +69,8 @@ __device__ void store(T *to, const float (&from)[N]) {
     }
 }
 
-// Takes the last digit of a number: i % size, which leaves i / size. Divisions of 64 bits take
-// several times as long as those of 32.
+// Returns i % size, and replaces i with i / size: takes the last digit of i in a mixed radix.
+// Divisions in 64 bits take several times as long as in 32, so 32 bits are used if i fits.
 __device__ uint32_t take_digit(uint64_t &i, uint32_t size) {
     if (i >> 32) {
         uint32_t digit = i % size;
@@ -79,7 +82,8 @@ __device__ uint32_t take_digit(uint64_t &i, uint32_t size) {
     return digit;
 }
 
-// What an element of a tensor is multiplied by: the same bits as everywhere (rng.rs).
+// Dropout mask: the factor by which each element of a tensor is multiplied. The bits are the same
+// as on the host (rng.rs).
 struct Dropout {
     uint64_t key;
     uint32_t threshold;
@@ -102,7 +106,7 @@ struct Dropout {
     }
 };
 
-// The sum over a warp, which all of its threads get.
+// Returns the sum over a warp to all of its threads.
 __device__ float warp_sum(float x) {
     for (int apart = 16; apart > 0; apart >>= 1) x += __shfl_xor_sync(0xffffffffu, x, apart);
     return x;
@@ -114,7 +118,8 @@ __device__ float warp_max(float x) {
     return x;
 }
 
-// The same over a block of whole warps.
+// Combines the results of all warps of a block, and returns the result to all threads. The block
+// must consist of whole warps, and x must already be combined over each warp.
 template <typename Combine>
 __device__ float over_block(float x, Combine combine) {
     __shared__ float parts[32];
@@ -135,18 +140,19 @@ __device__ float block_max(float x) {
     return over_block(warp_max(x), [](float a, float b) { return fmaxf(a, b); });
 }
 
-// Sums over rows: the threads of a block are TILE times TILE, and each has N columns of every
-// TILE-th row. So a row is read in pieces of at least 256 bytes where 16 are read at once.
+// Sums over rows. A block has TILE times TILE threads; each thread sums N columns over every
+// TILE-th row. If a thread reads 16 bytes at once, a block reads 256 neighbouring bytes of a row.
 constexpr uint32_t TILE = 16;
 
-// The first of the columns of this thread, in a tile of them.
+// Returns the first of the N columns of this thread, where `tile` is the index of the block's tile
+// (TILE * N neighbouring columns).
 template <uint32_t N>
 __device__ uint32_t tile_column(uint32_t tile) {
     return (tile * TILE + threadIdx.x % TILE) * N;
 }
 
-// Adds up the sums of this tile's threads with the same columns, to what is in out[column] if
-// `is_added`.
+// Adds up the sums of the TILE threads that have the same columns of this tile. Writes the results
+// to out[column], or adds them to it if `is_added`.
 template <uint32_t N>
 __device__ void add_up(const float (&sums)[N], float *out, uint32_t tile, uint32_t width,
                        bool is_added = false) {
@@ -164,8 +170,8 @@ __device__ void add_up(const float (&sums)[N], float *out, uint32_t tile, uint32
     __syncthreads();
 }
 
-// The sum of some rows, whose starts are `row_stride` apart, added to what is there if `is_added`:
-// what sums over blocks of rows end with.
+// Sums `count` rows whose starts are `row_stride` apart; writes the sum to out, or adds it if
+// `is_added`. This is the last step of sums whose parts were computed for blocks of rows.
 __device__ void sum_of_rows(const float *rows, float *out, uint32_t count, uint32_t width,
                             uint32_t row_stride, uint32_t is_added) {
     for (uint32_t tile = blockIdx.x; tile * TILE < width; tile += gridDim.x) {

@@ -1,18 +1,20 @@
-// Elements one by one, and rows by number.
+// Kernels that process single elements (dropout, addition, Adam), and kernels that select, add or
+// rearrange rows.
 #pragma once
 
 #include "common.cuh"
 
 namespace {
 
-// x · mask; its own way back.
+// Computes x · mask. The backward pass is the same function of the gradient.
 template <uint32_t N, typename T>
 __device__ void drop_by(const T *x, T *out, uint64_t count, Dropout dropout) {
     for (uint64_t i = N * first(); i < count; i += N * stride()) {
         float values[N];
         load(x + i, values);
         for (uint32_t lane = 0; lane < N; lane++) {
-            // The factor is of the type as well, as where it is a tensor.
+            // The factor is rounded to the type, as in the composed operation, in which the mask is
+            // a tensor of the type.
             T factor;
             round_to(factor, dropout.factor(i + lane));
             values[lane] *= wide(factor);
@@ -29,7 +31,7 @@ __device__ void drop(const T *x, T *out, uint64_t count, Dropout dropout) {
         drop_by<1>(x, out, count, dropout);
 }
 
-// Row i is row index[i] of x, and zeros where that is the largest number.
+// Row i of the result is row index[i] of x, or zeros if index[i] is the largest 32-bit number.
 template <uint32_t N, typename T>
 __device__ void rows_by(const T *x, const uint32_t *index, T *out, uint64_t count,
                         uint32_t width) {
@@ -50,8 +52,8 @@ __device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, 
         rows_by<1>(x, index, out, count, width);
 }
 
-// To row ids[i] of out is added the sum of the rows order[ends[i - 1]] to order[ends[i]] of x,
-// times a scale.
+// Adds to row ids[i] of out, for each i, scale times the sum of the rows order[ends[i - 1]], …,
+// order[ends[i] - 1] of x.
 template <typename T>
 __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
                          const uint32_t *order, T *out, uint32_t width, float scale) {
@@ -64,11 +66,14 @@ __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
     round_to(to, wide(to) + scale * sum);
 }
 
-// Of packed sequences, the rows that each has in which heads: starts has one more than sequences.
+// Layout of heads in packed sequences: starts[i] is the first row of sequence i, and the last
+// element of starts is the number of rows. A head has `width` columns; rows begin `row_stride`
+// elements apart.
 struct Heads {
     uint32_t heads, longest, width, row_stride;
 
-    // The packed element of one of (sequence, head, token, width), or none.
+    // Finds the packed element for index i of a tensor (sequence, head, token, width), and writes
+    // its index to `at`. Returns false if the sequence is too short to have this token.
     __device__ bool packed(uint64_t i, const uint32_t *starts, uint64_t &at) const {
         uint32_t column = take_digit(i, width), token = take_digit(i, longest);
         uint32_t head = take_digit(i, heads);
@@ -77,7 +82,7 @@ struct Heads {
         return row < starts[i + 1];
     }
 
-    // Whether elements of a head may be taken by 16 bytes.
+    // Whether the elements of a head can be read and written 16 bytes at a time.
     template <typename T>
     __device__ bool are_wide(const T *x, const T *out) const {
         return width % LANES<T> == 0 && row_stride % LANES<T> == 0 && are_aligned(x, out);
@@ -101,7 +106,8 @@ __device__ void split_by(const T *x, const uint32_t *starts, T *out, uint64_t co
     }
 }
 
-// Columns of packed rows as (sequence, head, token, width), times a scale; zeros behind a sequence.
+// Copies columns of packed rows, times a scale, to a tensor (sequence, head, token, width), with
+// zeros after the last token of a sequence.
 template <typename T>
 __device__ void split_heads(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
                             float scale) {
@@ -124,7 +130,7 @@ __device__ void merge_by(const T *x, const uint32_t *starts, T *out, uint64_t co
     }
 }
 
-// The other way.
+// The inverse of `split_heads`: copies a tensor to columns of packed rows, times a scale.
 template <typename T>
 __device__ void merge_heads(const T *x, const uint32_t *starts, T *out, uint64_t count, Heads shape,
                             float scale) {
@@ -134,7 +140,7 @@ __device__ void merge_heads(const T *x, const uint32_t *starts, T *out, uint64_t
         merge_by<1>(x, starts, out, count, shape, scale);
 }
 
-// x, added to what is there.
+// Computes out += x.
 template <uint32_t N>
 __device__ void add_by(const float *x, float *out, uint64_t count) {
     for (uint64_t i = N * first(); i < count; i += N * stride()) {
@@ -153,15 +159,18 @@ __device__ void add_elements(const float *x, float *out, uint64_t count) {
         add_by<1>(x, out, count);
 }
 
-// A parameter in a step of Adam: the address that element 0 of the flat buffers would have among
-// its weights, where it ends in those buffers, and its own numbers.
+// A parameter in a step of Adam. Gradients and moments of all parameters are in flat buffers.
+// `weights` is the address of the parameter's first weight, less the offset in bytes at which the
+// parameter begins in the buffers; `end` is the index in the buffers at which it ends. The other
+// fields are the parameter's own numbers for the step.
 struct Part {
     uint64_t weights, end;
     float rate, added, kept;
     uint32_t is_trained;
 };
 
-// The first part that ends after an element.
+// Returns the index of the parameter that contains an element of the flat buffers, which is the
+// first one that ends after the element.
 __device__ uint32_t part_of(const Part *parts, uint32_t count, uint64_t element) {
     uint32_t low = 0, high = count - 1;
     while (low < high) {
@@ -174,7 +183,8 @@ __device__ uint32_t part_of(const Part *parts, uint32_t count, uint64_t element)
     return low;
 }
 
-// A step of Adam on all parameters, in place: parts follow each other, and fill the buffers.
+// Takes a step of Adam on all parameters, in place. The parameters (`parts`) follow each other in
+// the flat buffers and fill them.
 __device__ void adam_step(const Part *parts, uint32_t part_count, const float *gradients,
                           float *first_moments, float *second_moments, uint64_t count, float scale,
                           float beta1, float beta2, float of_gradient, float of_square, float root,

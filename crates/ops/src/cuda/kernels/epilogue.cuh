@@ -1,16 +1,17 @@
-// What follows a product: bias, activation, dropout, residual.
+// Epilogue of a linear layer, which follows the matrix product: bias, activation, dropout,
+// residual.
 #pragma once
 
 #include "common.cuh"
 
 namespace {
 
-// In the order of `Activation`.
+// The same order as in Rust's `Activation`, whose values are passed as numbers.
 enum Activation { IDENTITY, RELU, GELU, GELU_TANH, SWISH, QUICK_GELU, TANH };
 
 __device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// The value of an activation, and its derivative.
+// Returns the value of an activation, and its derivative.
 __device__ float2 activated(int activation, float x) {
     const float twice_root = 1.5957691216057308f, cube = 0.044715f, quick = 1.702f;
     switch (activation) {
@@ -38,12 +39,12 @@ __device__ float2 activated(int activation, float x) {
         return make_float2(value, 1.0f - value * value);
     }
     case IDENTITY: return make_float2(x, 1.0f);
-    // A nonlinearity that has no case yet must not pass for another.
+    // An activation that is missing here must not be computed as another one.
     default: return make_float2(nanf(""), nanf(""));
     }
 }
 
-// N elements of product + bias; no bias is null.
+// Computes N elements of product + bias; `bias` is null if there is none.
 template <uint32_t N, typename T>
 __device__ void load_with_bias(const T *product, const float *bias, uint64_t i, uint32_t column,
                                float (&x)[N]) {
@@ -68,7 +69,8 @@ __device__ void epilogue_by(const T *product, const float *bias, const T *residu
     }
 }
 
-// residual + dropout(activation(product + bias)). No bias and no residual are null.
+// Computes residual + dropout(activation(product + bias)); `bias` and `residual` are null if
+// absent.
 template <typename T>
 __device__ void epilogue(const T *product, const float *bias, const T *residual, T *out,
                          uint64_t count, uint32_t width, int activation, Dropout dropout) {
@@ -107,8 +109,8 @@ __device__ void epilogue_back_by(const T *product, const float *bias, const T *g
     }
 }
 
-// The gradient of the product, unless `out` is null; and, unless `sums` is, the gradient of the
-// bias, summed over some rows: (blocks of rows, width).
+// Computes the gradient with respect to the product, unless `out` is null. Unless `sums` is null,
+// also sums the gradient with respect to the bias over each block of rows: (blocks of rows, width).
 template <typename T>
 __device__ void epilogue_back(const T *product, const float *bias, const T *gradient, T *out,
                               float *sums, uint64_t rows, uint32_t width, uint32_t rows_at_once,

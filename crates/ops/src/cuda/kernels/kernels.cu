@@ -1,8 +1,9 @@
-// Kernels for CUDA of what Candle would need many for. Each computes in f32 and rounds its result
-// once, sums in an order that the shape fixes, and writes every element of its result. Where rows
-// are multiples of 16 bytes, threads read and write 16 at once.
+// CUDA kernels for operations that would take many of Candle's kernels. Each kernel computes in
+// f32, rounds its result once, adds in an order that depends only on the shape, and writes every
+// element of its result. If the rows of a tensor are multiples of 16 bytes, threads read and write
+// 16 bytes at once.
 //
-// A kernel's name ends in the type of its activations: f32, f16 or bf16.
+// The name of a kernel ends in the type of its activations: f32, f16 or bf16.
 
 #include "elements.cuh"
 #include "epilogue.cuh"

@@ -1,12 +1,14 @@
-// Label-smoothed cross entropy of a block of logits: read twice, the second time from cache.
+// Label-smoothed cross entropy of a block of rows of logits. Logits are read twice, the second time
+// from the cache.
 #pragma once
 
 #include "common.cuh"
 
 namespace {
 
-// A row in pieces: `visit` gets the place of N elements and their values, and leaves what is
-// written there if `is_written`. Rows may begin anywhere.
+// Calls `visit` for all elements of a row, with the index of the first of N neighbouring elements,
+// and their values. If `is_written`, the values that `visit` leaves are written back. A row may
+// begin at any address.
 template <bool is_written, typename T, typename F>
 __device__ void across(T *row, uint32_t width, F visit) {
     auto visit_some = [&](uint32_t i, auto &values) {
@@ -21,7 +23,8 @@ __device__ void across(T *row, uint32_t width, F visit) {
         float values[LANES<T>];
         visit_some(ahead + piece * LANES<T>, values);
     }
-    // Fewer than two pieces, and so than threads.
+    // The elements before and after the aligned pieces are fewer than in two pieces, so there is at
+    // least one thread for each of them.
     uint32_t i = threadIdx.x < ahead ? threadIdx.x : behind + threadIdx.x - ahead;
     if (i < width) {
         float values[1];
@@ -29,8 +32,10 @@ __device__ void across(T *row, uint32_t width, F visit) {
     }
 }
 
-// One block a row. Of each row its loss, its negative log-likelihood, whether no class comes before
-// the true one by logits, and 0; then, in place of its logits, the gradient of scale · loss.
+// Computes four numbers for each row, with one block of threads for each row: the loss, the
+// negative log-likelihood, 1 if the prediction is correct (otherwise 0), and 0. The prediction is
+// the first class with the largest logit. If `has_gradient`, then replaces the logits with the
+// gradient of scale · loss.
 //
 // The sum of exponentials is relative to the largest logit so far (Milakov and Gimelshein 2018).
 template <typename T>

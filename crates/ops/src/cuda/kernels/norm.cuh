@@ -1,17 +1,18 @@
-// Layer normalisation: a warp for each row.
+// Layer normalisation, with one warp for each row.
 #pragma once
 
 #include "common.cuh"
 
 namespace {
 
-// Elements of a row that a thread of a warp has, N side by side.
+// Calls `visit` with the index of each piece of N neighbouring elements of a row that this thread
+// of the warp processes.
 template <uint32_t N, typename F>
 __device__ void of_warp(uint32_t width, F visit) {
     for (uint32_t i = N * (threadIdx.x & 31); i < width; i += 32 * N) visit(i);
 }
 
-// The mean of a row, and the reciprocal of its deviation.
+// Returns the mean of a row, and the reciprocal of its standard deviation.
 template <uint32_t N, typename T>
 __device__ float2 statistics(const T *row, uint32_t width, float epsilon) {
     float sum = 0.0f, squares = 0.0f, x[N];
@@ -86,7 +87,8 @@ __device__ float2 layer_norm_back_by(const T *x, const float *weight, const T *g
     return found;
 }
 
-// The gradient of x, and for each row its mean and the reciprocal of its deviation.
+// Computes the gradient with respect to x, and for each row its mean and the reciprocal of its
+// standard deviation.
 template <typename T>
 __device__ void layer_norm_back(const T *x, const float *weight, const T *gradient, T *out,
                                 float *found_rows, uint64_t rows, uint32_t width, float epsilon) {
@@ -131,7 +133,8 @@ __device__ void layer_norm_sums_by(const T *x, const T *gradient, const float *f
     }
 }
 
-// The gradients of weight and bias, summed over some rows: (blocks of rows, 2, width).
+// Sums the gradients with respect to weight and bias over each block of rows: (blocks of rows, 2,
+// width).
 template <typename T>
 __device__ void layer_norm_sums(const T *x, const T *gradient, const float *found_rows, float *out,
                                 uint64_t rows, uint32_t width, uint32_t rows_at_once) {

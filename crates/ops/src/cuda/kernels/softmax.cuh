@@ -1,22 +1,24 @@
-// Attention weights: a warp for each query of a head.
+// Attention weights and their gradient, with one warp for each query of a head.
 #pragma once
 
 #include "common.cuh"
 
 namespace {
 
-// Where the scores of a query lie, and their mask.
+// Shape of the scores and of their mask.
 struct Scores {
     uint32_t heads, mask_heads, queries, keys;
 
-    // Of (sequence, head, query) the row of the mask (sequence, mask's head, query).
+    // Returns the row of the mask, (sequence, head of the mask, query), for a row of the scores,
+    // (sequence, head, query).
     __device__ uint64_t mask_row(uint64_t row) const {
         uint64_t query = row % queries, head = row / queries % heads;
         uint64_t sequence = row / queries / heads;
         return (sequence * mask_heads + (mask_heads == 1 ? 0 : head)) * queries + query;
     }
 
-    // The first element of its dropout: queries are packed there.
+    // Returns the index in the dropout mask of a row's first weight. In this mask, queries are
+    // packed: there are no elements for padding.
     __device__ uint64_t drawn(uint64_t row, const uint32_t *starts) const {
         uint64_t query = row % queries, head = row / queries % heads;
         uint64_t sequence = row / queries / heads;
@@ -24,7 +26,8 @@ struct Scores {
     }
 };
 
-// The largest score of a row, and the sum of exponentials; one warp a row.
+// Returns the largest score of a row, and the sum of the exponentials of all scores relative to it.
+// One warp processes a row.
 template <typename T>
 __device__ float2 normalizer(const T *scores, const float *mask, uint32_t keys) {
     float most = -INFINITY, sum = 0.0f;
@@ -36,7 +39,7 @@ __device__ float2 normalizer(const T *scores, const float *mask, uint32_t keys) 
     return make_float2(most, warp_sum(sum));
 }
 
-// Attention weights, after dropout.
+// Computes the attention weights, after dropout.
 template <typename T>
 __device__ void softmax(const T *scores, const float *mask, const uint32_t *starts, T *out,
                         uint64_t rows, Scores shape, Dropout dropout) {

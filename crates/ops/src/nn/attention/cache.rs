@@ -1,5 +1,5 @@
-//! Cache of an attention layer for decoding. It holds rows, such as a key and a value side by side,
-//! which are added and then never change.
+//! Cache of an attention layer for decoding. It holds rows, such as the key and the value of a
+//! token side by side. Rows are added for each new token, and then never change.
 //!
 //! **Decision.** Taper's own kernels can read rows from several tensors, so on the host the rows of
 //! each step stay in their own tensor. Candle's operations need a single tensor, and joining all
@@ -12,8 +12,8 @@ use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Cached rows of a layer: those of texts that were read as a whole, and those of each decoding
-/// step.
+/// Cached rows of a layer: the rows of texts that were read in a single pass (prompts), and the
+/// rows of each decoding step.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(Parts);
 
@@ -81,7 +81,7 @@ impl Cache {
         }
     }
 
-    /// Adds the rows of texts that were read as a whole.
+    /// Adds the rows of texts that were read in a single pass, such as prompts.
     ///
     /// # Shapes
     /// `(M, W)`.
@@ -131,8 +131,8 @@ impl Cache {
 
     /// Drops cached rows. Of the rows of texts, only those with the indices `text` are kept, in
     /// this order. Of the steps, only those for which `steps` is true are kept; steps beyond the
-    /// end of `steps` are dropped. A cache without any rows, such as that of a layer that keeps sums
-    /// instead, stays as it is.
+    /// end of `steps` are dropped. An empty cache stays as it is. The cache of a layer that keeps
+    /// sums over the past instead of rows is always empty.
     ///
     /// # Errors
     /// If there is no row with one of these indices.
@@ -182,8 +182,8 @@ impl Cache {
         }
     }
 
-    /// Returns the stored rows. If the cache is empty, decides how to store rows: in separate
-    /// tensors if there are kernels of our own for tensors like `rows`, otherwise in one tensor.
+    /// Returns the stored rows. If the cache is empty, first decides how to store rows: in separate
+    /// tensors if Taper has kernels of its own for tensors like `rows`, otherwise in one tensor.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {
@@ -339,7 +339,8 @@ mod tests {
         Ok(())
     }
 
-    /// Checks the kind of storage for a type without kernels of our own, as on a GPU.
+    /// Checks that rows are stored in one tensor if Taper has no kernel for their type, as on a
+    /// GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();

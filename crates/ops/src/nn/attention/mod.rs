@@ -42,13 +42,14 @@ use operands::{Gradients, Operands};
 /// values that are in one tensor.
 ///
 /// # Shapes
-/// `qkv (N, Q + 2·K)`: query (with all its rotations), key and value side by side, with the widths
-/// of an [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)`, added to the scores of every
-/// sequence, where `T` is at least the length of the longest sequence → `(N, Q)`.
+/// `qkv (N, Q + 2·K)`: query, key and value side by side, with the widths of an
+/// [`AttentionShape`](crate::AttentionShape); with dual chunk attention, the query is there several
+/// times, once for each of its rotations. `bias (H, T, T)` is added to the scores of every
+/// sequence; `T` is at least the length of the longest sequence → `(N, Q)`.
 ///
 /// # Errors
 /// If the lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too
-/// small, the number of slopes is not that of heads, or the sparse pattern is impossible.
+/// small, the number of ALiBi's slopes is not that of heads, or the sparse pattern is impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -66,7 +67,8 @@ pub fn self_attention(
     let key = spec.queries_width();
     let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
-    // Queries with several rotations have neither a backward pass in tiles nor a kernel on a GPU.
+    // Queries with several rotations (dual chunk attention) have neither a backward pass in tiles
+    // nor a kernel on a GPU.
     let is_rotated = spec.dual_chunk.is_some();
     if !is_fused(tape, &inputs.tensors())? || (is_rotated && tape.is_some()) {
         let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
@@ -109,7 +111,7 @@ pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     layout.spans.iter().map(of_span).sum()
 }
 
-/// Attends from one set of sequences to another.
+/// Computes cross-attention: queries of one set of sequences attend to keys and values of another.
 ///
 /// # Shapes
 /// `query (N, Q)`, or a wider matrix whose first columns are the queries; `key_value (M, 2·K)`,

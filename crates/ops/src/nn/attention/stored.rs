@@ -136,8 +136,9 @@ impl Layout {
         mask
     }
 
-    /// Writes the adjoints of query, key and value of the short sequences, at the positions of the
-    /// inputs, and returns the contribution of these sequences to the adjoint of the bias.
+    /// Writes the adjoints (gradients of the loss) of query, key and value of the short sequences,
+    /// at the positions of the inputs, and returns the contribution of these sequences to the
+    /// adjoint of the bias.
     ///
     /// # Safety
     /// No other thread reads or writes the adjoints at the same time. If adjoints are added, the

@@ -7,8 +7,9 @@ use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`. Writes the attention weights
-    /// to `weights (n,)`, and the weighted sum of the values to `context (V,)`.
+    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`. The score of a key is
+    /// `energy · tanh(query + key)`, with the vector `energy (A,)`. Writes the attention weights to
+    /// `weights (n,)`, and the weighted sum of the values to `context (V,)`.
     fn attend<T>(
         query: &[T],
         energy: &[T],

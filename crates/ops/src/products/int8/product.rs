@@ -20,7 +20,8 @@ const WORTH_A_THREAD: usize = 1 << 21;
 const WORTH_ROUNDING: usize = 1 << 17;
 /// A result is wide if it has at least this many times as many columns as rows.
 const WIDE: usize = 4;
-/// Number of results (rounded to whole rows) that `finish` gets at a time.
+/// Number of results (rounded to whole rows) that `finish` gets at a time. `finish` is a function
+/// that processes complete rows of the result, for example by adding a bias.
 const FINISHED: usize = 4 * 1024;
 
 /// Computes `x (N, I) · weightsᵀ` and writes it to `out (N, O)`. Returns `true` if `finish` has

@@ -81,9 +81,9 @@ impl Tiles {
         Self(std::marker::PhantomData)
     }
 
-    /// Computes `a · b` for two panels (32 rows and 32 columns) over `steps` depth steps, whose
-    /// values are split into `parts` bf16 parts (1 or 3). Depending on `results.add`, the product
-    /// replaces the 32 × 32 results or is added to them.
+    /// Computes `a · b` for two panels (32 rows and 32 columns), over `steps` steps of 32 indices
+    /// of the summed dimension. Values are split into `parts` bf16 parts (1 or 3). Depending on
+    /// `results.add`, the product replaces the 32 × 32 results or is added to them.
     ///
     /// # Safety
     /// `a` and `b` have `steps · parts · STEP_LINES` lines, and `results` has 32 rows of 32 values.
@@ -134,9 +134,9 @@ impl Tiles {
                 );
             } else if steps > 0 {
                 // Each operand has parts 0, 1 and 2. The pairs of parts whose products are below
-                // 2⁻²⁴, (1,2), (2,1) and (2,2), are omitted. The order of the others is (0,2) (0,1)
-                // (1,1) (1,0) (0,0) (2,0), so that neighbouring pairs share a part that is already
-                // loaded.
+                // 2⁻²⁴ of the whole product, (1,2), (2,1) and (2,2), are omitted. The other pairs
+                // are processed in the order (0,2) (0,1) (1,1) (1,0) (0,0) (2,0), so that
+                // neighbouring pairs share a part that is already loaded.
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",

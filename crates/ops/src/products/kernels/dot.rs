@@ -8,8 +8,9 @@ use std::arch::x86_64::*;
 /// Number of rows whose sums are held in registers at the same time.
 const ROWS: usize = 8;
 
-/// Computes `a · b` for two panels (32 rows and 32 columns) over `steps` depth steps. Depending on
-/// `results.add`, the product replaces the 32 × 32 results or is added to them.
+/// Computes `a · b` for two panels (32 rows and 32 columns), over `steps` steps of 32 indices of
+/// the summed dimension. Depending on `results.add`, the product replaces the 32 × 32 results or is
+/// added to them.
 ///
 /// # Safety
 /// The processor has avx512f and avx512bf16. `a` and `b` have `steps · STEP_LINES` lines, and

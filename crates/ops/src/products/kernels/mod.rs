@@ -161,7 +161,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this kernel computes such products on this processor.
+    /// Whether this kernel can be used for products of this type on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
         // An f32 product would take six bf16 products, which have only twice the speed of f32

@@ -6,8 +6,9 @@
 //! dot-product instructions require. Two tiles make a panel of 32 rows or columns.
 //!
 //! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (its 24
-//! significant bits into 8 + 8 + 8). The products of parts that are at least 2⁻¹⁶ of the whole
-//! product together give an f32 product up to its rounding.
+//! significant bits into 8 + 8 + 8). In the second case, a product of two values is the sum of the
+//! products of their parts. Those products of parts that are at least 2⁻¹⁶ of the whole suffice for
+//! the accuracy of f32.
 
 use super::vector::transpose_16;
 use crate::products::operand::{DEPTH, Line, Operand, PANEL, Side};
@@ -15,7 +16,7 @@ use std::arch::x86_64::*;
 
 /// Number of rows or columns of a tile, and also number of its lines.
 pub(in crate::products) const TILE: usize = PANEL / 2;
-/// Number of lines of one step of a panel, for each bf16 part.
+/// Number of lines of one step (32 indices of the summed dimension) of a panel, for each bf16 part.
 pub(in crate::products) const STEP_LINES: usize = 2 * TILE;
 
 /// Packs one step of one panel into `lines`: two tiles for each of `parts` bf16 parts (1 or 3).

@@ -1,4 +1,4 @@
-//! Cached keys and values in fewer bits.
+//! Keys and values that a decoding cache keeps in fewer bits (bf16 or int8) than the tensors have.
 
 use crate::float::Float;
 use crate::host::{Host, for_float};

@@ -138,25 +138,28 @@ pub const ABSENT: u32 = u32::MAX;
 /// Keys and values that each query sees in decoding. `K` is the width of all heads of a key.
 #[derive(Debug, Clone, Copy)]
 pub enum VisibleKeys<'a> {
-    /// Tokens of a source: each query sees a range of the rows of a tensor.
+    /// Tokens of a source, such as the text to be translated: each query sees a range of the rows
+    /// of a tensor.
     Source {
         /// Keys and values side by side, `(M, 2·K)`.
         key_value: &'a Tensor,
         /// For each query, the range of rows that it sees.
         rows: &'a [Range<usize>],
     },
-    /// Past tokens. If a text was read as a whole, its rows come first. Then follow tokens that
-    /// were decoded step by step: for query `r`, token `j` is row `history[j][r]` of step `j`.
+    /// Past tokens. The rows of texts that were read in a single pass (prompts) come first. Then
+    /// follow the tokens that were decoded step by step: for query `r`, token `j` is row
+    /// `history[j][r]` of step `j`.
     Past {
         /// Rows of the past tokens, each with key and value side by side, `2·K`.
         kept: CachedRows<'a>,
-        /// For each query, the range of its rows among those of texts that were read as a whole; an
-        /// empty list if there are none.
+        /// For each query, the range of its rows among those of texts that were read in a single
+        /// pass; an empty list if there are none.
         text: &'a [Range<usize>],
         /// For each step, the row that each query sees; [`ABSENT`] if it sees none.
         history: &'a [Vec<u32>],
-        /// Bias `(H, Q, T)`, of which the first of the `Q` rows is added to the scores. Its last
-        /// column is for the last token that a query sees; earlier columns are for earlier tokens.
+        /// Relative position bias `(H, Q, T)`. Only the first of its `Q` rows is used: it is added
+        /// to the scores of each query. The last column is for the last token that a query sees;
+        /// earlier columns are for earlier tokens.
         bias: Option<&'a Tensor>,
         /// ALiBi's slope for each head, by which the distance to the last token is multiplied
         /// (Press et al. 2022).
@@ -177,7 +180,7 @@ pub enum VisibleKeys<'a> {
 pub enum CachedRows<'a> {
     /// Rows in separate tensors, one for each addition to the cache.
     Apart {
-        /// Rows of texts that were read as a whole, `(M, W)`.
+        /// Rows of texts that were read in a single pass (prompts), `(M, W)`.
         text: Option<&'a Tensor>,
         /// Rows of each step `j`, `(R_j, W)`.
         steps: &'a [Tensor],
@@ -193,7 +196,7 @@ pub enum CachedRows<'a> {
     },
     /// Rows in fewer bits, on the host.
     Compact {
-        /// Rows of texts that were read as a whole, `(M, W)`.
+        /// Rows of texts that were read in a single pass (prompts), `(M, W)`.
         text: Option<&'a CompactRows>,
         /// Rows of each step `j`, `(R_j, W)`.
         steps: &'a [Arc<CompactRows>],

@@ -7,7 +7,8 @@ use crate::composed::{CountedProduct, wide};
 use crate::spec::attention::kinds::{HierarchicalSpec, Hierarchy};
 use candle_core::{D, Result, Tensor};
 
-/// Padded sequences, cut into `n` chunks of `C` tokens each (the chunks of level 1).
+/// Padded sequences, divided into `n` chunks of `C` tokens each. These are the chunks of level 1;
+/// see [`HierarchicalSpec`] for chunks of higher levels.
 struct Chunks {
     /// Query, key and value, `(B, H, n, C, Dh)` each.
     query: Tensor,

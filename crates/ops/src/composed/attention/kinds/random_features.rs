@@ -5,9 +5,10 @@
 //! exp(q·k) = E[φ(q)·φ(k)],   φ(x) = exp(ωx − ‖x‖² / 2) / √m   for each of the m rows of ω
 //! ```
 //!
-//! (lemma 1), with q and k divided by the fourth root of a head's width. Factors that numerator and
-//! denominator have in common are left out: 1/√m; for each query, the exponential of its largest
-//! exponent; and for all keys of a head in a sequence, the exponential of their largest exponent.
+//! This is lemma 1 of the paper. Here, q and k are first divided by the fourth root of a head's
+//! width. Factors that the numerator and the denominator of attention have in common are left out:
+//! 1/√m; for each query, the exponential of its largest exponent; and for all keys of a head in a
+//! sequence, the exponential of their largest exponent.
 
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};

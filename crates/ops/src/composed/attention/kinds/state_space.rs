@@ -1,4 +1,5 @@
-//! Operations of a state-space layer, composed of Candle's operations.
+//! Operations of a state-space layer (Mamba), composed of Candle's operations: a short convolution
+//! over time, and a scan.
 
 use crate::composed::attention::{pad, unpad};
 use crate::composed::wide;

@@ -1,4 +1,4 @@
-//! Attention of one query to the rows that it sees.
+//! Attention of one query to the cached keys and values that it sees.
 
 use super::LANES;
 use super::chosen::Chosen;
@@ -15,10 +15,10 @@ type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 const AHEAD: usize = 2;
 
 vectorised! {
-    /// Attends from one query, which is given with all its rotations. `pairs` has the key and value
-    /// of each gathered token. `weights` is scratch memory filled with −∞; for each head, it has a
-    /// multiple of [`LANES`] values, because exponentials are computed in groups of [`LANES`].
-    /// `out` must be zero.
+    /// Attends from one query. With dual chunk attention, `query` has several copies of it, each
+    /// rotated by another position. `pairs` has the key and value of each token that is read.
+    /// `weights` is scratch memory filled with −∞; for each head, it has a multiple of [`LANES`]
+    /// values, because exponentials are computed in groups of [`LANES`]. `out` must be zero.
     fn attend<T, P: Row<T>>(
         query: &[T],
         shape: AttentionShape,

@@ -1,4 +1,5 @@
-//! Which keys of its past a query sees.
+//! Selection of the keys that a query sees in its past (the cached keys of its sequence, up to its
+//! own token), such as by a sparse pattern.
 
 use crate::spec::{DualChunk, Sight, Sparse, merge};
 use std::ops::Range;
@@ -8,15 +9,16 @@ use std::ops::Range;
 pub(super) struct Chosen {
     /// Number of keys in the past of the query; the last key is that of the query's own token.
     pub(super) keys: usize,
-    /// Ranges of the keys that at least one head sees, ascending. Their keys are gathered.
+    /// Ascending ranges of the keys that at least one head sees. Exactly the keys in these ranges
+    /// are gathered (read from the cache).
     pub(super) ranges: Vec<Range<usize>>,
     /// Position in the past of each gathered key; empty if all keys are gathered.
     pub(super) positions: Vec<usize>,
     /// For each head and each of `positions`, whether the key there is hidden from the head:
     /// `(H, positions)`. Empty if all heads see the same keys.
     pub(super) hidden: Vec<bool>,
-    /// Chunks that determine the rotation of the query for each key; `None` if the query has only
-    /// one rotation.
+    /// Chunks of dual chunk attention, in which the query is rotated by several positions and the
+    /// chunk of a key decides which rotation applies; `None` if the query has only one rotation.
     pub(super) dual_chunk: Option<DualChunk>,
 }
 

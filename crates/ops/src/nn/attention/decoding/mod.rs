@@ -1,9 +1,9 @@
 //! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
 //! **Decision.** The keys and values of a token are written once and never move. For each
-//! hypothesis, a table says which rows of keys and values are its past, so that reordering
-//! hypotheses only reorders small integers. The alternative, a cache that is copied whenever
-//! hypotheses branch and whenever it grows, took a third of the time of a beam search.
+//! hypothesis of a beam search, a table says which rows of keys and values are its past, so that
+//! reordering hypotheses only reorders small integers. The alternative, a cache that is copied
+//! whenever hypotheses branch and whenever it grows, took a third of the time of a beam search.
 //!
 //! If a sparse pattern lets a query see only some of its past tokens, the others stay in the cache,
 //! but are not read.
@@ -32,8 +32,9 @@ use std::sync::Arc;
 /// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, r·Q)`, where each row is one query with its r rotations side by side (one, except for
-/// dual chunk attention), and Q is the width of queries in `shape` → `(R, Q)`.
+/// `query (R, r·Q)`: each row is one query. With dual chunk attention, the row has r copies of the
+/// query side by side, each rotated by another position; otherwise r is 1. Q is the width of
+/// queries in `shape` → `(R, Q)`.
 ///
 /// # Errors
 /// If the shapes disagree, `shape` is impossible, or a query's key has no row.
@@ -161,7 +162,7 @@ const LANES: usize = 16;
 /// Number of bytes in a cache line.
 const LINE: usize = 64;
 
-/// Attends to rows in the form in which they are kept.
+/// Attends to rows that are cached as tensors or in a compact type, whichever `visible` has.
 fn attend_to_rows<T: Float>(
     query: &Tensor,
     visible: VisibleKeys<'_>,
@@ -215,8 +216,8 @@ fn attend_to_compact<T: Float>(
     }
 }
 
-/// Attends from each query to the rows that it sees: `text` has those of texts that were read as a
-/// whole, or of a source, and `steps` those of each decoding step.
+/// Attends from each query to the rows that it sees: `text` has the rows of texts that were read in
+/// a single pass (prompts or a source), and `steps` has those of each decoding step.
 fn fused<T: Float, R: Rows<T>>(
     query: &Tensor,
     (text, steps): (Option<R>, &[R]),

@@ -1,4 +1,5 @@
-//! Rows of keys and values that a query reads: of tensors, or in fewer bits.
+//! Access to the cached rows of keys and values that a query reads: rows of tensors, and rows in
+//! bf16 or int8.
 
 use super::{LANES, LINE};
 use crate::float::Float;
@@ -11,17 +12,18 @@ pub(crate) trait Row<T: Float>: Copy {
     /// Prefetches the cache lines of the row.
     fn fetch(self);
 
-    /// Multiplies a query by the key that begins at the column `first`.
+    /// Computes the dot product of `query` and the key that begins at the column `first`.
     fn product(self, first: usize, query: &[T]) -> T;
 
-    /// Returns `weight` times the factor of the numbers from the column `first` on, by which
-    /// [`Row::lanes`] and [`Row::number`] must be multiplied.
+    /// Returns `weight` times the scale of the block of columns that contains `first`; the scale is
+    /// 1 if rows have no scales. [`Row::lanes`] and [`Row::number`] return values without this
+    /// scale.
     fn weighted(self, weight: T, first: usize) -> T;
 
-    /// Returns the numbers of [`LANES`] columns.
+    /// Returns the values of [`LANES`] columns from `first` on, not multiplied by their scale.
     fn lanes(self, first: usize) -> [T; LANES];
 
-    /// Returns the number of a column.
+    /// Returns the value of a column, not multiplied by its scale.
     fn number(self, column: usize) -> T;
 }
 

@@ -56,8 +56,9 @@ struct Block<'a, P: TileProducts> {
     value: P::Operand<'a>,
 }
 
-/// A task: some blocks of keys, of one key head. They belong to one sequence, or to all sequences
-/// if these add to the gradient with respect to the same bias.
+/// A task: some of the blocks of keys of one key head. The blocks of a head are divided among
+/// `chunks` tasks, of which this one is number `chunk`. They belong to one sequence, or to all
+/// sequences if these add to the gradient with respect to the same bias.
 struct Task {
     sequences: Range<usize>,
     /// Query heads that share these keys.
@@ -204,9 +205,9 @@ struct Pass<'a, 'b, P: TileProducts> {
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients with respect to the keys and values in the blocks that belong to the
-    /// chunk `chunk` of `chunks`. Returns, for each query head, the contribution of these blocks to
-    /// the gradients with respect to the queries; an empty list if the chunk has no block.
+    /// Writes the gradients with respect to the keys and values in one task's share of the blocks:
+    /// task number `chunk` of `chunks`. Returns, for each query head, the contribution of these
+    /// blocks to the gradients with respect to the queries; an empty list if the task has no block.
     ///
     /// # Safety
     /// No other thread reads or writes these gradients at the same time, nor the part of the bias's

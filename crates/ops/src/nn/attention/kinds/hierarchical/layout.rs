@@ -1,5 +1,5 @@
 //! Positions of sequences and of their summaries in memory, and the keys that the tokens of a chunk
-//! see.
+//! see. [`HierarchicalSpec`] explains chunks, levels and summaries.
 
 use crate::float::Float;
 use crate::nn::attention::kinds::heads::PackedLayout;

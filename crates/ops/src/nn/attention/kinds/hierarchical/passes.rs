@@ -1,4 +1,5 @@
-//! Operations on the scores of some queries between the two matrix products of attention.
+//! Operations of hierarchical attention between its two matrix products: softmax and dropout of the
+//! scores of some queries, and their gradients.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
@@ -15,9 +16,9 @@ pub(super) struct Terms<'a, T> {
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
-    /// Index of each key among the places that a query has in the dropout mask. `mask`: index in
-    /// the dropout mask of the first query's places, and the distance from the places of one query
-    /// to those of the next.
+    /// The dropout mask has a row of elements (places) for each query. `places` has the index of
+    /// each key in such a row. `mask` has the index of the first query's row in the mask, and the
+    /// distance from one query's row to the next query's.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }

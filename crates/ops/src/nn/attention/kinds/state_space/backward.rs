@@ -21,7 +21,7 @@ use rayon::prelude::*;
 /// because each needs memory for its own sums of the parameters' gradients.
 const TOKENS: usize = 256;
 
-/// Number of blocks of channels in a task, which share the sums over channels.
+/// Number of blocks of channels in a task. The blocks of a task add to the same sums over channels.
 const BLOCKS: usize = 4;
 
 /// Records the scan that computed `out`, with its backward pass; `states` are the states that it
