@@ -21,8 +21,8 @@ pub fn keep_freed_pages() {
     set_purge_delay(-1);
 }
 
-/// From now on, returns the pages of freed memory to the system, a tenth of a second after they are
-/// freed or when [`collect`] is called, and uses no huge pages; meant for decoding.
+/// From now on, uses no huge pages, and returns the pages of freed memory to the system a tenth of
+/// a second after they are freed, or when [`collect`] is called. Meant for decoding.
 ///
 /// Linux uses a huge page as soon as a program requests half of its size. With huge pages, a small
 /// model's process uses a quarter more memory, and neither a small nor a base model is faster.
@@ -86,9 +86,10 @@ pub struct InUse {
 /// Runs `work`, and returns its result and the bytes that it used, or `None` for the bytes if
 /// [`Explaining`] is not the program's allocator.
 ///
-/// Unlike the resident memory of the process, the count does not depend on which thread computed
-/// what, except for the little that threads allocate for themselves. (Each thread keeps the memory
-/// that it freed, which makes resident memory vary.) Two counts must not run at the same time.
+/// Unlike the resident memory of the process, the count hardly depends on which thread did which
+/// work, because it does not include memory that a thread keeps after freeing it. Only the little
+/// that threads allocate for themselves makes a difference. Two counts must not run at the same
+/// time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);

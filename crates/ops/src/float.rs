@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 
 /// True if no value is NaN or infinite.
 ///
-/// If the sign bit of a value is cleared and its bits are read as an integer, infinity and NaN give
-/// at least the integer of infinity, and all other values give a smaller one. So it suffices to
-/// find the largest integer, in a loop that vectorises.
+/// The bits of a value without its sign, read as an integer, are compared: infinity and NaN give at
+/// least the integer of infinity, and all other values give a smaller one. So it suffices to find
+/// the largest integer, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));

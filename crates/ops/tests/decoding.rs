@@ -53,7 +53,7 @@ fn queries_see_their_source() -> Result<()> {
     Ok(())
 }
 
-/// Returns a cache with the same rows in one tensor, as on a device without kernels of our own.
+/// Returns a cache with the same rows in one tensor, as on a device for which Taper has no kernels.
 fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     let mut cache = Cache::joined();
     if let Some(text) = text {
@@ -76,7 +76,7 @@ fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     }
 }
 
-/// Rows of a text that was read as a whole, and of each decoding step after it.
+/// Rows of texts that were read in a single pass, and of each decoding step after them.
 type Rows<'a> = (Option<&'a Tensor>, &'a [Tensor]);
 
 /// A bias, ALiBi's slopes, and a sparse pattern.
@@ -161,8 +161,8 @@ fn queries_see_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Checks that texts of different lengths that were read as a whole, followed by single tokens,
-/// give the same results as reading all tokens step by step.
+/// Checks that texts of different lengths that were read in a single pass, followed by single
+/// tokens, give the same results as reading all tokens step by step.
 #[test]
 fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     let slopes: Arc<[f64]> = [0.5, 0.25].into();

@@ -36,10 +36,10 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     Ok(largest_of(ours.iter().zip(&exact).map(|(ours, exact)| ours - exact)) / largest)
 }
 
-/// Returns the errors of an operation in half precision, in units of the type's spacing: the error
-/// of its result, and then, for each input, the error of the gradient of the sum of the result's
-/// elements. The first `halves` inputs are activations, in the half type; the others are
-/// parameters, in f32.
+/// Returns the errors of an operation in half precision, in units of the type's spacing. The first
+/// is the error of the result. Then follows, for each input, the error of the gradient of the sum
+/// of all elements of the result. The first `halves` inputs are activations, in the half type; the
+/// other inputs are parameters, in f32.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],

@@ -1,6 +1,7 @@
-//! Tests hierarchical attention with one level of summaries and with several: against the equation,
-//! the composed operation and finite differences; in f32 and with bf16 products against f64; for
-//! each sequence alone and in a batch; on any number of threads and with every matrix kernel.
+//! Tests hierarchical attention with one level of summaries and with several levels. Results are
+//! compared with the equation, with the composed operation and with finite differences. Results in
+//! f32 and with bf16 products are compared with f64. The bits must not depend on the other
+//! sequences of a batch or on the number of threads, and every matrix kernel is tested.
 
 mod common;
 

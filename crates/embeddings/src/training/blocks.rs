@@ -24,8 +24,8 @@ pub(super) struct Blocks {
     pub(super) groups: usize,
 }
 
-/// A row of the matrix of input vectors and a row of the matrix of output vectors, with a flag:
-/// true if the rows belong together, false if the output row is a negative sample.
+/// A pair of a row of the matrix of input vectors and a row of the matrix of output vectors. A flag
+/// says whether the rows belong together; if not, the output row is a negative sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     input: u32,

@@ -128,12 +128,13 @@ impl Vocabulary {
         Ok(Self::new(words, counts))
     }
 
-    /// Returns, for each word, the share of its occurrences that is kept, in units of 2⁻³².
+    /// Returns, for each word, the share of its occurrences that is kept in training, in units of
+    /// 2⁻³².
     ///
-    /// Let f be the share of a word in the text, and t the threshold. The share √(t/f) + t/f of the
-    /// word's occurrences is kept, or all if this is above 1, as in word2vec's program. Mikolov et
-    /// al. 2013, "Distributed representations of words and phrases and their compositionality",
-    /// equation 5, keep √(t/f).
+    /// Let f be the word's share of all occurrences of words that get a vector, and t the
+    /// threshold. The share √(t/f) + t/f of the word's occurrences is kept, or all if this is above
+    /// 1, as in word2vec's program. Mikolov et al. 2013, "Distributed representations of words and
+    /// phrases and their compositionality", equation 5, keep √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {

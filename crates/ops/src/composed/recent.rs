@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 /// The most recently made tensors, each with its key. Few tensors are needed at a time: a batch has
-/// at most a few sets of sequence lengths, and the next batch has other lengths.
+/// few sets of sequence lengths, such as those of sources and of targets, and the next batch has
+/// other lengths.
 pub(crate) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
 /// Largest number of tensors in the cache.

@@ -1,6 +1,6 @@
-//! The loss in chunks of rows: right after the softmax, the gradient with respect to a chunk's
-//! logits replaces the logits, and the gradients with respect to the inputs are computed and kept
-//! for the backward pass.
+//! The loss in chunks of rows, in one pass. For each chunk, logits and softmax are computed. Then
+//! the gradient with respect to the logits replaces the logits, and the gradients with respect to
+//! the inputs are computed from it and kept for the backward pass.
 
 use super::pairs::{BLOCK_ROWS, arranged, pair, restored};
 use crate::float::{Float, vectorised};

@@ -1,9 +1,9 @@
 //! Products with a matrix that is held in bf16, such as a frozen weight.
 //!
-//! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So with
-//! every kernel, the product is that of an f32 matrix with the same values, except for the rounding
-//! of sums that are divided between pieces, and it takes memory for only [`PIECE`] converted
-//! values. The conversion costs about a thirtieth of a product with a thousand rows. The
+//! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So the
+//! product takes memory for only [`PIECE`] converted values. With every kernel, it equals the
+//! product with an f32 matrix of the same values, except for the rounding of sums that are divided
+//! between pieces. The conversion costs about a thirtieth of a product with a thousand rows. The
 //! alternative, kernels that read bf16, would need one kernel for each kind of processor, and would
 //! either round the other operand or be no faster.
 

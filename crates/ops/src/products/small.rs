@@ -289,9 +289,9 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// Checks that the results are identical, bit by bit, to those of a loop over one result after
-    /// the other, for any position and orientation of the operands, and that nothing outside of the
-    /// results is written.
+    /// Checks that the results have the same bits as those of a loop that computes one result after
+    /// the other, for any position and orientation of the operands. Also checks that nothing
+    /// outside of the results is written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;

@@ -109,28 +109,28 @@ impl Turns {
     }
 
     /// Applies NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16) for heads of
-    /// width `head`: the base becomes `base · factor^(Dh/(Dh-2))`, so that the positions of the
-    /// slowest pair are divided by `factor`, and the fastest pair, which distinguishes neighbouring
-    /// tokens, is unchanged. A head with only one pair is unchanged.
+    /// width `head`. The base becomes `base · factor^(Dh/(Dh-2))`. With this base, the positions of
+    /// the slowest pair are in effect divided by `factor`. The fastest pair, which distinguishes
+    /// neighbouring tokens, is unchanged. A head with only one pair is unchanged.
     #[must_use]
     pub fn ntk(self, factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };
         Self { base: self.base * factor.powf(power), ..self }
     }
 
-    /// Applies the scaling of Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated,
-    /// fast pairs are unchanged, and the speed of a pair between them is a weighted mean of its
-    /// interpolated and its unchanged speed, where the weight of the unchanged speed grows linearly
-    /// with the number of rotations.
+    /// Applies the scaling of Llama 3.1 (Grattafiori et al. 2024). Slow pairs are interpolated, and
+    /// fast pairs are unchanged. The speed of a pair between them is a weighted mean of its
+    /// interpolated and its unchanged speed; the weight of the unchanged speed grows linearly with
+    /// the number of rotations.
     #[must_use]
     pub fn llama3(self, rotations: Rotations) -> Self {
         Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
     }
 
-    /// Applies the scaling of YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast
-    /// pairs are unchanged, and the speed of a pair between them is a weighted mean of its
-    /// interpolated and its unchanged speed, where the weight of the unchanged speed falls linearly
-    /// with the index of the pair. Queries and keys are multiplied by `magnitude`, or by
+    /// Applies the scaling of YaRN (Peng et al. 2024, section 3). Slow pairs are interpolated, and
+    /// fast pairs are unchanged. The speed of a pair between them is a weighted mean of its
+    /// interpolated and its unchanged speed; the weight of the unchanged speed falls linearly with
+    /// the index of the pair. Queries and keys are multiplied by `magnitude`, or by
     /// `0.1 · ln factor + 1` (equation 22) if it is `None`.
     #[must_use]
     pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {

@@ -131,9 +131,9 @@ impl Tape {
         Self::default()
     }
 
-    /// Makes an empty tape for a segment: a sequence of operations, some on results of this tape,
-    /// that are recorded on a tape of their own and then [added](Tape::record_segment) to this tape
-    /// as a single operation.
+    /// Makes an empty tape for a segment. A segment is a sequence of operations, some of them on
+    /// results of this tape. They are recorded on the new tape, which is then
+    /// [added](Tape::record_segment) to this tape as a single operation.
     #[must_use]
     pub fn for_segment(&self) -> Self {
         let outer = self.outer.union(&self.outputs.borrow()).copied().collect();
@@ -255,8 +255,8 @@ impl Tape {
     /// Records `output` as the result of a segment of operations on `inputs`. The operations were
     /// recorded on the tape `first`, made by [`Tape::for_segment`], and are now dropped. In the
     /// backward pass, `again` repeats them on a separate tape, with the same result, and the
-    /// backward pass continues through that tape (Chen et al. 2016, section 3: if a chain of n
-    /// layers is divided into segments of √n layers, memory grows with √n).
+    /// backward pass continues through that tape. If a chain of n layers is divided into segments
+    /// of √n layers, memory grows only with √n (Chen et al. 2016, section 3).
     ///
     /// # Errors
     /// This call has none of its own. If `again` fails, the backward pass returns its error.

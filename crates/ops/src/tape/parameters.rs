@@ -71,9 +71,9 @@ impl Parameter {
         self.shape.len() >= 2
     }
 
-    /// Returns the number of rows of each weight matrix of which the parameter consists, from the
-    /// first row down. Empty for tables whose rows are looked up, for the projection to the
-    /// vocabulary, for vectors and for adapters.
+    /// Returns the numbers of rows of the weight matrices of which the parameter consists, from the
+    /// first row down. The list is empty for tables whose rows are looked up, for the projection to
+    /// the vocabulary, for vectors and for adapters.
     #[must_use]
     pub fn projections(&self) -> &[usize] {
         &self.projections

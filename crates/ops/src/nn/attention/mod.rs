@@ -87,8 +87,8 @@ pub fn self_attention(
 }
 
 /// Returns the number of scalars that [`self_attention`] keeps for the backward pass in addition to
-/// its input: the result; the weights of short sequences; and, if there are long sequences, a
-/// number for each query and head.
+/// its input. They are the result, the weights of short sequences and, if there are long sequences,
+/// one number for each query and head.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
@@ -98,9 +98,9 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
 }
 
 /// Returns the number of pairs of a query and a key that attention computes on the host, over all
-/// sequences and heads: all visible pairs, and also hidden pairs in short sequences and in partly
-/// visible tiles. Each pair takes as many multiplications and additions as a head is wide for its
-/// score, and as many again to add the weighted value.
+/// sequences and heads. These are all visible pairs, and also the hidden pairs in short sequences
+/// and in partly visible tiles. Each pair takes as many multiplications and additions as a head is
+/// wide for its score, and as many again to add the weighted value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);
@@ -157,8 +157,8 @@ pub fn cross_attention(
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Tensors that attention reads. In self-attention, `query` and `key_value` are the same tensor, of
-/// packed queries, keys and values.
+/// Tensors that attention reads. In self-attention, `query` and `key_value` are the same tensor,
+/// which has queries, keys and values side by side.
 #[derive(Clone)]
 struct Inputs {
     query: Tensor,
@@ -272,8 +272,8 @@ fn go_back<T: Float>(
         let is_wider = at[0].stride > layout.width();
         of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // Also runs if only the gradient with respect to the bias is needed, which is computed
-        // along with the others.
+        // Also runs if only the gradient with respect to the bias is needed, because it is computed
+        // together with the gradients with respect to queries, keys and values.
         //
         // SAFETY: query, key and value together are a whole row, and the rows of every sequence are
         // written.

@@ -250,8 +250,8 @@ pub struct JoinedRows<'a> {
 }
 
 impl JoinedRows<'static> {
-    /// Describes rows of which the first `text` are those of texts, and the others those of steps
-    /// with `counts` rows.
+    /// Describes `rows`: the first `text` rows are those of texts, and then follow the rows of
+    /// decoding steps, as many for each step as `counts` says.
     fn one_after_another(rows: Tensor, text: u32, counts: Vec<usize>) -> Self {
         let mut first = text;
         let steps = counts.into_iter().map(|count| {

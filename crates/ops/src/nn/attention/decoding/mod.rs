@@ -5,8 +5,8 @@
 //! reordering hypotheses only reorders small integers. The alternative, a cache that is copied
 //! whenever hypotheses branch and whenever it grows, took a third of the time of a beam search.
 //!
-//! If a sparse pattern lets a query see only some of its past tokens, the others stay in the cache,
-//! but are not read.
+//! If a sparse pattern lets a query see only some of its past tokens, the hidden tokens stay in the
+//! cache, but are not read.
 //!
 //! The result of a query depends only on the query and on the keys and values that it sees, not on
 //! other queries or their number.
@@ -185,7 +185,7 @@ fn attend_to_rows<T: Float>(
     fused::<T, &[T]>(query, (text, &steps), visible, shape)
 }
 
-/// Attends to rows of a compact cache, all of which have one type.
+/// Attends to rows of a compact cache, which must all be in bf16 or all in int8.
 fn attend_to_compact<T: Float>(
     query: &Tensor,
     (text, steps): (Option<&CompactRows>, &[Arc<CompactRows>]),
@@ -268,8 +268,9 @@ fn fused<T: Float, R: Rows<T>>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// Appends to `pairs` the key and value, side by side, of each chosen token: first of tokens in the
-/// text that was read as a whole, then of later tokens. The rows of other tokens are not read.
+/// Appends to `pairs` the key and value, side by side, of each chosen token. Tokens of the text
+/// that was read in a single pass come first, then later tokens. The rows of other tokens are not
+/// read.
 fn gather<T: Float, R: Rows<T>>(
     pairs: &mut Vec<R::Row>,
     visible: VisibleKeys<'_>,

@@ -11,8 +11,8 @@
 //! Tiles in which no query sees a key are not computed ([`pieces`]).
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
-//! backward pass is some blocks of keys: only this task writes the gradients with respect to these
-//! keys, and it sums its contributions to the gradients with respect to the queries in its own
+//! backward pass is a set of blocks of keys. No other task writes the gradients with respect to
+//! these keys. Its contributions to the gradients with respect to the queries are summed in its own
 //! memory. So the backward pass takes five matrix products; with separate passes for keys and for
 //! queries it would take seven.
 

@@ -70,9 +70,9 @@ impl HierarchicalSpec {
 
 /// Sizes of the levels, for the sequences of a batch.
 ///
-/// The scores of a query are an array with a place for each key that it can see: first the tokens
-/// of its own level-1 chunk; then, for each level but the highest, the chunks that lie in the same
-/// chunk of the next level; then all chunks of the highest level.
+/// The scores of a query are an array with one place for each key that it can see. The places are
+/// in this order: the tokens of the query's level-1 chunk; then, for each level but the highest,
+/// the chunks that lie in the same chunk of the next level; then all chunks of the highest level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hierarchy {
     pub(crate) chunk: usize,
@@ -107,9 +107,9 @@ impl Hierarchy {
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// Returns for each level, from level 1 on: the level, the range of chunks that a token in this
-    /// level-1 chunk can see, including its own, and the index of the chunk that contains the
-    /// token. `counts`: number of chunks at each level.
+    /// Returns three things for each level, from level 1 on: the level, the range of chunks that a
+    /// token in this level-1 chunk can see (including its own), and the index of the chunk that
+    /// contains the token. `counts`: number of chunks at each level.
     fn siblings(
         &self,
         chunk: usize,
@@ -126,9 +126,9 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the ranges of summaries that the tokens in this level-1 chunk see, level by level:
-    /// each with its level, the range of chunks, and the place of the first of them in the scores.
-    /// `counts`: number of chunks at each level.
+    /// Returns the ranges of summaries that the tokens in this level-1 chunk see, level by level.
+    /// For each range: the level, the range of chunks, and the place of its first chunk in the
+    /// scores. `counts`: number of chunks at each level.
     pub(crate) fn seen(
         &self,
         chunk: usize,

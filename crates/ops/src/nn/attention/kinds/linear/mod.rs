@@ -112,9 +112,9 @@ pub fn kept_by_linear_attention(
 }
 
 /// Returns the number of multiplications and additions in the forward products of
-/// [`linear_attention`]: those that add each chunk to the state, those that read from the state,
-/// random features and, under a causal mask, the products within chunks. `width` and `features` are
-/// as for [`kept_by_linear_attention`].
+/// [`linear_attention`]. These products add each chunk to the state, read from the state, compute
+/// random features and, under a causal mask, compute the pairs within chunks. `width` and
+/// `features` are as for [`kept_by_linear_attention`].
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,
