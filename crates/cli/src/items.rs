@@ -57,8 +57,8 @@ impl Faults {
     }
 }
 
-/// Reporter of lines that spell special tokens, such as `</s>`. The user may expect that they are
-/// read as tokens, but they are read as ordinary text.
+/// Reporter of lines in which the text of a special token, such as `</s>`, occurs. The user may
+/// expect that it is read as this token, but it is read as ordinary text.
 #[derive(Debug)]
 pub(crate) struct SpelledLines<'a> {
     tokenizer: &'a Tokenizer,

@@ -1,4 +1,4 @@
-//! The call of this program, and the command that calls it again.
+//! Describes how this program was called, and makes the command that calls it again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Memory of a process.
+//! Reads how much memory a process uses.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Styles of reporting.
+//! Styles in which commands report their progress.
 
 use std::io::IsTerminal;
 

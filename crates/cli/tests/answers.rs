@@ -232,7 +232,7 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         let (found, wanted) = (number(&one["log_probability"]), number(&score["log_probability"]));
         assert!((found - wanted).abs() < 1e-4, "{one} {score}");
     }
-    // A prompt that begins with `</s>`, as a document does.
+    // A prompt can begin with `</s>`, like the training text, in which `</s>` precedes a document.
     let after = generate("--prompt '</s>red' -n 8 --special-tokens read");
     let after: Vec<&Value> = after.iter().filter(|one| one["text"] != "").collect();
     let questions: String = after

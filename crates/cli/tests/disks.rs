@@ -107,7 +107,7 @@ fn a_disk_that_is_too_small_is_refused_before_training() {
     let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     let output = workspace.script(&["unshare", "-rm", "sh"], text);
     refused(&output, &["free", "training.keep_last", "--run"]);
-    // A read-only disk.
+    // Training into a folder on a read-only disk must be refused.
     let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     refused(
         &workspace.script(&["unshare", "-rm", "sh"], text),
@@ -170,7 +170,7 @@ fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
     let workspace = Workspace::new();
     let child = workspace.spawn("train tiny.toml --run run --set training.max_updates=600");
     workspace.wait_for_checkpoint("run");
-    // Another file takes the place of the tokenizer; the run must not overwrite it.
+    // Another file is put in the place of the tokenizer. The run must not overwrite this file.
     let tokenizer = workspace.path("run/tokenizer.json");
     let kept = fs::read(&tokenizer).expect("a tokenizer");
     workspace.write("run/tokenizer.json", "{}");

@@ -46,7 +46,7 @@ fn sentences_of_a_document_are_translated_as_lines_are() {
     let catalog = translate("a.po", &format!("msgid \"{one}\"\nmsgstr \"\"\n"));
     assert!(catalog.replace("\"\n\"", "").contains(&format!("msgstr \"{eins}\"")), "{catalog}");
 
-    // Markup within a sentence, and placeholders that the model has never seen.
+    // The document has markup within a sentence, and placeholders that the model has never seen.
     let words: Vec<&str> = one.split(' ').collect();
     let marked = format!(
         "<p><i>{}</i> {{name}} {} <a href='https://a.b/c'>{}</a> https://d.e/f %(n)s</p>\n",

@@ -68,7 +68,7 @@ fn train_translate_evaluate_score_average_inspect() {
         .map(|parameter| parameter["scalars"].as_u64().expect("scalars"))
         .sum();
     assert_eq!(inspected["cost"]["parameters"], sum);
-    // R-Drop makes two passes.
+    // With R-Drop, training computes two forward passes for each batch.
     let twice = workspace.json("inspect run --json --set training.r_drop=1");
     for cost in ["training_flops_per_token_pair", "activation_bytes"] {
         assert_eq!(

@@ -24,7 +24,7 @@ fn a_frozen_run_translates_as_it_did() {
         };
         let (expected, found) = (split(expected), split(found));
         assert_eq!((&expected.0, &expected.2), (&found.0, &found.2));
-        // Processors differ in the last bits of a sum.
+        // Different processors can compute different last bits of a sum.
         assert!((expected.1 - found.1).abs() < 2e-3, "{expected:?} {found:?}");
     }
 }

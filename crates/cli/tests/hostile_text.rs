@@ -61,8 +61,8 @@ fn hostile_text_is_translated_line_by_line() {
     assert_eq!(stdout(&workspace.run_with_input("translate run", b"")), "");
 }
 
-/// Each line has 1 MiB of: words; one word of letters with combining marks; emoji and right-to-left
-/// text; control characters and digits; spaces.
+/// Each of the five lines has 1 MiB. The lines have words; one word of letters with combining
+/// marks; emoji and right-to-left text; control characters and digits; and spaces.
 #[test]
 fn lines_of_a_mebibyte_are_translated_in_parts() {
     let workspace = Workspace::new();
@@ -79,7 +79,8 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     lines.push("red cat sees".to_owned());
     let input = lines.join("\n") + "\n";
 
-    // Short translations, to save time: their text does not matter here.
+    // Translations are limited to a few tokens to save time, because their text does not matter
+    // here.
     let quick = "translate run --json --beam 1 --set decoding.max_length=3 --max-source-tokens 500";
     let output = workspace.run_with_input(quick, input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));

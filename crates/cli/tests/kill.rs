@@ -120,16 +120,16 @@ fn live(
     let ended = if !kill {
         Some(child.wait().expect("the binary ends"))
     } else if !folder.join("checkpoints/last").exists() && random.below(4) > 0 {
-        // While the process prepares, or just after.
+        // Kills the process while it prepares tokenizer and text, or just after.
         let prepared = folder.join("data.json");
         let begun =
             wait(&mut child, Duration::from_micros(random.below(200_000)), || prepared.exists());
         begun.or_else(|| wait(&mut child, Duration::from_micros(random.below(5_000)), || false))
     } else if random.below(4) == 0 {
-        // At any moment, including the first milliseconds.
+        // Kills the process at any moment, including its first milliseconds.
         wait(&mut child, Duration::from_micros(random.below(150_000)), || false)
     } else {
-        // While the process writes its first, second, third or fourth checkpoint.
+        // Kills the process while it writes its first, second, third or fourth checkpoint.
         let checkpoints = folder.join("checkpoints");
         for _ in 0..random.below(4) {
             wait(&mut child, Duration::from_secs(60), || writes(&checkpoints));

@@ -69,7 +69,8 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     assert_eq!(draw(""), drawn);
     let several = draw("--samples 3");
     assert_eq!(several.split("---------------\n").count(), 3, "{several}");
-    // A memorised text is more probable than another text, both alone and as a continuation.
+    // The model gives a memorised text a higher probability than another text, both if the text is
+    // scored alone and if it continues a prompt.
     workspace.write("texts", format!("{line}the quick lazy fox\n"));
     let scored = workspace.succeed("score run --text texts --json");
     let scores = json_lines(&scored);
@@ -107,7 +108,8 @@ fn a_resumed_run_is_one_that_was_never_interrupted() {
     // The result does not depend on the number of threads.
     workspace.succeed("train tiny.toml --run alone --set threads=1");
     workspace.same_end("whole", "alone", 12);
-    // A model of 700 GB in f32: no memory is allocated for its weights.
+    // The weights of this model would take 700 GB in f32, but `inspect` allocates no memory for
+    // them.
     let said = workspace.succeed("inspect --shape gpt3 --tokens 2048");
     mentions(&said, &["parameters   174,604,259,328", "decoder.layers.95.feed_forward.up.weight"]);
     let shape = workspace.json("inspect --shape gpt1 --json");

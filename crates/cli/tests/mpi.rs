@@ -76,7 +76,7 @@ fn processes_of_mpi_come_to_the_same_as_one_and_as_those_of_sockets() {
 #[test]
 fn what_is_wrong_is_told_once_and_ends_all_of_them() {
     let workspace = Workspace::new();
-    // Two recipes, in one call of mpirun.
+    // Two processes of one call of `mpirun` have different recipes.
     let one = train("run", "--set training.clip_norm=0.5");
     let mut command = mpirun(&workspace, "1", &train("run", ""));
     command.args([":", "-n", "1", env!("CARGO_BIN_EXE_taper")]).args(words(&one));
@@ -86,7 +86,7 @@ fn what_is_wrong_is_told_once_and_ends_all_of_them() {
     assert_eq!(said.matches("error:").count(), 1, "{said}");
     mentions(&said, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
     assert!(!workspace.path("run").exists(), "nothing has begun");
-    // `--exchange mpi` without `mpirun`.
+    // `--exchange mpi` is refused if `mpirun` has not started the process.
     workspace.fail(train("run", "--exchange mpi"), &["--exchange mpi", "mpirun"]);
 }
 

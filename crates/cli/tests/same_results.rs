@@ -113,7 +113,7 @@ fn sentences_decoded_together_do_not_change_each_other() {
     lines.push("");
     let all = translations(&workspace, &lines);
     assert_eq!(all.len(), lines.len());
-    // In another order, with other sentences, and alone.
+    // The lines are translated in reverse order, together with other lines, and one by one.
     let backwards: Vec<&str> = lines.iter().rev().copied().collect();
     let mut reversed = translations(&workspace, &backwards);
     reversed.reverse();
@@ -127,7 +127,7 @@ fn sentences_decoded_together_do_not_change_each_other() {
     let texts: Vec<&str> =
         all.iter().map(|found| found[0]["text"].as_str().expect("text")).collect();
     assert_eq!(stdout(&plain).lines().collect::<Vec<_>>(), texts);
-    // Batches of one sentence, and a batch of all sentences.
+    // The test set is translated in batches of one sentence, and in one batch of all sentences.
     let evaluate = |tokens: &str, rows: &str| {
         let (tokens, rows) =
             (format!("decoding.batch_tokens={tokens}"), format!("decoding.batch_rows={rows}"));

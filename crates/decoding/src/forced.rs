@@ -51,9 +51,9 @@ impl ForcedScore {
 /// `<unk>`.
 ///
 /// Tokens go through the same steps and the same normalisation as in a search, so that the output
-/// of a search gets the same score here. The score can differ in three cases, because only a search
-/// applies penalties on repeated tokens; limits tokens to a shortlist; or does not count forced
-/// tokens, by the rules of the library Transformers ([`SearchRules`](crate::SearchRules)). When a
+/// of a search gets the same score here. There are three exceptions, which only a search applies:
+/// penalties on repeated tokens, the limits of a shortlist, and the rule of the library
+/// Transformers that forced tokens do not count ([`SearchRules`](crate::SearchRules)). When a
 /// target ends, its row leaves the model's batch.
 ///
 /// # Errors

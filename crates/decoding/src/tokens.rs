@@ -22,8 +22,8 @@ pub struct SpecialIds {
     end: u32,
     /// Other ids that end an output.
     other_ends: Cow<'static, [u32]>,
-    /// Ids among the ends that are also text: a continuation of a prompt that ends with such an id
-    /// contains it.
+    /// End ids that are also part of the text. If a continuation of a prompt ends with such an id,
+    /// the continuation contains the id.
     text_ends: Cow<'static, [u32]>,
     /// Id that stands for text that the vocabulary cannot represent; produced only if the
     /// configuration allows it.
@@ -70,8 +70,8 @@ impl SpecialIds {
         }
     }
 
-    /// Declares that the ids in `text_ends`, each of which must be an end, are also text: a
-    /// continuation of a prompt that ends with such an id contains it.
+    /// Declares that the end ids in `text_ends` are also part of the text. If a continuation of a
+    /// prompt ends with such an id, the continuation contains the id.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
@@ -108,7 +108,7 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// Whether a continuation of a prompt that ends with `token` contains it.
+    /// Returns true if `token` is part of a continuation of a prompt that ends with it.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }

@@ -43,8 +43,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Sets the control of the searches. It gets the index of a sentence in the call. For a
-    /// sentence that it cancels, only the finished outputs are returned, which can be none.
+    /// Sets the control of the searches. A search passes to it the index of a sentence in the input
+    /// of the call. For a sentence that the control cancels, only the finished outputs are
+    /// returned, which can be none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
@@ -257,7 +258,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let Some(config) = settings.first() else { return Ok(results) };
         let (model, to_the_end) = (self.model, &mut |_| ControlFlow::Continue(()));
         let (is_drawn, is_beam) = (config.sampling.is_active(), config.beam_size > 1);
-        // Sentences with phrases always have a beam, whatever the others of the batch have.
+        // A sentence with phrases is translated by beam search, even if the configuration selects
+        // greedy search or sampling.
         let has_beam = |one: &Sentence<'_>| !one.phrases.is_empty() || (is_beam && !is_drawn);
         let (with_beam, others): (Vec<usize>, Vec<usize>) =
             (0..sentences.len()).partition(|&index| has_beam(&sentences[index]));

@@ -1,4 +1,5 @@
-//! Target: corpora of compressed text. The first byte chooses gzip or Zstandard.
+//! Fuzz target for the reader of compressed corpora. The first byte of an input chooses gzip or
+//! Zstandard.
 #![no_main]
 
 use std::io::Write;

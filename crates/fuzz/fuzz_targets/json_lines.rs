@@ -1,4 +1,4 @@
-//! Target: corpora with a JSON object on each line.
+//! Fuzz target for the reader of corpora with a JSON object on each line.
 #![no_main]
 
 use std::sync::LazyLock;

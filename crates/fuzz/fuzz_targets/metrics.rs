@@ -1,4 +1,5 @@
-//! Target: lines of text to be scored. The first byte chooses the tokenizer of BLEU.
+//! Fuzz target for scores such as BLEU, on arbitrary lines of text. The first byte of an input
+//! chooses the tokenizer of BLEU.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

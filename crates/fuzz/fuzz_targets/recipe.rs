@@ -1,4 +1,4 @@
-//! Target: recipes, the TOML files that configure a training.
+//! Fuzz target for the reader of recipes, the TOML files that configure a training.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Target: logs of training, `metrics.jsonl`, which reports and `taper top` read.
+//! Fuzz target for the reader of `metrics.jsonl`, the log of a training, which reports and
+//! `taper top` read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Target: the state of a checkpoint, `state.json`.
+//! Fuzz target for the reader of `state.json`, the state of a training in a checkpoint.
 #![no_main]
 
 use std::cell::LazyCell;

@@ -1,4 +1,5 @@
-//! Target: corpora with tabs between columns. The first byte chooses the columns.
+//! Fuzz target for the reader of corpora with tabs between columns. The first byte of an input
+//! chooses which columns are read.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Target: files of tensors in a checkpoint. The first byte chooses the weights or the optimizer's
-//! moments; the rest replaces this file, and the checkpoint's state gets the correct checksum of
-//! the new content.
+//! Fuzz target for the readers of the files of tensors in a checkpoint. The first byte of an input
+//! chooses the file: the weights or the optimizer's moments. The other bytes replace the content of
+//! this file, and the checkpoint's state gets the correct checksum of the new content.
 #![no_main]
 
 use std::cell::LazyCell;
@@ -10,8 +10,8 @@ use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::{MODEL_FILE, OPTIMIZER_FILE};
 
 thread_local! {
-    /// One checkpoint for weights and one for moments, so that a file that one kind of input has
-    /// changed does not affect the other kind.
+    /// One checkpoint whose weights are replaced, and one whose moments are replaced. With a single
+    /// checkpoint, a damaged file would also affect inputs that choose the other file.
     static CHECKPOINTS: LazyCell<[Checkpoint; 2]> = LazyCell::new(|| [Checkpoint::trained(), Checkpoint::trained()]);
 }
 

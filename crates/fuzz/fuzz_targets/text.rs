@@ -1,4 +1,4 @@
-//! Target: corpora of two text files.
+//! Fuzz target for the reader of corpora that consist of two text files.
 #![no_main]
 
 use std::sync::LazyLock;

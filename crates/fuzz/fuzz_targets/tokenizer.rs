@@ -1,4 +1,4 @@
-//! Target: files of tokenizers, `tokenizer.json`.
+//! Fuzz target for the reader of tokenizer files, `tokenizer.json`.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Target: files of word vectors, text and binary.
+//! Fuzz target for the reader of files of word vectors, in text and binary form.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Help for all fuzz targets: valid inputs with which the fuzzer begins, and temporary folders.
+//! Helpers for all fuzz targets: valid inputs with which the fuzzer begins, and temporary folders.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub fn seed(target: &str, name: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).expect("a seed");
 }
 
-/// Makes a temporary folder, which is not removed.
+/// Makes a temporary folder, which is not removed at the end.
 ///
 /// # Panics
 /// If there is no place for temporary files.

@@ -1,4 +1,5 @@
-//! `taper config show|check|explain`: resolves a recipe, checks it, or explains its keys.
+//! `taper config show|check|explain`: shows all settings of a recipe (a TOML file with the settings
+//! of a training) with their defaults, checks them, or explains the keys of recipes.
 
 use anyhow::Result;
 

@@ -1,4 +1,5 @@
-//! `taper finetune`: makes a recipe that trains a finished model further, and runs the training.
+//! `taper finetune`: writes a recipe (a TOML file with all settings of a training) that trains a
+//! finished model further, and runs the training.
 
 use std::path::Path;
 

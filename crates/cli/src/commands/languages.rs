@@ -1,4 +1,5 @@
-//! `taper languages identify|evaluate|train`.
+//! `taper languages identify|evaluate|train`: identifies the languages of texts, measures how often
+//! the identified language is right, and trains a model for other languages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

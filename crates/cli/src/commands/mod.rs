@@ -46,8 +46,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         // These commands divide the threads among processes themselves.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
-        // This command runs its steps in processes of their own, and chooses its threads after
-        // them.
+        // `student` runs each of its steps as a separate process. Afterwards, it sets the number of
+        // threads with which it compares the speeds of the two models.
         Command::Student(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }

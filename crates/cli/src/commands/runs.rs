@@ -1,4 +1,5 @@
-//! `taper runs`: progress and quality of runs.
+//! `taper runs`: lists the runs in a folder, with their progress and their scores. A run is the
+//! folder that a training writes.
 
 use anyhow::Result;
 use taper_run::folder::{RunState, RunSummary, list_runs};

@@ -1,4 +1,5 @@
-//! `taper tokenizer train|encode|decode|pieces`.
+//! `taper tokenizer train|encode|decode|pieces`: trains a tokenizer, converts text to tokens and
+//! tokens to text, and writes a SentencePiece model that divides text in the same way.
 
 use anyhow::{Context, Result, bail, ensure};
 use taper_data::{Tokenizer, TokenizerPair};

@@ -1,4 +1,5 @@
-//! `taper train`: a new run from a recipe.
+//! `taper train`: trains a new run from a recipe. A recipe is a TOML file with all settings of a
+//! training, and a run is the folder that the training writes.
 
 use std::path::{Component, Path};
 

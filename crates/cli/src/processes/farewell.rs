@@ -1,4 +1,4 @@
-//! Notifies the other processes of a training that this process ends.
+//! Notifies the other processes that train together with this process that this process ends.
 
 use std::sync::Mutex;
 

@@ -1,11 +1,11 @@
-//! Draws the course of a score over a training with block characters, on one line.
+//! Draws the values of a score during a training with block characters, on one line.
 
 use taper_trainer::Scores;
 
-/// Largest number of blocks of a course.
+/// Largest number of block characters in a drawing.
 const MOST_BLOCKS: usize = 40;
-/// Scores by which people judge a training: name and label. The course shows the first of these
-/// scores that a validation has.
+/// Scores by which people judge a training: name and label. The first of these scores that a
+/// validation has is drawn.
 const JUDGED: [(&str, &str); 4] =
     [("bleu", "BLEU"), ("accuracy", "accuracy"), ("perplexity", "ppl"), ("loss", "loss")];
 

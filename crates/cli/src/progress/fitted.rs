@@ -1,4 +1,5 @@
-//! Lines that fit a terminal, and the progress of a training towards its nearest end.
+//! Shortens lines so that they fit a terminal, and computes how far a training has progressed
+//! towards its limit of updates or time.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
     }
 }
 
-/// Progress towards the nearest end of a training.
+/// Progress of a training towards the limit (of updates or of time) that it will reach first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Amount that is done and whole amount, in updates or in seconds.

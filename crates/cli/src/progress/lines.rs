@@ -1,4 +1,4 @@
-//! Lines about events of a training.
+//! Formats events of a training as lines of text or of JSON.
 
 use std::path::Path;
 use std::time::Duration;
@@ -56,8 +56,9 @@ pub(super) fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
     Ok(Some(record.to_string()))
 }
 
-/// Returns the label of the loss. The perplexity, which is printed next to it, is `exp(nll)`. With
-/// label smoothing, the loss differs from `nll`, and the label says so.
+/// Returns the label of the loss. `nll` is the mean negative log-likelihood of a token, and the
+/// perplexity that is printed next to the loss is `exp(nll)`. With label smoothing, the loss
+/// differs from `nll`, so the label says that it is smoothed.
 pub(super) fn loss_name(loss: f64, nll: f64) -> &'static str {
     if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
 }

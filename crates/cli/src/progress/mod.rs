@@ -73,7 +73,7 @@ pub(crate) struct Reporter<'a> {
     latest: Vec<(u8, String)>,
     /// Text about the best validation so far.
     best: String,
-    /// Course of the score in all validations.
+    /// Values of the score in all validations, for a drawing at the end of training.
     course: ScoreCourse,
     /// First update of this process, and the seconds of training after it.
     start: Option<(u64, f64)>,

@@ -29,7 +29,7 @@ fn damaged_runs() {
     let workspace = Workspace::new();
     workspace.train("run");
 
-    // Another tokenizer in place of the run's tokenizer.
+    // The run's tokenizer is replaced by another tokenizer.
     let tokenizer = workspace.path("run/tokenizer.json");
     let original = fs::read(&tokenizer).expect("tokenizer");
     workspace.succeed(
@@ -40,7 +40,7 @@ fn damaged_runs() {
     workspace.fail("resume run", &["tokenizer"]);
     fs::write(&tokenizer, &original).expect("restore");
 
-    // A truncated checkpoint, then a checkpoint with a changed byte.
+    // The weights of a checkpoint are first truncated, and then have one changed byte.
     let model = workspace.path("run/checkpoints/step-00000012/model.safetensors");
     let bytes = fs::read(&model).expect("model");
     fs::write(&model, &bytes[..bytes.len() / 2]).expect("truncate");
@@ -62,7 +62,7 @@ fn damaged_runs() {
     assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
     workspace.fail("average run --last 99", &["--last 99"]);
     workspace.fail("resume run --set model.d_model=32", &["[model]", "differ"]);
-    // A size for which no machine has memory.
+    // The run's configuration gets a size for which no machine has memory.
     let config = workspace.read("run/config.toml");
     let width = config.lines().find(|line| line.starts_with("d_ff = ")).expect("a width");
     workspace.write("run/config.toml", config.replacen(width, "d_ff = 1000000000000", 1));
@@ -88,7 +88,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
         workspace
             .fail(format!("tokenizer train tiny.toml -o made --set {tokenizer}"), &[path, kind]);
     }
-    // A folder, a pipe, a device and a link in place of a text file.
+    // The text file is replaced by a folder, a pipe, a device and a link in turn.
     let val = workspace.path("data/val.aa");
     let text = fs::read(&val).expect("text");
     let instead: [(&str, &dyn Fn()); 4] = [
@@ -105,7 +105,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
             .expect("remove");
     }
     fs::write(&val, text).expect("restore");
-    // A device and a file that is too large in place of each file of a run.
+    // Each file of a run is replaced by a device, and then by a file that is too large.
     for name in ["tokenizer.json", "checkpoints/best", "checkpoints/last", "config.toml"] {
         let path = workspace.path("run").join(name);
         let bytes = fs::read(&path).expect("a file");

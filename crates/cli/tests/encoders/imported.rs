@@ -1,4 +1,5 @@
-//! Folders of the library Transformers: imported, asked for predictions, and exported again.
+//! Tests of model folders of the library Transformers: they are imported, asked for predictions,
+//! and exported again.
 
 use std::fs;
 use std::path::Path;

@@ -152,8 +152,8 @@ fn hidden_tokens(workspace: &Workspace) {
     workspace.fail("explain whole ' '", &["empty"]);
 }
 
-/// Checks a classifier that reads the mean over all tokens. It takes all weights from the masked
-/// model except those of the output layer for the classes.
+/// Checks a classifier that computes the mean of the outputs of all tokens. It takes all weights
+/// from the masked model except those of the output layer for the classes.
 fn mean_of_all_tokens(workspace: &Workspace) {
     let mean = "--set model.pooling=mean --set training.schedule.learning_rate=3e-3";
     let train = "train classes.toml --from pairs";

@@ -204,7 +204,7 @@ fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     workspace.succeed(train("run"));
     workspace.write("data/pictures/row/0.png", b"no picture");
     workspace.fail(train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
-    // A JPEG that is cut off, although its name ends with `.png`.
+    // The image is a JPEG file that is cut off, although its name ends with `.png`.
     let picture = image::GrayImage::from_raw(8, 8, pixels(0)).expect("an image");
     let mut jpeg = std::io::Cursor::new(Vec::new());
     picture.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("written");

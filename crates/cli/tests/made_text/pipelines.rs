@@ -74,7 +74,7 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
 fn a_report_that_cannot_be_written_is_made_by_the_same_command_later() {
     let workspace = Workspace::new();
     workspace.write("steps.toml", "[steps.only.train]\nrecipe = \"tiny.toml\"\n");
-    // A folder stands in the place of the report.
+    // A folder with the name of the report makes writing the report fail.
     let report = workspace.path("results/report.html");
     fs::create_dir_all(&report).expect("a folder");
     let output = workspace.finish("pipeline steps.toml --folder results");
@@ -167,7 +167,8 @@ fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
     for name in ["backward", "forward", "diverse", "final", "scores"] {
         mentions(&shown, &[&format!("{name}: done in")]);
     }
-    // Killed in the first training, before the text is made, and in the last training.
+    // The pipeline is killed in the first training, before the text is made, and in the last
+    // training.
     for moment in ["backward/checkpoints/last", "forward.done.json", "final/checkpoints/last"] {
         let mut child = workspace.spawn(run("killed"));
         let path = workspace.path("killed").join(moment);

@@ -293,7 +293,7 @@ fn processes_that_are_not_alike_are_told_so() {
     let command = |arguments: &str| workspace.command(train("run", arguments));
     let outputs = started(&workspace, [command(""), command("--set training.clip_norm=0.5")]);
     both_refused(&outputs, 0, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
-    // A process with another build of the program.
+    // One process runs another build of the program.
     let other = workspace.path("other");
     fs::copy(env!("CARGO_BIN_EXE_taper"), &other).expect("copy");
     let mut bytes = fs::read(&other).expect("read");
@@ -303,7 +303,7 @@ fn processes_that_are_not_alike_are_told_so() {
     changed.args(words(&train("run", "")));
     let outputs = started(&workspace, [command(""), changed]);
     both_refused(&outputs, 0, &["process 1", "another version of this program"]);
-    // A process that cannot read the corpus.
+    // One process cannot read the corpus.
     let blind = format!("train tiny.toml {SEVERAL} --set data.dir=absent --run own");
     let outputs = started(&workspace, [command(""), workspace.command(&blind)]);
     assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
@@ -341,7 +341,7 @@ fn machines_need_not_share_a_folder() {
     }
     assert_same(&workspace.path("alone"), &workspace.path("near"), 12);
     assert!(!workspace.path("far/checkpoints").exists(), "the first process writes");
-    // Another training text on the second machine.
+    // The second machine has another training text.
     let line = "red cat sees two\n";
     fs::create_dir(workspace.path("changed")).expect("a folder");
     for entry in fs::read_dir(workspace.path("data")).expect("data").flatten() {

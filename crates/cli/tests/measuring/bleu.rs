@@ -67,7 +67,7 @@ fn json_of_one_system_is_sacrebleu_s() {
 #[test]
 fn paired_tests_are_sacrebleu_s() {
     let workspace = workspace();
-    // Compared as text, digit for digit, because parsing may round numbers.
+    // The output is compared as text, digit for digit, because parsing may round numbers.
     let bootstrap = printed(&workspace, "r1 r2 -i a b -pbs");
     let expected = r#"[
     {
@@ -120,7 +120,7 @@ fn paired_tests_are_sacrebleu_s() {
             .contains("\n - BLEU       nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"),
         "{table}"
     );
-    // The largest number of decimals that can be requested.
+    // 65535 is the largest number of decimals that can be requested.
     for format in ["text", "latex"] {
         assert!(printed(&workspace, &format!("r1 -i a b -w 65535 -f {format}")).contains("System"));
     }

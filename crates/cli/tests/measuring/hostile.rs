@@ -28,9 +28,9 @@ fn variants_are_scored_beside_the_clean_set() {
     }
     let set = &record["results"][0];
     assert_eq!(set["split"], "test");
-    // The made-up sentences have no full stop, so there is no variant without full stops. The
-    // twelve lines are joined to six lines of two sentences. "two two big" has no word that is long
-    // enough for a line of one word, so this variant has eleven lines.
+    // The made-up sentences have no full stops, so there is no variant without full stops. In the
+    // second variant, the twelve lines are joined to six lines of two sentences. In the variant of
+    // one word for each line, a line is missing, because no word of "two two big" is long enough.
     let names = ["all capitals", "two sentences", "a doubled word", "one word", "typing errors"];
     let lines = [12, 6, 12, 11, 12];
     assert_eq!(variants(set), names.into_iter().zip(lines).collect::<Vec<_>>());
@@ -56,8 +56,8 @@ fn variants_are_scored_beside_the_clean_set() {
         assert_eq!(variant["bleu"]["clean"], clean["results"][0]["bleu"]["score"]);
         assert_eq!(variant["chrf"]["clean"], clean["results"][0]["chrf"]["score"]);
     }
-    // The variant in capitals has the same score as a split in capitals that is scored without
-    // case.
+    // The variant in capitals has the same score as a split whose sources are in capitals, if its
+    // translations are scored without regard to case.
     fs::write(workspace.path("data/loud.aa"), sources.to_uppercase()).expect("sources");
     fs::copy(workspace.path("data/test.bb"), workspace.path("data/loud.bb")).expect("targets");
     let loud = workspace.json("evaluate run --json --split loud --set evaluation.lowercase=true");

@@ -29,8 +29,8 @@ fn the_model_in_the_program_names_the_language_of_each_line() {
 #[test]
 fn a_model_is_trained_measured_and_used() {
     let workspace = Workspace::new();
-    // Both languages of the test corpus have the same words, so one letter is replaced in one of
-    // them.
+    // Both languages of the test corpus have the same words, so a letter is replaced in the text of
+    // one language to make a difference.
     let text = workspace.read("data/train.aa");
     let turned: String = text.chars().map(|one| if one == 'e' { 'ö' } else { one }).collect();
     let labelled = |code: &str, text: &str| -> String {

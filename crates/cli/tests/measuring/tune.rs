@@ -112,7 +112,8 @@ fn weights_of_a_choice_among_candidates_are_found_and_written() {
         assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
     }
 
-    // In a run that sets candidates, weights are written, and tuning the search is refused.
+    // In a run whose recipe sets candidates for reranking, `tune` writes the weights of reranking,
+    // and refuses to tune the search.
     let with_candidates =
         format!("{before}\n[decoding.reranking]\ncandidates = 6\nmodel_weight = 0.001\n");
     workspace.write("run/config.toml", &with_candidates);

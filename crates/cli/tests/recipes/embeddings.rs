@@ -99,7 +99,7 @@ fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
         std::fs::read(workspace.path(&file)).expect("weights")
     };
     assert!(weights("frozen") == weights("part"));
-    // Without freezing, the vectors are only the start of training.
+    // If the table is not frozen, training begins with the vectors and changes them.
     train("free", with);
     let free = embeddings(&workspace, "free/checkpoints/step-00000012");
     assert!(last != free);

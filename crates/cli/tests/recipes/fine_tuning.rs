@@ -90,7 +90,8 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let train = |run: &str, settings: &str| {
         workspace.run(format!("train bare.toml --run {run} --from parent {}", set(settings)))
     };
-    // Dropout in the recipe takes precedence. A key that has no effect on this model is accepted.
+    // The recipe's own setting of dropout applies. A key that has no effect on this model is
+    // accepted.
     let output =
         train("child", "model.residual_dropout=0.3 model.max_positions=77 model.recurrent.width=9");
     assert!(output.status.success(), "{}", stderr(&output));

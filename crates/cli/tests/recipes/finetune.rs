@@ -66,8 +66,9 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
     briefly(&workspace, "resume halves", 4);
     workspace.same_end("whole", "halves", 4);
 
-    // A share of 0 gives the weights of the parent, and a share of 1 those of the new run. Scores
-    // are computed in f32, because the new run may be in another type: the fastest on this machine.
+    // `--with-parent 0` gives the weights of the parent, and `--with-parent 1` those of the new
+    // run. Scores are computed in f32, because the new run may have another data type: the one that
+    // is fastest on this machine.
     let score = |run: &str, checkpoint: &str| {
         let files = "--source data/test.aa --target data/test.bb";
         workspace.succeed(format!("score {run} --weights f32 {files} {checkpoint}"))

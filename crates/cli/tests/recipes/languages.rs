@@ -112,7 +112,7 @@ fn what_is_not_translated_is_refused() {
     workspace.fail("evaluate run --to dd", &["does not translate into \"dd\""]);
     let mixed = "val.aa-bb+val.aa-cc+val.bb-aa";
     workspace.fail(format!("evaluate run --split {mixed}"), &["3 directions", "val.aa-cc"]);
-    // Of a split, other commands read the text in the chosen direction.
+    // If a split has several directions, other commands read only the text in the chosen direction.
     workspace.fail("tune run --to bb --split test.bb-aa", &["from aa into bb", "text of bb-aa"]);
     workspace.fail("align run --split test.aa-bb", &["choose one"]);
     let aligned = |options: &str| workspace.succeed(format!("align run --to bb {options}"));
@@ -121,7 +121,7 @@ fn what_is_not_translated_is_refused() {
     assert_eq!(aligned(files), links);
     assert_eq!(links.lines().count(), 12);
     assert_eq!(aligned(&format!("--split {mixed}")).lines().count(), 12);
-    // The reverse run is the same one, in the opposite direction.
+    // The same run, which has both directions, serves as the model of the reverse direction.
     assert_ne!(aligned(&format!("{files} --reverse run --symmetrization union")), links);
     // A run of one direction accepts only its own target language.
     workspace.train("one");

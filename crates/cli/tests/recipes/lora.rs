@@ -91,7 +91,7 @@ fn an_interrupted_run_goes_on_to_the_bit() {
     for name in ["step-00000012/model.safetensors", "base.safetensors"] {
         assert!(file("whole", name) == file("halves", name), "{name}");
     }
-    // A share of 0 gives the weights of the parent.
+    // With `--with-parent 0`, the average is the weights of the parent.
     workspace.succeed("average whole --last 1 --with-parent 0");
     let pair = "--source data/test.aa --target data/test.bb";
     let score = |run: &str| workspace.succeed(format!("score {run} {pair}"));

@@ -83,7 +83,8 @@ fn functions_are_learnt_measured_and_drawn() {
     let distances = numbers(&record, "/model_from_ridge");
     let excess = numbers(&record, "/of_answers/model");
     assert!(distances.iter().zip(&excess).all(|(apart, error)| *apart > 0.0 && error.is_finite()));
-    // Without noise, two points determine a function of two dimensions, and the ridge is 0.
+    // If the data have no noise, two points determine a linear function of two dimensions, and the
+    // regularisation of the ridge regression is 0.
     let clean = "evaluate run --json --split 'any name' --set";
     let record = workspace.json(format!("{clean} data.regression.noise=0"));
     let ridge = numbers(&record, "/of_answers/ridge");

@@ -372,7 +372,7 @@ impl LengthSettings {
         Self { length_penalty, length_reward, shortfall_penalty }
     }
 
-    /// Replaces the length settings of `config` by these.
+    /// Replaces the length settings of `config` by the values of `self`.
     pub fn apply(self, config: &mut DecodingConfig) {
         let Self { length_penalty, length_reward, shortfall_penalty } = self;
         config.length_penalty = length_penalty;

@@ -35,8 +35,9 @@ impl<M: StepModel> StepModel for WithSpecialIds<M> {
 
     fn first_input(&self, source: &[u32]) -> u32 {
         match self.model.first_input(source) {
-            // The start of the model's own vocabulary stands for that of the imported one. Any
-            // other input, such as the last token of a prompt, stays as it is.
+            // If the model's first input is the start id of its own vocabulary, the start id of the
+            // imported vocabulary replaces it. Any other first input, such as the last token of a
+            // prompt, stays as it is.
             first if first == self.model.special().start() => self.special.start(),
             first => first,
         }

@@ -56,8 +56,8 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(weighed.len()));
-    // At least `count` blocks have a largest logit of this size or more, so the `count` largest
-    // logits are at least as large. This excludes nearly all other blocks at once.
+    // `count` blocks have a largest logit of at least the `count`-th largest of `maxima`. So the
+    // `count` largest logits are at least as large, which excludes nearly all other blocks at once.
     let mut best = best_from(&weighed, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
         // Some tokens with such large logits are not admitted, so all blocks are searched.

@@ -120,8 +120,8 @@ impl<'a> Constraints<'a> {
     }
 
     /// Returns the logits by which the search ranks `tokens`: the model's logits with the penalties
-    /// on repeated tokens. Returns `None` if there are no repeated tokens, so that these are the
-    /// model's logits.
+    /// on repeated tokens. Returns `None` if there are no repeated tokens; the search then ranks
+    /// tokens by the model's logits.
     pub(crate) fn penalised(&self, logits: &[f32], tokens: RowTokens<'_>) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;

@@ -102,8 +102,8 @@ fn draw_of(
         tokens.retain(|entry| entry.weight >= least);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // Tokens are drawn from in ascending order of ids, whether they were limited or not. So a
-        // limit that excludes no token changes no draw.
+        // Probabilities are summed in ascending order of ids, whether or not the tokens were
+        // limited. So a limit that excludes no token changes no draw.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();

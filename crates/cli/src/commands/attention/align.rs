@@ -77,8 +77,9 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
     Ok(())
 }
 
-/// Returns the sources and targets to align. If `reference` is `None` and the split has links, sets
-/// `reference` to these links.
+/// Returns the source and target sentences to align: the lines of two files, or the pairs of a
+/// split of the run's data, such as its test set. If `reference` is `None` and the corpora of the
+/// split have word links, stores these links in `reference`.
 fn texts(
     run: &LoadedRun,
     arguments: &Align,

@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn cells_stay_below_their_keys_whatever_the_signs_are() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        // A letter with two combining marks, a family joined from three emoji, and Chinese.
+        // The names have a letter with two combining marks, a family joined from three emoji, and
+        // Chinese characters.
         let keys = names(&["▁e\u{301}\u{323}x", "👨‍👩‍👧", "我们", "</s>"]);
         let queries = names(&["爱", "▁me"]);
         let weights = [vec![0.1, 0.2, 0.7, 0.0], vec![1.0, 0.0, 0.0, 0.0]];

@@ -12,7 +12,7 @@ use super::grid::grid;
 use crate::arguments::Attention;
 use crate::text::{print_line, say};
 
-/// Scale of a PNG picture: its pixels for each unit of length of the drawing.
+/// Scale of a PNG picture, in pixels per unit of length of the drawing.
 const ZOOM: f32 = 2.0;
 
 /// Runs the command.

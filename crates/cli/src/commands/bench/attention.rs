@@ -54,7 +54,8 @@ impl Measurement {
     }
 }
 
-/// Exponents `b` of `a · nᵇ`, fitted to the costs of one sequence of `n` tokens.
+/// Exponents `b` for one kind of attention. A cost of one sequence of `n` tokens is fitted as
+/// `a · nᵇ`.
 #[derive(Debug, Serialize)]
 struct Growth {
     kind: String,

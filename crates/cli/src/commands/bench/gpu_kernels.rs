@@ -1,5 +1,6 @@
-//! `taper bench kernels --device cuda`: bandwidth of each GPU kernel compared with that of a copy,
-//! on the shapes of a large batch.
+//! `taper bench kernels --device cuda`: measures the memory bandwidth that each GPU kernel reaches,
+//! and compares it with the bandwidth of a plain copy. The tensors have the shapes of a large
+//! training batch.
 
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
@@ -11,11 +12,12 @@ use super::round;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
-/// Default number of packed tokens of a batch.
+/// Default number of tokens of a batch. The sentences are stored one after another, without
+/// padding.
 const ROWS: usize = 25_000;
 
-/// The presets of `bench train` that are compared. Each has its width, its number of heads and its
-/// feed-forward width.
+/// The presets of `bench train` that are compared. Each has the width of the model, the number of
+/// attention heads, and the width of the feed-forward layers.
 const PRESETS: [(&str, [usize; 3]); 2] = [("base", [512, 8, 2048]), ("big", [1024, 16, 4096])];
 
 /// Number of tokens of a sentence.
@@ -23,7 +25,7 @@ const LENGTH: usize = 46;
 /// Number of tokens in the vocabulary.
 const VOCABULARY: usize = 10_000;
 
-/// Measurement of a kernel on the shapes of a preset.
+/// Measurement of one kernel on tensors with the shapes of one preset.
 #[derive(Debug, Serialize)]
 struct Measurement {
     preset: &'static str,

@@ -1,5 +1,5 @@
-//! `taper bench kernels`: share of the processor's peak that each matrix kernel reaches, on the
-//! shapes of training.
+//! `taper bench kernels`: measures which share of the processor's peak speed each kernel of matrix
+//! products reaches, on matrices with the shapes of training.
 
 use std::time::Instant;
 

@@ -114,7 +114,7 @@ struct Report {
 }
 
 impl Report {
-    /// Prints the report, as JSON or for a reader.
+    /// Prints the report, as JSON or as text for a person.
     fn show(&self, arguments: &BenchTrain) -> Result<()> {
         match arguments.json {
             true => print_line(&self.json(arguments).to_string()),

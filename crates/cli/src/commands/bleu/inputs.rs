@@ -22,7 +22,7 @@ pub(super) struct System {
 pub(super) struct Inputs {
     /// The systems, at least one; in a paired test the baseline comes first.
     pub(super) systems: Vec<System>,
-    /// Reference streams, each with as many lines as a system.
+    /// Sets of reference translations. Each set has one line for each line of a system.
     pub(super) references: Vec<Vec<String>>,
 }
 
@@ -140,14 +140,15 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
             number + 1,
             fields.len()
         );
-        // The streams are made only when a line with `count` fields has been read. Before that,
-        // `count` could be so large that memory does not suffice.
+        // The sets of references (`streams`) are made only when a line with `count` fields has been
+        // read. Before that, `count` could be so large that memory does not suffice.
         streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());
         }
     }
-    // If the file has no lines, adds an empty stream, so that the number of lines is compared.
+    // If the file has no lines, adds an empty set, so that its number of lines, 0, is compared with
+    // that of the translations.
     streams.resize(streams.len().max(1), Vec::new());
     Ok(streams)
 }

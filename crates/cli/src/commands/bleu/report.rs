@@ -20,7 +20,7 @@ pub(super) struct SystemReport {
     pub(super) metric: String,
     /// A result for each system.
     pub(super) results: Report,
-    /// Signature of the computation.
+    /// Signature of the metric: its settings and version in the form that sacreBLEU prints.
     pub(super) signature: Signature,
 }
 

@@ -12,8 +12,9 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// A mean is drawn only if it is over at least 1/`LEAST` of the largest number of sentences of a
-/// mean. A mean over fewer sentences is unreliable.
+/// A mean over few sentences is unreliable. So the mean for a number of steps is drawn only if the
+/// number of its sentences is at least 1/`LEAST` of the largest number of sentences of any mean of
+/// the layer.
 const LEAST: usize = 20;
 
 /// Measures the gradients, prints them and, if requested, draws them.

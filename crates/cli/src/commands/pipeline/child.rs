@@ -1,7 +1,7 @@
-//! Processes of a pipeline's steps. A step's process ends when the pipeline's process ends, even if
-//! the pipeline is killed. To notice this, the step reads a pipe that the pipeline holds open. The
-//! step also holds a lock. The next pipeline in the same folder waits for this lock, so that no two
-//! steps run at the same time.
+//! Runs each step of a pipeline (see `taper pipeline`) as a process. A step's process ends when the
+//! pipeline's process ends, even if the pipeline is killed. To notice this, the step reads a pipe
+//! that the pipeline holds open. The step also holds a lock. The next pipeline in the same folder
+//! waits for this lock, so that no two steps run at the same time.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};

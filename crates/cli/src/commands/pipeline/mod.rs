@@ -1,4 +1,5 @@
-//! `taper pipeline`: runs the steps of a file, each as a process of this program.
+//! `taper pipeline`: runs the steps that a file lists, each as a process of this program. A step is
+//! a command, for example a training or the translation of a text.
 
 mod child;
 

@@ -20,7 +20,7 @@ use crate::arguments::Pictures;
 use crate::file_names::distinct;
 use crate::text::print_line;
 
-/// Scale of a PNG picture: its pixels for each unit of length of the figure.
+/// Scale of a PNG picture, in pixels per unit of length of the figure.
 const ZOOM: f32 = 2.0;
 
 /// Writes figures to the requested folders, and prints their number and the folder. Figures with

@@ -1,4 +1,5 @@
-//! `taper scaling`: the scaling laws of how losses fall with size and data.
+//! `taper scaling`: fits scaling laws, which describe how the loss falls with the number of
+//! parameters of a model and the amount of training data.
 
 use anyhow::Result;
 use taper_report::{Point, Study};

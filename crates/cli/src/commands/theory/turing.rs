@@ -8,7 +8,7 @@ use super::{draw, read, save};
 use crate::arguments::TheoryTuring;
 use crate::text::{print_line, say};
 
-/// Bits of the significand of f32.
+/// Number of bits of the significand of an f32, including the implicit bit.
 const BITS: f64 = 24.0;
 
 /// Runs the command.

@@ -161,8 +161,8 @@ fn stream(
     Ok((faults, lines))
 }
 
-/// Reports on standard error that a line was too long and how it was treated, and the terms that
-/// the translation lacks.
+/// Reports on standard error that a line was too long and how it was treated. Also reports each
+/// term whose required translation is missing in the translation of the line.
 fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {

@@ -181,8 +181,8 @@ impl Partial {
         Ok((path, partial))
     }
 
-    /// Opens the incomplete file for `path` that a stopped process has left, and cuts off what
-    /// follows its complete lines.
+    /// Opens the incomplete file that a stopped process has left for the output `path`. Cuts off an
+    /// incomplete end after the lines that are complete.
     fn reopen(path: &Path, form: Form) -> Result<Self> {
         let (path, partial) = Self::names(path)?;
         let shown = partial.display();

@@ -1,4 +1,5 @@
-//! `taper merge`: adds adapters to the weights that they change.
+//! `taper merge`: adds trained LoRA adapters to the weights that they change, so that the model
+//! needs no adapters any more.
 
 use anyhow::Result;
 use taper_run::merge_adapters;

@@ -32,7 +32,8 @@ pub(crate) fn run(arguments: &PageOfRun) -> Result<()> {
     ))
 }
 
-/// Module that the user has named, or else the one that is installed beside the program.
+/// Returns the path of the module that the user has named, or else of the module that is installed
+/// with the program.
 pub(crate) fn module_file(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| program::get().folder.join(MODULE), Path::to_owned)
 }

@@ -1,4 +1,5 @@
-//! `taper shortlist`: the shortlist of a run.
+//! `taper shortlist`: makes the shortlist of a run, that is, for each source token, the target
+//! tokens that its translation may contain.
 
 use anyhow::Result;
 use taper_run::shortlist::{MadeShortlist, ShortlistProgress, ShortlistSettings, make_shortlist};

@@ -1,4 +1,4 @@
-//! Screen of `top`.
+//! Draws the screen of `taper top`: a table of runs, and charts of the selected run.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use taper_run::folder::{RunState, RunSummary};
 
 use crate::resident::resident_memory;
 
-/// A run with the part of its record that has been read so far.
+/// A run, with that part of its record of metrics that has been read so far.
 pub(super) struct WatchedRun {
     pub(super) name: String,
     folder: RunFolder,
@@ -18,7 +18,8 @@ pub(super) struct WatchedRun {
     pub(super) record: Record,
     /// Number of bytes of the record that have been read.
     read: u64,
-    /// Last line among these bytes. If the file has other bytes there, it was written anew.
+    /// Last line among these bytes. If the file now has other bytes in the place of this line, it
+    /// was written anew.
     last_line: Vec<u8>,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(entries(Some(format!("{first}{{\"event\":"))), [(1, 1.0), (2, 1.0), (3, 1.0)]);
         let grown = first + &lines(4..=4, 2);
         assert_eq!(entries(Some(grown)).len(), 4);
-        // Resumed after update 1, and already at update 5.
+        // The run was resumed after update 1 and has reached update 5.
         let resumed = lines(1..=1, 1) + &lines(2..=5, 3);
         let expected = [(1, 1.0), (2, 3.0), (3, 3.0), (4, 3.0), (5, 3.0)];
         assert_eq!(entries(Some(resumed)), expected);
