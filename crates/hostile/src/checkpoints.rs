@@ -1,4 +1,5 @@
-//! Checks with damaged checkpoints.
+//! Checks that damaged checkpoints are refused, or at least do no harm. Each check gets the bytes
+//! of one damaged file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Checks with damaged text files, images, tables of captions and tokenizers.
+//! Checks that damaged text files, images, tables of captions and tokenizers can be read, or are
+//! refused with a clear error. Each check gets the bytes of one damaged file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

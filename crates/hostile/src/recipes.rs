@@ -1,4 +1,5 @@
-//! Checks with damaged recipes.
+//! Checks that a damaged recipe (the TOML file with the settings of a training) can be read, or is
+//! refused with an error that names the file.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Checks with damaged records of runs. A run is the folder of one training; its records are the
-//! logs and scores that reports and figures show.
+//! Checks that reports and figures can be made from damaged records of runs, or that the records
+//! are refused with a clear error. A run is the folder of one training; its records are the logs
+//! and scores that reports and figures show.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Checks of scores of hostile text.
+//! Checks that any text, even hostile text, gets valid scores by all metrics.
 
 use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
 

@@ -1,5 +1,5 @@
-//! Checks with damaged files of word vectors, and with damaged files of human judgements of how
-//! similar two words are.
+//! Checks that damaged files of word vectors can be read, or are refused with an error that names
+//! the file. The same is checked for files of human judgements of how similar two words are.
 
 use std::path::Path;
 

@@ -34,7 +34,7 @@ fn damaged_recipes_are_read_or_refused() {
     recipes(FEW);
 }
 
-/// Run by `cargo test --release -p taper-hostile --test recipes -- --ignored`.
+/// This test is run with `cargo test --release -p taper-hostile --test recipes -- --ignored`.
 #[test]
 #[ignore = "hours; a million cases"]
 fn a_million_damaged_recipes() {

@@ -1,4 +1,5 @@
-//! Damaged records of runs: logs, scores, tables of points.
+//! Damaged records of runs (logs, scores and tables of points) are read or refused, and never end
+//! the program.
 //!
 //! A few hundred cases run with the other tests; many more with
 //! `cargo test --release -p taper-hostile --test records -- --ignored`.

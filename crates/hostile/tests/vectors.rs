@@ -1,4 +1,5 @@
-//! Damaged files of word vectors, and damaged files of judgements of how similar two words are.
+//! Damaged files of word vectors, and of human judgements of how similar two words are, are read or
+//! refused, and never end the program.
 //!
 //! A few thousand cases run with the other tests; a million with
 //! `cargo test --release -p taper-hostile --test vectors -- --ignored`.

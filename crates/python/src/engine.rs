@@ -1,8 +1,8 @@
-//! The thread that computes.
+//! Runs all computations of the process on one thread.
 //!
-//! One thread makes all computations of the process, one after the other: each computation uses
-//! every core anyway, and only the thread that opened a GPU can use it. Python's threads wait for
-//! results without holding Python's lock, and check for Ctrl-C in the meantime.
+//! This thread makes the computations one after the other: each computation uses every core anyway,
+//! and only the thread that opened a GPU can use it. Python's threads wait for results without
+//! holding Python's lock, and check for Ctrl-C in the meantime.
 
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

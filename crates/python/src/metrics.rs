@@ -1,4 +1,4 @@
-//! BLEU, chrF and TER.
+//! The metrics BLEU, chrF and TER, as a function for Python.
 
 use anyhow::{Result, anyhow, bail};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Runs: folders of trained models.
+//! Python class for runs. A run is the folder of a trained model.
 
 use std::path::PathBuf;
 use std::sync::Arc;

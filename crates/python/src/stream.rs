@@ -1,4 +1,4 @@
-//! Streams of text during generation.
+//! Python class that returns a generated text piece by piece, while it is generated.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use crate::decoding::{GenerateOptions, generate};
 use crate::engine::{Cancelled, Work, broken};
 use crate::error::exception;
 
-/// A message of a generation.
+/// Message from the computing thread about the text that it generates.
 enum Message {
     Piece(String),
     End(Result<String>),

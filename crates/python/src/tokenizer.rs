@@ -1,4 +1,4 @@
-//! Tokenizers.
+//! Python class for tokenizers.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 
-/// A trained tokenizer: text to ids and back.
+/// A trained tokenizer, which converts text to token ids and token ids to text.
 #[pyclass(frozen, module = "taper._native")]
 pub(crate) struct Tokenizer(taper_data::Tokenizer);
 

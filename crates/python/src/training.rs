@@ -14,7 +14,7 @@ use taper_run::{RunConfig, RunEvent, RunFolder, TrainSettings};
 use crate::engine::{Cancelled, GoOn, Work, wait_for};
 use crate::error::{exception, options};
 
-/// A message of a training.
+/// Message from the computing thread about the training.
 enum Message {
     /// An event; training then waits for the permission to continue.
     Event(String, GoOn),

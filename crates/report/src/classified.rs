@@ -1,4 +1,4 @@
-//! Figures of classified test sets, from `scores.json`.
+//! Figures of test sets of classification tasks, drawn from the results in `scores.json`.
 
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};

@@ -1,4 +1,4 @@
-//! Curves of training.
+//! Figures of the course of a training: loss, scores and speed by update, and the norms of layers.
 
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 use taper_trainer::NormsPerLayer;

@@ -1,4 +1,4 @@
-//! Figure of regression test sets, from `scores.json`.
+//! Figure of test sets of in-context regression, drawn from the results in `scores.json`.
 
 use serde_json::Value;
 use taper_plots::{Axis, Chart, Figure, Language, Series};

@@ -1,4 +1,5 @@
-//! Ridgelines: the distribution of each layer's norms, early and late in training.
+//! Ridgeline figures. They show the distribution of each layer's gradient and weight norms, early
+//! and late in training.
 
 use taper_plots::{Axis, Chart, Figure, Language, Series};
 use taper_trainer::NormsPerLayer;
@@ -61,7 +62,8 @@ pub fn spread_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
         for (row, of_layer) in samples.iter().enumerate() {
             let base = (layers.len() - 1 - row) as f64;
             for (number, samples) in of_layer.iter().enumerate().filter(|one| !one.1.is_empty()) {
-                // The legend has the name of the first ridge of a colour.
+                // Only the first ridge of each colour gets a name, so that the legend has each name
+                // once.
                 let name = std::mem::take(&mut names[number]);
                 let points = ridge(samples, (low, high), base);
                 series.push(Series::ridge(name, base, points).coloured(number));

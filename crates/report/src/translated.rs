@@ -1,4 +1,4 @@
-//! Figures of translated test sets.
+//! Figures of the scores of translated test sets.
 
 use anyhow::Result;
 use taper_plots::{Axis, Bars, Figure, Language};

@@ -1,4 +1,4 @@
-//! Start, work and end of a server.
+//! A server, from its start to its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -170,8 +170,8 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
     connections.len()
 }
 
-/// Accepts the next client. Tries again after a failure, which is temporary: for example, too many
-/// files are open.
+/// Accepts the next client. After a failure, tries again, because failures are temporary: for
+/// example, too many files may be open.
 async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {

@@ -1,4 +1,4 @@
-//! Sentences of a test set whose attention is shown.
+//! Sentences of test sets that a user has chosen, with the model's attention on them.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Generation with a language model, for clients.
+//! Answers requests of clients for texts that a language model generates.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -122,7 +122,7 @@ fn typed<V: Verb>(request: &dyn Request) -> &V {
 
 /// Handlers of a run, by the kinds of requests that they answer.
 pub(super) struct Handlers<'s> {
-    /// Action of the model in messages: a verb phrase in the third person.
+    /// Action of the model in messages: a verb phrase in the third person, such as `translates`.
     does: &'static str,
     handlers: Vec<Box<dyn Handler + 's>>,
     /// Threads that compute for this run alone; `None` if the run uses the threads of the process.
@@ -131,7 +131,7 @@ pub(super) struct Handlers<'s> {
 
 impl<'s> Handlers<'s> {
     /// Makes an empty set of handlers. `does` is the action of the model in messages: a verb phrase
-    /// in the third person.
+    /// in the third person, such as `translates`.
     pub(super) fn new(does: &'static str) -> Self {
         Self { does, handlers: Vec::new(), pool: None }
     }

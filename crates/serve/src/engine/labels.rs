@@ -1,4 +1,4 @@
-//! Classifiers, for clients.
+//! Answers requests of clients to classifiers of texts and of images.
 
 use anyhow::Result;
 use taper_data::{ImagesConfig, Pairs, Pixels, Row, rows_of};

@@ -62,7 +62,7 @@ pub(crate) use words::{Question, Tag};
 pub(crate) use work::{Continued, Fit, OwnPrompt, PromptText, Verb};
 use work::{Job, Request};
 
-/// Loaded run with its worker.
+/// Loaded run with its worker, which is the thread that answers the requests to the run.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) info: RunInfo,

@@ -1,4 +1,5 @@
-//! Models that write captions, and models that match texts and pictures, for clients.
+//! Answers requests of clients to models that write captions, and to models that match texts and
+//! pictures.
 
 use anyhow::Result;
 use taper_data::{ImageFormat, Pixels};

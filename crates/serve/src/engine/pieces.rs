@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 /// Piece of text added by a language model.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Index of the text among the texts of the prompt. Streams have a single prompt.
+    /// Index of the text among the texts of the prompt. A streamed request has a single prompt.
     pub(crate) sample: usize,
     pub(crate) text: String,
 }

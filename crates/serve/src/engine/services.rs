@@ -1,4 +1,4 @@
-//! Services of all tasks that are served.
+//! Table of the tasks whose models can be served, and loading of a run by its task.
 
 use anyhow::{Result, anyhow, bail};
 use taper_data::Task;
@@ -18,7 +18,7 @@ const fn service<S: Service>() -> (Task, Open) {
     (S::Model::TASK, S::open)
 }
 
-/// Services by task.
+/// Tasks that can be served. Each has a function that loads a run of the task.
 const SERVICES: &[(Task, Open)] = &[
     service::<Translates<'_>>(),
     service::<Generates<'_>>(),

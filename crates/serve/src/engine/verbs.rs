@@ -8,14 +8,14 @@ use crate::error::Refusal;
 /// Kinds of requests that a run answers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verbs {
-    /// Action of the model in messages: a verb phrase in the third person.
+    /// Action of the model in messages: a verb phrase in the third person, such as `translates`.
     does: &'static str,
     kinds: Vec<TypeId>,
 }
 
 impl Verbs {
     /// Makes the set of the request types `kinds`. `does` is the action of the model in messages: a
-    /// verb phrase in the third person.
+    /// verb phrase in the third person, such as `translates`.
     pub(super) fn new(does: &'static str, kinds: Vec<TypeId>) -> Self {
         Self { does, kinds }
     }

@@ -1,4 +1,4 @@
-//! Taggers of words, and question-answering models, for clients.
+//! Answers requests of clients to taggers of words, and to models that answer questions.
 
 use anyhow::Result;
 use taper_decoding::Control;

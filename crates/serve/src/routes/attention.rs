@@ -1,4 +1,4 @@
-//! `POST /api/attention`.
+//! `POST /api/attention`: the attention weights of a model on a text.
 
 use std::sync::Arc;
 

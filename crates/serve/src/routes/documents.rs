@@ -1,4 +1,5 @@
-//! Documents that clients send: reading, translation part by part, writing.
+//! Documents that clients send: they are read, translated part by part, and written in their
+//! format.
 //!
 //! **Decision.** A document is translated by many requests to the run, each with a few sentences.
 //! The alternative, a single request, would make other work wait for the whole document. Reading
@@ -122,8 +123,9 @@ impl DocumentWork {
     /// and its translation.
     ///
     /// # Errors
-    /// When the document is malformed, has too many sentences, or a sentence is longer than a whole
-    /// request may be: the run counts its tokens between other requests, which would wait for that.
+    /// When the document is malformed, has too many sentences, or has a sentence that is larger
+    /// than a whole request may be. Counting the tokens of such a sentence would delay other
+    /// requests.
     pub(super) async fn new(
         app: &App,
         document: SentDocument,

@@ -1,4 +1,5 @@
-//! `POST /api/generate`, and code shared with other routes of language models.
+//! `POST /api/generate`: texts that a language model generates. Other routes of language models
+//! share parts of this code.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The page, and information about the server.
+//! Routes for the web page, and for information about the server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `POST /api/translate-file`.
+//! `POST /api/translate-file`: translation of a document that a client sends as a form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `POST /api/translate`.
+//! `POST /api/translate`: translation of lines of text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `POST /api/tag` and `POST /api/answer`.
+//! `POST /api/tag` and `POST /api/answer`: tags of words, and answers to questions about texts.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ fn each_line_is_translated_as_it_is_alone() {
         .map(|line| line["translations"][0]["text"].as_str().expect("text"))
         .collect();
     assert_eq!(texts, expected);
-    // The same lines in one text, with an empty line, which stays empty.
+    // The same lines are sent as one text, with an empty line between them, which stays empty.
     let text = format!("{}\n\n{}", lines[0], lines[1]);
     let found = server.post("/api/translate", &json!({ "text": text })).expect(200);
     let found = found["translations"].as_array().expect("a list");

@@ -45,8 +45,8 @@ fn completions_are_openais() {
     let texts = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().expect("text"));
     assert_eq!(texts.collect::<String>(), " brown fox");
     assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "stop");
-    // Parameters that OpenAI's API lacks but other servers accept: `top_k`, and keys whose values
-    // have no effect.
+    // OpenAI's API does not have the following parameters, but other servers accept them: `top_k`,
+    // and keys whose values have no effect here.
     let text = |change: Value| {
         let mut asked = json!({ "model": "text", "prompt": "the quick", "max_tokens": 12 });
         let changes = change.as_object().expect("an object").clone();
@@ -224,7 +224,8 @@ fn tokens_have_their_probabilities() {
     assert_eq!(ask(json!({ "prompt": [prompt] })), plain);
     let echoed = ask(json!({ "prompt": prompt, "echo": true }));
     assert_eq!(echoed["text"], format!("the quick{text}"));
-    // Log-probability of each token after all tokens before it, computed by the model in one pass.
+    // The model itself computes, in one pass, the log-probability of each token after all tokens
+    // before it.
     let ids = [prompt.clone(), tokenizer.encode(&text).expect("tokens")].concat();
     let (read, answers) = (Sequences::pack(&[&ids[..ids.len() - 1]]), &ids[1..]);
     let expected = run.model.log_probabilities(&read, answers).expect("log-probabilities");

@@ -82,7 +82,8 @@ fn each_request_chooses_its_direction() {
     let found = server.post("/api/translate", &json!({ "text": LINES, "to": "cc" })).expect(200);
     assert_eq!(text(&found["translations"][0]), json!(of_run[1][0]));
 
-    // Requests at the same time, whether or not they share a batch.
+    // Requests that are sent at the same time get the right answers, whether or not they share a
+    // batch.
     let server = &server;
     std::thread::scope(|scope| {
         for ((from, to), expected) in directions.into_iter().zip(&of_run) {

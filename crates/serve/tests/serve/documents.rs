@@ -235,7 +235,7 @@ fn progress_is_told_until_the_document_is_there() {
     assert_eq!(end["unchanged"], json!([]));
     let reply = server.get(&format!("/{}", end["url"].as_str().expect("an address")));
     assert!(reply.body == expected("page.html", content.as_bytes()));
-    // The same document in one answer, without a stream.
+    // Without a stream, the same document is answered as a whole.
     let found = ask("page.html", content.as_bytes(), &[]).expect(200);
     assert_eq!((&found["run"], &found["sentences"]), (&"format-1".into(), &80.into()));
     let again = server.get(&format!("/{}", found["url"].as_str().expect("an address")));

@@ -98,7 +98,8 @@ fn garbage_ends_nothing_but_its_own_connection() {
         format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(500)).into_bytes(),
         vec![0; 4096],
     ];
-    // The valid request, cut at every tenth byte; and the whole request with this byte changed.
+    // For every tenth byte of the valid request, adds the request cut off before this byte, and the
+    // whole request with this byte changed.
     for at in (1..valid.len()).step_by(10) {
         garbage.push(valid[..at].to_vec());
         let mut changed = valid.clone();

@@ -33,17 +33,17 @@ fn sixty_four_clients_get_what_each_would_get_alone() {
                     let bytes = server.bytes("POST", "/api/translate", kind, body.as_bytes());
                     let mut stream = server.connect();
                     match (client + request) % 8 {
-                        // Leaves before the answer.
+                        // The client leaves before the answer.
                         0 => {
                             stream.write_all(&bytes).expect("sent");
                             continue;
                         }
-                        // Sends bytes that are not a request.
+                        // The client sends bytes that are not a request.
                         1 => {
                             let _ = stream.write_all(&bytes[bytes.len() / 2..]);
                             continue;
                         }
-                        // Sends and reads slowly.
+                        // The client sends and reads slowly.
                         2 => {
                             for part in bytes.chunks(bytes.len() / 4) {
                                 stream.write_all(part).expect("sent");

@@ -37,7 +37,7 @@ fn served_translations_are_those_of_generate() {
     let (server, _folder) = serving(&names);
     for name in names {
         let expected = expected(name);
-        // Prefix that names the task of a T5 model. The run `t5` adds its prefix by itself.
+        // A T5 model needs a prefix that names its task. The run `t5` adds the prefix by itself.
         let own = if name == "t5" { "" } else { expected["prefix"].as_str().unwrap_or("") };
         let texts: Vec<String> = serde_json::from_value(expected["texts"].clone()).expect("texts");
         let texts: Vec<String> = texts.iter().map(|text| format!("{own}{text}")).collect();

@@ -67,7 +67,7 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
     // All of these lines were translated while the long request was being computed.
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
-    // A request of medium length: other requests are answered between its steps.
+    // While a request of medium length is computed, other requests are answered between its steps.
     let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
     let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
     for line in lines().iter().take(8) {
@@ -118,7 +118,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    // The answer of a language model as a whole, not as a stream.
+    // This language model answers with a whole text, not with a stream.
     let mut settings = ServeSettings::new(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
@@ -164,7 +164,7 @@ fn long_work_takes_no_place_from_short_work_in_the_queue() {
 
 #[test]
 fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
-    // A tokenizer with a pattern whose search backtracks almost without end.
+    // The pattern of this tokenizer makes its search backtrack almost without end.
     let folder = tempfile::tempdir().expect("a folder");
     let from = trained().path("text").join("tokenizer.json");
     let mut file: Value =

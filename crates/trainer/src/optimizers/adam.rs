@@ -1,4 +1,4 @@
-//! Adam and AdamW.
+//! The optimizers Adam and AdamW.
 
 use candle_core::{Result, Tensor, bail};
 use taper_ops::{AdamStep, adam_step};

@@ -1,4 +1,4 @@
-//! Translation models, for clients.
+//! Answers requests of clients to translation models.
 
 mod line_answer;
 mod sentences;

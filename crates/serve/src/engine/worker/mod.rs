@@ -40,8 +40,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a run is loaded again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time after which a loaded run counts as sound: the pause after its next failure is that of a
-/// first failure.
+/// Time from the beginning of loading a run to a failure after which earlier failures no longer
+/// count. If a run fails later than this, it is loaded again without a pause, as after its first
+/// failure.
 const SOUND: Duration = Duration::from_secs(60);
 
 /// Everything that a worker needs in addition to its run.

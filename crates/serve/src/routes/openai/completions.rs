@@ -1,4 +1,4 @@
-//! `POST /v1/completions`.
+//! `POST /v1/completions`: generated texts, in the form of OpenAI's API.
 
 use std::sync::Arc;
 
