@@ -74,6 +74,11 @@ fn zeros_stay_zeros_and_what_is_not_finite_stays_visible() -> Result<()> {
             assert_eq!(kept[..2], [0.0, 0.0]);
             assert!(!kept[2].is_finite(), "{cache_type:?}: {kept:?}");
         }
+        let tiny = Tensor::new(&[[1e-38f32, -3e-39, 1e-30, 1e-31]], &Device::Cpu)?;
+        let kept = values(&CompactRows::new(&tiny, 2, cache_type)?.to_tensor()?);
+        for (kept, exact) in kept.iter().zip(values(&tiny)) {
+            assert!((kept - exact).abs() < 1e-32, "{cache_type:?}: {kept}, {exact}");
+        }
     }
     Ok(())
 }

@@ -49,8 +49,7 @@ impl Measurement {
 /// `teachers` and with the run `student`. The teachers have the number type of the weights and the
 /// search settings of their configurations. The student has weights in int8, as on the page that
 /// [`super::write_pipeline`] makes. `progress` receives the number of sentences that each of the
-/// two has translated. Returns `None` if the student has
-/// neither test sets nor a validation set.
+/// two has translated. Returns `None` if the student has neither test sets nor a validation set.
 ///
 /// # Errors
 /// When a run cannot be loaded, or a set cannot be read, translated or scored.

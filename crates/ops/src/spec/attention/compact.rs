@@ -54,6 +54,10 @@ pub(crate) enum CompactElements<'a> {
 /// Largest code.
 const LARGEST: f32 = 127.0;
 
+/// A block without a larger magnitude than this becomes zeros: the inverse of its scale would be
+/// infinite.
+const SMALLEST: f32 = 1e-35;
+
 impl CompactRows {
     /// Rounds the rows of a tensor.
     ///
@@ -188,7 +192,7 @@ impl Codes {
                         size if size > largest || size.is_nan() => size,
                         _ => largest,
                     });
-                    let scale = largest / LARGEST;
+                    let scale = if largest < SMALLEST { 0.0 } else { largest / LARGEST };
                     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
                     scales.push(scale);
                     codes.extend(of_block.iter().map(|x| (x * inverse).round_ties_even() as i8));
