@@ -135,6 +135,7 @@ fn from_lexicon(
     (best, frequent): (usize, usize),
 ) -> Shortlist {
     let (source, target) = (tokenizers.source(), tokenizers.target());
+    let (sources, targets) = tokenizers.vocabulary_sizes();
     let ascending = |mut tokens: Vec<u32>| {
         tokens.sort_unstable();
         tokens.dedup();
@@ -147,10 +148,12 @@ fn from_lexicon(
         } else {
             source.token(id).and_then(|token| target.id(&token))
         };
-        tokens.extend(same.filter(|_| !source.is_special(id)));
+        // The model has no row for some tokens of an imported vocabulary.
+        let has_row = |same: &u32| (*same as usize) < targets;
+        tokens.extend(same.filter(has_row).filter(|_| !source.is_special(id)));
         ascending(tokens)
     };
-    let lists = (0..tokenizers.vocabulary_sizes().0 as u32).map(list);
+    let lists = (0..sources as u32).map(list);
     Shortlist::new(ascending(lexicon.frequent(frequent)), lists)
 }
 
