@@ -2,8 +2,8 @@
 //! of JSON. `scripts/bench/attention.py` runs it alternately with PyTorch.
 //!
 //! Example: `cargo bench -p taper-ops --bench attention -- --lengths 512,2048 --causal`.
-//! Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch of short
-//! sequences), `--dtype bf16`, `--dropout` and `--seconds` (to measure each length).
+//! Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch; a longer sequence
+//! is a batch by itself), `--dtype bf16`, `--dropout` and `--seconds` (to measure each length).
 //! `RAYON_NUM_THREADS` sets the number of threads.
 
 use candle_core::{Device, Result, Tensor, Var};

@@ -70,7 +70,8 @@ impl Packed {
         self.panels
     }
 
-    /// Returns the packed lines of one panel for a range of steps of the summed dimension.
+    /// Returns the packed lines of one panel for a range of steps. A step is a part of the summed
+    /// dimension, of as many elements as the packing's `DEPTH` says.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
@@ -92,7 +93,8 @@ impl PackedProducts {
 
     /// Computes the product of some panels of `left` and some panels of `right`, which replaces the
     /// values of `out`. `out` is row-major, with the distance `stride` from row to row, and must
-    /// have room for whole panels; results outside of the operands are zero.
+    /// have room for whole panels. A panel can extend beyond the last row or column of an operand;
+    /// the results there are zero.
     pub(crate) fn multiply_panels(
         &self,
         left: (&Packed, Range<usize>),
@@ -112,7 +114,7 @@ impl PackedProducts {
         );
     }
 
-    /// Computes the product of `a (m, k)` and the `k` rows of `right` from row `from · DEPTH` on.
+    /// Computes the product of `a (m, k)` and `k` rows of `right`: those from the step `from` on.
     /// Depending on `write`, the product replaces the values of `out` or is added to them. The left
     /// operand is packed for this product only, unless it already lies in memory as if packed.
     /// `out` is as for [`Self::multiply_panels`].
@@ -163,8 +165,9 @@ impl PackedProducts {
             for i in 0..rows {
                 let left = left(i);
                 assert!(left.len() >= right.len());
-                // SAFETY: both operands have the lines of all steps, and `out` has 32 rows of 32
-                // values from there on, by the assertions.
+                // SAFETY: by the assertion above, the left operand has as many lines as the right
+                // one, which has those of all steps. By the assertion at the beginning of the
+                // function, `out` has PANEL rows of PANEL values from `first` on.
                 unsafe {
                     let first = out.as_mut_ptr().add(i * PANEL * stride + j * PANEL);
                     let to = Results { first, stride, rows: PANEL, add: write == Write::Add };

@@ -20,7 +20,7 @@ pub struct Stat {
     pub name: String,
     /// The number as text, with separators between its digits.
     pub value: String,
-    /// Unit of the number, or its interval. It is written after the number.
+    /// Unit of the number, or its confidence interval. It is written after the number.
     pub unit: String,
     /// Detail that is written below the number. It may be empty.
     pub detail: String,

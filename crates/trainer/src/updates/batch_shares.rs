@@ -24,8 +24,9 @@ pub(crate) struct BatchShares {
 }
 
 impl BatchShares {
-    /// Sends the numbers of this process's micro-batches and answers to all other processes, and
-    /// receives theirs. `batches`: micro-batches of this process.
+    /// Tells all other processes how many micro-batches this process has, and how many answers are
+    /// in them, and receives the same counts from the others. `batches` are the micro-batches of
+    /// this process.
     pub(crate) fn exchange(
         exchange: &mut dyn Exchange,
         batches: &[Batch],

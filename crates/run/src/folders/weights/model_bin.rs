@@ -83,7 +83,7 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     for _ in 0..reader.number(4)? {
         let (alias, name) = (reader.name()?, reader.name()?);
         // The function `scale` has moved scales into the tensors that they belong to. If an alias
-        // stands for scales, there is no such tensor any more.
+        // stands for scales, the tensor of these scales does not exist any more.
         if name.ends_with(SCALES) && !tensors.contains_key(&name) {
             continue;
         }
