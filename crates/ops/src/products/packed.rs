@@ -71,7 +71,7 @@ impl Packed {
     }
 
     /// Returns the packed lines of one panel for a range of steps. A step is a part of the summed
-    /// dimension, of as many elements as the packing's `DEPTH` says.
+    /// dimension, of 32 elements.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
