@@ -82,7 +82,7 @@ impl Field {
 }
 
 /// Influence of a text's tokens on the state of its middle token, in an encoder of `layers` layers.
-/// They are convolutions of `kernel` tokens, or attention if `kernel` is `None`.
+/// The layers are convolutions of `kernel` tokens, or attention if `kernel` is `None`.
 ///
 /// # Errors
 /// If the memory is exhausted.

@@ -26,9 +26,9 @@ pub struct Batch {
     pub asked: Option<Vec<u32>>,
     /// True id for each row at which an id is predicted.
     pub answers: Vec<u32>,
-    /// Pairs of aligned words, for guided attention (a loss that pulls attention towards them): a
-    /// row of the last stream and a row of the first stream, ascending. Empty without guided
-    /// attention.
+    /// Pairs of aligned words, ascending. Each pair is a row of the last stream and a row of the
+    /// first stream. Guided attention, a loss that pulls attention towards the pairs, reads them;
+    /// without guided attention the list is empty.
     pub links: Vec<(u32, u32)>,
 }
 

@@ -52,9 +52,10 @@ pub(crate) struct PartCost {
     pub(crate) scores: f64,
     /// Part of `scores` that belongs to attention which sees only part of its sequence.
     pub(crate) masked_scores: f64,
-    /// Number of classes that heads predict. Their logits exist for only some rows at a time.
+    /// Number of classes that the output heads predict. An output head is a layer that predicts
+    /// classes, such as the tokens of a vocabulary. Logits exist for only some rows at a time.
     pub(crate) classes: f64,
-    /// Scalars in the matrices of heads.
+    /// Scalars in the matrices of the output heads.
     pub(crate) classifier: f64,
 }
 
@@ -64,7 +65,8 @@ impl PartCost {
         Self { parameters: shape.iter().map(|&size| size as f64).product(), ..Self::default() }
     }
 
-    /// Cost of the product `x Wᵀ`, whose result is kept; without the parameters in W.
+    /// Cost of the product `x Wᵀ`, whose result is kept for the backward pass. The parameters in W
+    /// are not included.
     pub(crate) fn product(inputs: usize, outputs: usize) -> Self {
         let (inputs, outputs) = (inputs as f64, outputs as f64);
         Self { flops: 2.0 * inputs * outputs, kept: outputs, ..Self::default() }
@@ -76,7 +78,7 @@ impl PartCost {
         Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
 
-    /// Cost of `scalars` kept scalars.
+    /// Cost of `scalars` scalars per token that are kept for the backward pass.
     pub(crate) fn kept(scalars: usize) -> Self {
         Self::default().keeping(scalars)
     }
@@ -106,7 +108,7 @@ impl PartCost {
         Self { flops, mixing_flops: flops, kept, ..Self::default() }
     }
 
-    /// Adds `scalars` kept scalars per token.
+    /// Adds `scalars` scalars per token that are kept for the backward pass.
     pub(crate) fn keeping(self, scalars: usize) -> Self {
         Self { kept: self.kept + scalars as f64, ..self }
     }
@@ -194,9 +196,9 @@ pub struct Cost {
     pub parameters: u64,
     /// Cost of one token in each stream that the model reads, in the order of the streams.
     pub streams: Vec<StreamCost>,
-    /// Number of classes of the model's heads, such as tokens of a vocabulary.
+    /// Number of classes of the model's output heads, such as tokens of a vocabulary.
     pub classes: u64,
-    /// Number of scalars in the matrices of the model's heads.
+    /// Number of scalars in the matrices of the model's output heads.
     pub classifier: u64,
 }
 
@@ -332,8 +334,8 @@ impl Cost {
     }
 
     /// Bytes that the loss of the fused operations holds for `rows` predicted rows, in addition to
-    /// what the pass keeps: logits of some of the rows, packed weights and, if the heads' matrices
-    /// are trained (`is_trained`), their gradient.
+    /// what the pass keeps: logits of some of the rows, packed weights and, if the matrices of the
+    /// output heads are trained (`is_trained`), the gradient of these matrices.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };

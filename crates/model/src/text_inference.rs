@@ -29,8 +29,8 @@ pub struct TextInference {
 #[derive(Debug, Clone)]
 pub struct TextState {
     /// Cached past of each row, which is one text. The range of a row covers the tokens that were
-    /// read as a whole. When a row is read again as a whole, its entries in the history, for all
-    /// steps before that, become `ABSENT`.
+    /// read as a whole. When a row is read again as a whole, its entries in
+    /// [`DecodedRows::history`], for all steps before that, become `ABSENT`.
     rows: DecodedRows,
     /// Number of cached tokens, in all rows, that were read as a whole and not step by step.
     read: usize,

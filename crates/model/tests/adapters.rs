@@ -99,7 +99,7 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
         let mut start = values(weight);
         let layer = base.name().strip_suffix(".weight").unwrap_or_default();
         if store.get(&format!("{layer}.magnitude")).is_some() {
-            // A row without a direction, which no length can be given.
+            // A row of zeros has no direction, so it cannot be scaled to a length.
             start[..base.shape()[1]].fill(0.0);
         }
         base.set(start).unwrap();

@@ -130,8 +130,8 @@ fn others() -> Vec<(String, ModelConfig)> {
     all
 }
 
-/// Compares loss and gradient of a model in f16 with those in f32. `make` makes the model in a
-/// type.
+/// Compares loss and gradient of a model in f16 with those in f32. `make` makes the model with
+/// activations of a given type.
 fn compare<M: Model>(name: &str, batch: &Batch, make: impl Fn(DType) -> M) {
     let run = |dtype| {
         let (model, scale, pass) = (make(dtype), 1.0 / batch.tokens() as f64, Pass::train(1, 1, 0));

@@ -89,7 +89,7 @@ fn linear_self_attention_is_a_step_of_gradient_descent() -> TestResult {
     let (y, asked, rate) = (times(&x, &truth)?, normal(4, inputs, 4)?, 0.3);
     let stepped = descend(&first, &x, &y, rate)?;
     let examples = Tensor::cat(&[&x, &y], 1)?;
-    // The answer part of a question begins with the negated prediction of W₀.
+    // At first, the part of a question that belongs to the answer has the negated prediction of W₀.
     let questions = Tensor::cat(&[&asked, &times(&asked, &first)?.neg()?], 1)?;
     let [look, value, out] = construction(&first, rate)?;
     let attended = attend(&questions, &examples, [&look, &look, &value, &out])?;

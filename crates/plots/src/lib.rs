@@ -19,7 +19,7 @@
 //! page, the JavaScript library uPlot draws the same values again. There the figures have the size
 //! of the window, can be zoomed, and show the values at the pointer. uPlot adds 50 KB to a page,
 //! while larger libraries would add hundreds. The module [`parts`] has the other components of
-//! pages. This crate does not depend on models or on recorded runs.
+//! pages. This crate does not depend on models or on recorded trainings.
 #![forbid(unsafe_code)]
 
 mod colours;

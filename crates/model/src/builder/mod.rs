@@ -35,7 +35,8 @@ pub struct Builder {
     tally: Tally,
     /// True if only the cost is needed, and no parameters.
     only_counts: bool,
-    /// Type of the frozen parameters that are made now; [`Builder::held`] changes it for a while.
+    /// Type in which frozen parameters are made. [`Builder::held`] changes it while its closure
+    /// runs.
     base_dtype: DType,
 }
 
@@ -50,8 +51,9 @@ pub struct ModelCore {
 
 impl ModelCore {
     /// Makes the parts of a model whose layers are not in this crate. `store` has its parameters,
-    /// which are used in f32; `streams` are the names of the streams that it reads. Only the
-    /// parameters count in the cost of such a model.
+    /// which are used in f32. `streams` are the names of the streams that the model reads, which
+    /// are the kinds of sequences in a batch, such as source and target. Only the parameters count
+    /// in the cost of such a model.
     #[must_use]
     pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
         let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
@@ -255,8 +257,8 @@ impl Builder {
         ModelCore { store: self.store, activations: self.activations, config, cost }
     }
 
-    /// Adds a parameter. `value` returns each of its values, from random numbers that depend on the
-    /// seed and the parameter's name, and from the index of the value.
+    /// Adds a parameter. `value` computes each value of the parameter. It gets a source of random
+    /// numbers, which depends on the seed and on the parameter's name, and the index of the value.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -352,7 +354,7 @@ impl Builder {
         self.held(|build| build.embedding(name, rows, width))
     }
 
-    /// Adds a vector with the uniform initial values of a matrix with one output.
+    /// Adds a vector that is initialised like a [`matrix`](Self::matrix) with one output.
     pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
         let bound = (6.0 / (width + 1) as f32).sqrt();
         self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)

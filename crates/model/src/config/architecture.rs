@@ -82,7 +82,7 @@ pub enum RecurrentAttention {
 }
 
 impl RecurrentAttention {
-    /// Word for the kind of attention that precedes the noun "attention" in messages.
+    /// Word that messages put before the noun "attention" to name this kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -48,7 +48,7 @@ impl Guide {
                 "attention can be guided in a Transformer alone".to_owned(),
             ));
         }
-        // The default is the layer that also shows alignments best, the one before the last.
+        // The default is the layer whose attention shows alignments best: the one before the last.
         let layer = guidance.layer.unwrap_or(config.decoder_layers.saturating_sub(2));
         if layer >= config.decoder_layers || guidance.head >= config.heads {
             return Err(ModelError::Config(format!(

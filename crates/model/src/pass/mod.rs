@@ -23,12 +23,14 @@ pub struct Pass {
     dropout_key: Option<u64>,
     /// Index of the update to which this pass belongs; `None` in evaluation.
     step: Option<u64>,
-    /// Tape of the operations; `None` in evaluation, or if gradients come from Candle's autodiff.
+    /// Tape, the record of operations for the backward pass; `None` in evaluation, or if gradients
+    /// come from Candle's autodiff.
     tape: Option<Tape>,
     /// True if stacks keep only the inputs of some layers, and compute everything else again in the
     /// backward pass.
     checkpoints: bool,
-    /// Constant weights, packed in the layout of the matrix kernels; `None` if they are not packed.
+    /// Constant weights, packed: arranged in the order in which matrix kernels read them; `None` if
+    /// they are not packed.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
     /// Gradients with respect to the states of recurrent layers, with the name of the layer; `None`
@@ -237,7 +239,8 @@ impl Pass {
         self.auxiliary.take()
     }
 
-    /// Key of random numbers for the part of the model with the key `site`; `None` in evaluation.
+    /// Key of the random numbers for one part of the model; `None` in evaluation. `site` is the key
+    /// that identifies this part.
     pub(crate) fn noise(&self, site: u64) -> Option<u64> {
         self.dropout_key.map(|key| mix(key, &[site]))
     }
@@ -248,7 +251,7 @@ impl Pass {
         self.step
     }
 
-    /// Tape of the operations; `None` in evaluation.
+    /// Tape, the record of operations for the backward pass; `None` in evaluation.
     #[must_use]
     pub fn tape(&self) -> Option<&Tape> {
         self.tape.as_ref()
@@ -333,7 +336,8 @@ impl Pass {
         }
     }
 
-    /// Dropout of the part of the model with the key `site`, which no other part has.
+    /// Dropout for one part of the model. `site` is the key that identifies this part; no other
+    /// part has the same key.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

@@ -9,8 +9,8 @@ use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// Largest number of logits in a block on the CPU, approximately. In f32 they take 4 MiB, and stay
-/// in the cache until they are read.
+/// Approximate upper bound on the number of logits in a block on the CPU. Logits are computed in
+/// blocks of rows. In f32, a block takes 4 MiB, and stays in the cache until it is read.
 const LOGITS: usize = 1 << 20;
 /// Largest number of logits in a block on the CPU, for each column of the hidden states. It makes
 /// the blocks of narrow models smaller, so that the rows of a block stay in the cache of one core.

@@ -124,8 +124,8 @@ impl<'a> Plan<'a> {
         let bridge = build.counted_as(PartCost::once, |build| {
             Linear::new(build, &bridge, self.ends, state, vectors)
         })?;
-        // The states in the order of the tokens, which the next layer, attention or the readout
-        // reads.
+        // The states in the order of the tokens are kept for the backward pass. The next layer, the
+        // attention or the readout (the layer before the output projection) reads them.
         build.count(PartCost::kept(shape.width));
         if self.config.recurrent.attention == RecurrentAttention::Dot && self.is_last(layer) {
             build.count(PartCost::scores(shape.width).with_heads(1));
@@ -154,7 +154,8 @@ impl RecurrentLayers {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
                 // The backward pass of attention needs the state, which the last layer has counted.
-                // That of the readout needs the state and the result of attention side by side.
+                // The backward pass of the readout needs the state and the result of attention side
+                // by side.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)
@@ -209,9 +210,9 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// Computes, from the annotations, the tensors to which every step attends: none without
-    /// attention, one that has keys and values side by side with dot attention, or the keys and the
-    /// values with additive attention.
+    /// Computes, from the annotations, the tensors to which every step attends. Without attention
+    /// there are none. With dot attention there is one tensor, which has keys and values side by
+    /// side. With additive attention there are two: the keys and the values.
     fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)

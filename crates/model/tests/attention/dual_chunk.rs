@@ -1,6 +1,8 @@
-//! Tests of dual chunk attention in language models. Within a chunk, the result is that of the same
-//! model without chunks. Within a chunk and its window, it is the same up to rounding. Reading a
-//! text at once gives the result of single steps, and gradients are right.
+//! Tests of dual chunk attention (rotary positions that restart in each chunk of tokens) in
+//! language models. For a text within one chunk, the result is that of the same model without
+//! chunks. For a text within a chunk and its window (the tokens that see the previous chunk at true
+//! distances), the result is the same up to rounding. Reading a text at once gives the result of
+//! single steps, and gradients are right.
 
 use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};

@@ -16,11 +16,11 @@ use crate::error::PlotError;
 use crate::figure::{Axis, Chart, Mark, Series};
 use crate::svg::DASHED_WIDTH;
 
-/// Width of a line, in units of the drawing.
+/// Width of a line, in drawing units, of which `SCALE` are one CSS pixel.
 const LINE_WIDTH: u32 = 7;
 
-/// Opacity of the area under a ridge. It is low enough for the ridges behind the area to remain
-/// visible.
+/// Opacity of the area under a ridge, which is a curve with a coloured area below it. It is low
+/// enough for the ridges behind the area to remain visible.
 const AREA_OPACITY: f64 = 0.3;
 
 /// Drawing area between two axes. Its coordinates are places on the axes (see [`Scale`]).
@@ -101,8 +101,8 @@ fn colour_of(series: &Series, number: usize) -> Colour {
     series_colour(series.colour.unwrap_or(number))
 }
 
-/// Returns the points of a series for a page. They are the points that are drawn, rounded to six
-/// digits. Lines of many points are thinned; dots are not.
+/// Returns the points that an interactive page gets for a series. They are the points that are
+/// drawn, rounded to six digits. Lines of many points are thinned; dots are not.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
     let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::html::escape;
 
-/// Difference between a number and the same number of another run.
+/// Difference between a number and the same number of another run (another recorded training).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The difference with its sign, and the name of the other run.

@@ -9,7 +9,8 @@ use taper_model::{
 };
 use taper_ops::ParameterStore;
 
-/// Value of the anchor: column 0 of every row, which makes the norms identities.
+/// Value of the anchor, which is column 0 of the residual stream. It makes the norms identities, as
+/// the documentation of the parent module shows.
 const ANCHOR: f64 = (1_u64 << 40) as f64;
 
 /// Largest number of parameters of an assembled model. In f32 they take half a GB.

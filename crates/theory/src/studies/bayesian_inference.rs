@@ -137,8 +137,8 @@ impl Mixture {
         beliefs.predicted()
     }
 
-    /// Surprise (negative logarithm of the probability) of each token of a document but the first,
-    /// given the tokens before it, in nats.
+    /// Surprise (negative logarithm of the probability) of each token of a document except the
+    /// first, given the tokens before it, in nats.
     #[must_use]
     pub fn surprise(&self, document: &[usize]) -> Vec<f64> {
         let mut beliefs = Beliefs::new(self, &self.concepts);

@@ -91,7 +91,8 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
         head = head.value(*input, *before);
     }
     blueprint.layer(Layer { heads: vec![head], units: moments_of(&before, answer, &products) });
-    // 2. The first x sees only itself, and no y; its product x y is 0.
+    // 2. The head averages the tokens of y so far. At the first x there is no y yet: the head sees
+    //    only this x, whose product x y is 0.
     let mut head = Head::default().score(HARD, is_answer);
     for (product, moment) in products.iter().zip(&moments) {
         head = head.value(*product, *moment);

@@ -12,8 +12,8 @@ use crate::blueprint::{Blueprint, Column, Encoder, Form, Head, Layer, Unit};
 use taper_model::{Model, Sequences};
 use taper_ops::rng::{Counter, mix};
 
-/// Factor of scores: the chosen token has e^64 times the weight of other tokens, which is lost in
-/// f32.
+/// Factor of scores. The chosen token has e^64 times the weight of any other token, so the other
+/// weights are lost in f32.
 const HARD: f64 = 64.0;
 
 pub(super) const STUDY: Study = Study {
@@ -84,7 +84,8 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Largest number of functions to try for each k. Of more functions, every n-th one is tried.
+/// Largest number of functions to try for each k. If there are more, only every n-th function is
+/// tried.
 const SAMPLED: u64 = 256;
 
 fn run() -> Result<Findings, TheoryError> {

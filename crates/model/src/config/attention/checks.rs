@@ -157,8 +157,8 @@ impl AttentionConfig {
     }
 }
 
-/// Returns why `positions` do not fit a kind of attention, as words that precede "… acts"; `None`
-/// if they fit.
+/// Returns `None` if `positions` fit a kind of attention. Otherwise returns the reason why they do
+/// not: the middle part of a message of the form "KIND … POSITIONS acts".
 fn unsuited(kind: AttentionKind, positions: Positions) -> Option<&'static str> {
     let act_on_scores = matches!(positions, Positions::T5 | Positions::Alibi);
     let turn = positions == Positions::Rotary;

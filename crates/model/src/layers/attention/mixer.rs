@@ -47,7 +47,7 @@ pub(crate) trait Mixer: Debug + Send + Sync {
 
 /// Computation between the projections of a layer.
 pub(super) trait Unprojected: Debug + Send + Sync {
-    /// Width of a row of `inputs`.
+    /// Width of a row of the `inputs` of [`attend`](Self::attend).
     fn input_width(&self) -> usize;
 
     /// Attends within whole sequences.

@@ -21,7 +21,8 @@ pub(crate) struct SelfAttention {
     norms: QueryKeyNorms,
     out: Linear,
     shape: AttentionShape,
-    /// Number of parts in `qkv`; the last part is the value.
+    /// Number of vectors that `qkv` makes for each token: query, key and value, or only two if the
+    /// query is also the key. The last vector is always the value.
     parts: usize,
     mechanism: Arc<dyn Mechanism>,
 }
@@ -72,8 +73,8 @@ impl SelfAttention {
     /// Splits `qkv (N, W)` into the query, key and value of each token, for recording.
     fn projections(&self, qkv: &Tensor) -> Result<ProjectionRecord> {
         let (query, width) = (self.shape.query_width(), self.shape.key_value_width());
-        // With two parts, the query is also the key; with three, keys follow all rotations of the
-        // query.
+        // With two parts, the query is also the key. With three, the keys follow the query, which
+        // has several rotations in dual chunk attention.
         let keys = if self.parts == 2 { 0 } else { qkv.dim(1)? - 2 * width };
         Ok(ProjectionRecord {
             layer: self.name.clone(),

@@ -38,7 +38,7 @@ impl Linear {
         Self::with(build, name, weight, (inputs, &vec![outputs / parts; parts]))
     }
 
-    /// Makes a layer that fuses several matrices, each of which is drawn as if it were alone.
+    /// Makes a layer that fuses several matrices, each of which is initialised as if it were alone.
     pub(crate) fn fused(
         build: &mut Builder,
         name: &str,

@@ -229,8 +229,8 @@ mod tests {
         Ok(())
     }
 
-    /// Checks that a key in another chunk has another distance than the true one, so that attention
-    /// by true distances would fail the test above.
+    /// Checks that the distance of a key in another chunk differs from the true distance, so that
+    /// attention by true distances would fail the test above.
     #[test]
     fn distances_beyond_the_window_are_not_the_true_ones() {
         let chunk_rule = chunks(6, 4, 10);

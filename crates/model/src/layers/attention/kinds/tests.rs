@@ -298,8 +298,8 @@ fn hierarchical_attention_is_the_equation() {
     }
 }
 
-/// Checks both limits of the chunk size: summaries of one-token chunks are the keys and values of
-/// the tokens, and a single chunk needs no summaries.
+/// Checks the smallest and the largest chunks. The summary of a chunk with one token is the key and
+/// value of this token, and a chunk with the whole sequence needs no summaries.
 #[test]
 fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let lengths = [9, 1, 14];
@@ -406,9 +406,11 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
 }
 
-/// Checks both rules for cutting chunks. With one bucket, all rounds give the same result. If the
-/// bucket is cut into chunks of 16, two chunks hold all 29 tokens, but only the second looks back
-/// on the first; so a token sees all the tokens that it may see only under a causal mask.
+/// Checks both rules for cutting chunks with a single bucket, in which all rounds give the same
+/// result. A chunk of 32 holds all 29 tokens. If the bucket is cut into chunks of 16, there are two
+/// chunks, and only the second looks back on the first. Under a causal mask, a token still sees all
+/// the tokens before it. Without this mask, the tokens of the first chunk do not see those of the
+/// second.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);

@@ -94,9 +94,10 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // Of two experts with equal probabilities, the first one wins. Expert 0 is full for the first
-    // choice of token 3 and the second choice of token 2; expert 1 is full for the second choices
-    // of tokens 1 and 3.
+    // An expert takes at most two tokens. Token 3 has equal probabilities for experts 0 and 1, and
+    // the first of them wins. But expert 0 already has tokens 0 and 1, so it drops token 3 and, as
+    // a second choice, token 2. Expert 1 has token 2, takes token 0 as a second choice, and drops
+    // tokens 1 and 3.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);

@@ -46,9 +46,10 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
 ///   shifted, and their exponential), and the weight; with dropout also its mask and its result.
 ///   Nine numbers for each place: five indices, the maximum, the sum, its logarithm and the weight
 ///   of the round.
-/// - For each token and round: for each head an index and a weight of the round, and, if there are
-///   several rounds, the normalised weight in three steps; the result of the round, alone and
-///   multiplied by its weight. The result of a single round is the result.
+/// - For each token and round: for each head an index and a weight of the round. If there are
+///   several rounds, also the normalised weight in three steps, and the result of the round, alone
+///   and multiplied by its weight. With a single round, the result of the round is the final
+///   result, which is counted above.
 ///
 /// `chunks` is the number of chunks in all heads and rounds, `size` is the number of places in a
 /// chunk, and `drops` says whether attention weights have dropout.

@@ -46,7 +46,8 @@ pub(super) use rotations::Rotations;
 const ITSELF: f32 = -1e5;
 /// Number added to scores of tokens that do not meet.
 const HIDDEN: f32 = -1e9;
-/// Base of the digits of a bucket in the cache: bf16 has the integers up to 256.
+/// Base of the digits with which the cache stores the index of a bucket. In bf16, all integers up
+/// to 256 are exact.
 const DIGIT: u64 = 256;
 
 #[derive(Debug)]
@@ -325,7 +326,8 @@ impl Reformer {
     }
 
     /// Appends the digits of the buckets of each row's query to the row: `(N, 2·D)` →
-    /// `(N, 2·D + H·rounds·digits)`. Digits are exact in every type, and buckets are not.
+    /// `(N, 2·D + H·rounds·digits)`. Digits are exact in every type, whereas the index of a bucket
+    /// can be too large to be exact.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
         let (rows, digits) = (self.rotations.buckets_of_rows(qv)?, self.digits());
         let (count, width) = (rows.len(), self.heads * self.rotations.rounds * digits);
