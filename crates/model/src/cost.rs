@@ -194,7 +194,8 @@ impl Mul<usize> for PartCost {
 pub struct Cost {
     /// Number of trained scalars.
     pub parameters: u64,
-    /// Cost of one token in each stream that the model reads, in the order of the streams.
+    /// Cost of one token in each stream that the model reads, in the order of the streams. A stream
+    /// is one kind of input, such as the source sentences or the target sentences.
     pub streams: Vec<StreamCost>,
     /// Number of classes of the model's output heads, such as tokens of a vocabulary.
     pub classes: u64,

@@ -89,8 +89,9 @@ pub trait Model: Send + Sync {
     /// answers in all micro-batches of the update.
     ///
     /// # Errors
-    /// If the batch does not have the model's streams, an id is not in its vocabulary, a sequence
-    /// is longer than the learned positions, or the device has no memory left.
+    /// If the batch does not have the kinds of input (streams) that the model reads, an id is not
+    /// in its vocabulary, a sequence is longer than the learned positions, or the device has no
+    /// memory left.
     fn loss(
         &self,
         batch: &Batch,

@@ -76,8 +76,9 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// Compares the gradients of the tape with those of Candle. The pass has dropout, jitter, dropped
-/// tokens and both losses of the router. It is compared with and without R-Drop.
+/// Compares the gradients that Taper computes from its tape (the record of operations) with those
+/// of Candle's automatic differentiation. The pass has dropout, jitter, dropped tokens and both
+/// losses of the router. It is compared with and without R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {

@@ -40,8 +40,8 @@ fn times(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     linear(None, x, weight, None, None, &LinearSpec::default())
 }
 
-/// Returns W after one step of gradient descent with the rate η. The tape computes the gradient of
-/// the loss, which is `L(W) = Σ |W xᵢ − yᵢ|² / 2N` for N examples.
+/// Returns W after one step of gradient descent with the rate η. Taper's backward pass computes the
+/// gradient of the loss, which is `L(W) = Σ |W xᵢ − yᵢ|² / 2N` for N examples.
 fn descend(weight: &Tensor, x: &Tensor, y: &Tensor, rate: f64) -> Result<Tensor> {
     let weight = Var::from_tensor(weight)?;
     let tape = Tape::new();
@@ -129,7 +129,7 @@ fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult
     Ok(())
 }
 
-/// Number of inputs of the functions in the golden files.
+/// Number of inputs of the functions in the golden files, which have the results of PyTorch.
 const DIMENSIONS: usize = 3;
 
 fn small(positions: Positions) -> ModelConfig {
@@ -203,7 +203,7 @@ fn agrees(name: &str, config: &ModelConfig) -> TestResult {
     Ok(())
 }
 
-/// Compares with golden files of `scripts/golden/decoders/in_context.py`.
+/// Compares the model with PyTorch, whose results `scripts/golden/decoders/in_context.py` writes.
 #[test]
 fn pytorch_agrees_on_regression() -> TestResult {
     agrees("decoders/in-context-learned", &small(Positions::Learned))?;

@@ -59,7 +59,8 @@ fn check(name: &str, config: &ModelConfig) -> TestResult {
     Ok(())
 }
 
-/// Compares with golden files of `scripts/golden/decoders/language_model.py`.
+/// Compares the model with PyTorch, whose results `scripts/golden/decoders/language_model.py`
+/// writes.
 #[test]
 fn pytorch_agrees() -> TestResult {
     let learned = ModelConfig {

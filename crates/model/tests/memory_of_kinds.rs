@@ -112,7 +112,8 @@ fn what_attention_keeps_is_known_by_formula() {
             let lengths: Arc<[usize]> = [length].into();
             let run = |attends: bool| {
                 let pass = Pass::train(1, 1, 0);
-                // The input is a result on the tape, as it would be after a projection.
+                // The input is the result of an operation that is recorded for the backward pass,
+                // as it would be after a projection.
                 let input = composed::on_tape(pass.tape(), "input", &[&input], |inputs| {
                     inputs[0].affine(1.0, 0.0)
                 });

@@ -16,7 +16,8 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Number of tokens in each stream of a batch. All sequences of a stream have the same length.
+/// Number of tokens in each stream of a batch, such as the sources or the targets. All sequences of
+/// a stream have the same length.
 const TOKENS: usize = 2048;
 
 fn sequences(length: usize) -> Sequences {

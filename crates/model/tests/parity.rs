@@ -1,5 +1,6 @@
-//! Tests that compare the loss, the logits and every gradient with those of PyTorch. The golden
-//! files come from `scripts/golden/translation/transformer.py` and `recurrent.py`.
+//! Tests that compare the loss, the logits and every gradient with those of PyTorch. The values of
+//! PyTorch are in golden files, which come from `scripts/golden/translation/transformer.py` and
+//! `recurrent.py`.
 
 mod common;
 
@@ -174,8 +175,9 @@ fn pytorch_agrees_on_layers_of_before_the_transformer() -> TestResult {
 }
 
 /// Compares the loss of guided alignment, and all gradients, with PyTorch
-/// (`scripts/golden/translation/guided_alignment.py`). The cases are fused operations, plain Candle
-/// operations, a batch that is divided, and a batch that passes through the model twice (R-Drop).
+/// (`scripts/golden/translation/guided_alignment.py`). The cases are: fused operations (each does
+/// the work of several Candle operations), plain Candle operations, a batch that is divided, and a
+/// batch that passes through the model twice (R-Drop).
 #[test]
 fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let (file, guided) =

@@ -184,8 +184,9 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on variables, and compares its result and all gradients with a golden file. The result
-/// may have an absolute error of 3e-6, and a gradient a relative error of 1e-5.
+/// Runs `f` on variables, and compares its result and all gradients with a golden file, which has
+/// the results of PyTorch. The result may have an absolute error of 3e-6, and a gradient a relative
+/// error of 1e-5.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,

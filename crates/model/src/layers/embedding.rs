@@ -96,7 +96,7 @@ impl TokenEmbedding {
         self.embed(ids, sequences.positions(), sequences.longest(), pass)
     }
 
-    /// Embeds one new token of each row, at its position in `at`.
+    /// Embeds one new token of each of R rows (texts that are decoded), at its position in `at`.
     ///
     /// # Shapes
     /// R tokens → `(R, D)`.

@@ -89,7 +89,8 @@ impl Head {
     /// objective and scale are in `spec`.
     ///
     /// # Shapes
-    /// `hidden (N, D)`, one row for each row of the last stream → scalar.
+    /// `hidden (N, D)`, one row for each token of the last stream of `batch`, such as the target →
+    /// scalar.
     pub(crate) fn loss(
         &self,
         hidden: &Tensor,

@@ -183,8 +183,8 @@ impl MaskedLanguageModel {
 }
 
 /// Reads the segments and the text, and predicts the masked tokens. If there is a head for next
-/// sentences, a stream before these two has one answer for each pair of texts: 0 if the second text
-/// follows the first, otherwise 1.
+/// sentences, the batch has another stream before these two. It has one answer for each pair of
+/// texts: 0 if the second text follows the first, otherwise 1.
 impl Model for MaskedLanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -40,8 +40,8 @@ pub struct DecodeState {
     /// Cached past of each row. The range of a row says which rows of the tensors `of_sources`
     /// belong to the row's source.
     pub(super) rows: DecodedRows,
-    /// Output projection to the tokens of a shortlist; `None` if logits are computed for all
-    /// tokens, by the model's own output projection.
+    /// Output projection to the tokens of a shortlist (the only tokens that can be predicted);
+    /// `None` if logits are computed for all tokens, by the model's own output projection.
     output: Option<Arc<ShortlistedOutput>>,
 }
 
@@ -134,8 +134,8 @@ impl Inference {
         self.start_with(source, None)
     }
 
-    /// Starts like [`Inference::start`], with an output projection to `tokens` alone. The logits of
-    /// a step then have a column for each of these tokens, in their order.
+    /// Starts like [`Inference::start`], but only the given `tokens`, a shortlist, can be
+    /// predicted. The logits of a step then have a column for each of these tokens, in their order.
     ///
     /// # Errors
     /// The errors of [`Inference::start`], and an error if there are no tokens, or if a token is not

@@ -89,7 +89,7 @@ impl SourceKind {
         }
     }
 
-    /// Name of the stream that has the sources.
+    /// Name of the stream (kind of input of a batch) that has the sources.
     fn stream(&self) -> &'static str {
         match self {
             Self::Text(_) => "source",
@@ -277,8 +277,8 @@ impl TranslationModel {
         self.decode_guided(target, encoded, None, pass)
     }
 
-    /// Runs [`TranslationModel::decode`]. If there is a `guide`, it adds the loss of the guided
-    /// attention to the pass.
+    /// Runs [`TranslationModel::decode`]. If there is a `guide`, which has word alignments, adds to
+    /// the pass the loss that makes one attention head follow them.
     fn decode_guided(
         &self,
         target: &Sequences,

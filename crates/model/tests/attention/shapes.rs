@@ -98,7 +98,8 @@ fn grouped_attention_is_pytorchs() -> TestResult {
         let output = run(Some(&tape))?;
         let error = relative(&output, &tensor("output"));
         assert!(error < 3e-6, "{case}: {error}");
-        // Without a tape, Candle tracks the variables, and then the plain Candle operations run.
+        // Without a tape (a record of operations for the backward pass), Candle tracks the
+        // variables, and then the plain Candle operations run.
         let composed = run(None)?;
         let error = relative(&composed, &tensor("output"));
         assert!(error < 3e-6, "{case}, composed: {error}");

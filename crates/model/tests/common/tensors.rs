@@ -1,5 +1,5 @@
-//! Golden files of tensors, and distances between tensors. Tests inside the crate use this file
-//! too.
+//! Golden files (tensors that other implementations computed), and distances between tensors. Tests
+//! inside the crate use this file too.
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;

@@ -96,9 +96,10 @@ pub(crate) fn batch_is_its_sentences(
     Ok(())
 }
 
-/// Compares the gradients that the tape computes in a training pass with those that Candle
-/// computes. The passes have dropout if the model has. Every parameter must have a gradient other
-/// than zero. Returns the gradients of the tape.
+/// Compares the gradients that Taper computes from its tape (the record of operations) in a
+/// training pass with those of Candle's automatic differentiation. The passes have dropout if the
+/// model has. Every parameter must have a gradient other than zero. Returns the gradients that were
+/// computed from the tape.
 pub(crate) fn tape_differentiates_as_candle(
     model: &impl Model,
     batch: &Batch,

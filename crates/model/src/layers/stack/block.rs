@@ -35,8 +35,9 @@ impl Sublayer {
 
     /// Makes what surrounds the sublayer called `name`, which has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // The fused operations keep neither the input, which another sublayer keeps, nor the norm's
-        // result, which they recompute.
+        // The fused operations, which run on the CPU, do not keep the input of the norm, because
+        // another sublayer keeps it. They do not keep the result of the norm either: they compute
+        // it again.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,
@@ -199,8 +200,8 @@ impl Block {
         }
     }
 
-    /// Runs the layer on one new token in each row; see [`Mixer::step`] and
-    /// [`CrossAttention::step`].
+    /// Runs the layer on one new token in each row (a text that is decoded); see [`Mixer::step`]
+    /// and [`CrossAttention::step`].
     pub(crate) fn step(
         &self,
         x: &Tensor,

@@ -24,7 +24,8 @@ pub(crate) use kind::StackKind;
 pub(crate) struct AttendedEncoder<'a> {
     pub(crate) hidden: &'a Tensor,
     pub(crate) lengths: &'a Arc<[usize]>,
-    /// Guide for the attention of one of the layers; `None` if attention is not guided.
+    /// Word alignments that the attention of one of the layers is trained to follow; `None` if
+    /// there is no such training.
     pub(crate) guide: Option<&'a Guide>,
 }
 
@@ -84,8 +85,9 @@ impl Stack {
             of_encoder = after.first.kept - before.first.kept;
             Ok(block)
         })?;
-        // With checkpoints, the pass keeps the input of each segment of layers. All other results
-        // are kept for only one segment at a time, which the backward pass computes again.
+        // With activation checkpoints, the pass keeps the input of each segment of layers. All
+        // other results are kept for only one segment at a time, which the backward pass computes
+        // again.
         let length = segment_length(layers);
         let kept = build.tally().current().kept - before.current().kept;
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
