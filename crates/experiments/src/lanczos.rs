@@ -1,4 +1,4 @@
-//! The largest eigenvalue of a symmetric matrix of which only products with vectors are known
+//! The largest eigenvalue of a symmetric matrix that is known only by its products with vectors
 //! (Lanczos 1950, "An Iteration Method for the Solution of the Eigenvalue Problem", section III).
 
 use taper_ops::rng::{Counter, mix};

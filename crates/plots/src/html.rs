@@ -1,4 +1,4 @@
-//! Text in HTML.
+//! Escaping of text for HTML.
 
 /// Escapes a text for HTML and for quoted attributes.
 #[must_use]

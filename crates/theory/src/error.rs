@@ -1,4 +1,4 @@
-//! Errors of constructions.
+//! Errors of constructions, which are models whose weights are set by hand.
 
 use std::fmt;
 use taper_model::ModelError;

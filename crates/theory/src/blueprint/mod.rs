@@ -1,5 +1,5 @@
-//! Blueprints of models: columns of the residual stream, and the heads and units that read and
-//! write them.
+//! Blueprints of models: the columns of the residual stream, and the attention heads and hidden
+//! units that read and write these columns.
 //!
 //! A layer is Pre-LN. First its heads read the columns, and add their results to columns; then the
 //! units of its feed-forward layer do the same. What a column means is up to the construction that

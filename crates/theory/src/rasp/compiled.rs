@@ -1,4 +1,4 @@
-//! Compiled programs: an encoder, its vocabulary, and how to read its answers.
+//! Compiled RASP programs: an encoder, its vocabulary, and how to read its answers.
 
 use super::emission::{Basis, Emission, HARD};
 use super::graph::Graph;

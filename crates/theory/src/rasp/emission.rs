@@ -1,4 +1,4 @@
-//! Layers that compute the nodes of a graph.
+//! Layers of an encoder that compute the nodes of a RASP program's graph.
 //!
 //! A node is a value that is computed at each position. It has one column for each value of its
 //! domain: the column that belongs to the node's value is 1, and the other columns are 0. So a

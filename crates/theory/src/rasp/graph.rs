@@ -1,5 +1,5 @@
-//! Programs as graphs. Each node is a value with a finite domain; the kinds of the values are
-//! checked.
+//! RASP programs as graphs. Each node is a value that is computed at every position, and has a
+//! finite domain. The kinds of the values (characters, numbers and truth values) are checked.
 
 use super::domains::{Domain, ValueKind};
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
@@ -370,8 +370,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns factors for a weighted sum of arguments that determines each argument, as the digits of
-/// a number do.
+/// Returns factors with which a weighted sum of arguments determines each argument, just as a
+/// number determines its digits.
 fn digits(domains: &[&Domain]) -> Vec<i64> {
     let mut factors = vec![1; domains.len()];
     for at in (1..domains.len()).rev() {

@@ -1,4 +1,5 @@
-//! Direct interpretation of programs, without a model: values are sequences and selection matrices.
+//! Direct interpretation of RASP programs, without a model: values are sequences and selection
+//! matrices.
 
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
 use crate::{Place, TheoryError};

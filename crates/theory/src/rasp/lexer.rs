@@ -1,4 +1,4 @@
-//! Division of programs into words.
+//! Division of RASP programs into words.
 
 use crate::{Place, TheoryError};
 

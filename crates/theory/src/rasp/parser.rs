@@ -1,4 +1,4 @@
-//! Parser of programs: makes a tree for each definition.
+//! Parser of RASP programs: makes a tree for each definition.
 
 use super::lexer::{Lexeme, lexemes};
 use crate::{Place, TheoryError};

@@ -3,8 +3,9 @@
 //! Let m keys have length 1, let the score of a query and a key be S times the cosine of their
 //! angle, and let the query equal one of the keys. If the cosines of the query with the other keys
 //! are at most 1 − Δ, the weights of the other keys sum to at most (m − 1) e^(−SΔ) times the weight
-//! of the equal key. For random keys this ratio is (m − 1) E[e^(S (cos − 1))] on average. At m − 1
-//! = 1/E[e^(S (cos − 1))], half of the weight is noise.
+//! of the equal key. If the keys are random, the weights of the other keys sum to (m − 1) E[e^(S
+//! (cos − 1))] times the weight of the equal key on average. At m − 1 = 1/E[e^(S (cos − 1))], half
+//! of all weight is therefore on other keys.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

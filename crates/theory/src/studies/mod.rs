@@ -1,4 +1,5 @@
-//! Claims about attention. Each has a construction that shows it, and a table of measurements.
+//! Claims about attention. Each has a construction (a model whose weights are set by hand) that
+//! shows it, and a table of measurements.
 //!
 //! To add a study, add a file here with a [`Study`], and this study to [`STUDIES`].
 

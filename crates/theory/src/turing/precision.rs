@@ -1,4 +1,4 @@
-//! Precision that the decoder of a machine needs in each step.
+//! Precision that the decoder of a Turing machine needs in each step.
 
 use super::decoder::distance_weight;
 use super::machine::Machine;

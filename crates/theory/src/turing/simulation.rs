@@ -1,4 +1,4 @@
-//! Direct simulation of a machine, with the tape in memory.
+//! Direct simulation of a Turing machine, with the tape in memory.
 
 use super::machine::{Action, Machine};
 use std::collections::BTreeMap;

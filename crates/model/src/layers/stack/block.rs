@@ -35,9 +35,9 @@ impl Sublayer {
 
     /// Makes what surrounds the sublayer called `name`, which has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // The fused operations, which run on the CPU, do not keep the input of the norm, because
-        // another sublayer keeps it. They do not keep the result of the norm either: they compute
-        // it again.
+        // The fused operations, which run on the CPU, keep two tensors fewer than Candle's
+        // operations: the input of the sublayer, which another sublayer keeps, and the result of
+        // the norm, which they compute again.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,

@@ -1,4 +1,4 @@
-//! Past tokens of the rows that are decoded, gathered and padded.
+//! Gathers and pads the past tokens of rows, which are texts that are being decoded.
 
 use crate::layers::attention::past::chosen;
 use crate::layers::attention::{LayerPast, PastRows};

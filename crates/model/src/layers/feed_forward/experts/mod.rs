@@ -12,11 +12,11 @@
 //! token costs only the arithmetic of its own experts.
 //!
 //! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
-//! rounded up. It takes first the tokens of which it is the first choice, in the order of the
-//! tokens, then those of which it is the second choice, and so on (Switch, equation 3). Further
-//! tokens are dropped: the layer adds nothing for them. Outside of training nothing is dropped, so
-//! that the result of a token does not depend on other tokens, and the result of a sentence does
-//! not depend on other sentences.
+//! rounded up. It first takes the tokens whose first choice it is, in the order of the tokens, then
+//! the tokens whose second choice it is, and so on (Switch, equation 3). Further tokens are
+//! dropped: the layer adds nothing for them. Outside of training nothing is dropped, so that the
+//! result of a token does not depend on other tokens, and the result of a sentence does not depend
+//! on other sentences.
 
 #[cfg(test)]
 mod tests;
@@ -134,9 +134,10 @@ impl Experts {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let width = config.d_model;
         let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
-        // For the backward pass, each token's row is kept as gathered, as its expert returns it, as
-        // scattered back, and as weighted. Kept too are the router's inputs and probabilities, and
-        // the results of jitter and of dropout.
+        // For the backward pass, each token's row is kept several times: as it is gathered for the
+        // expert, as the expert returns it, as it is scattered back, and as it is weighted. The
+        // inputs and the probabilities of the router are kept too, and so are the results of jitter
+        // and of dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         build.count(PartCost::kept(per_token * (6 * width + 5)));
         let of_router = PartCost::product(width, count);

@@ -1,5 +1,5 @@
 //! Attention by locality-sensitive hashing (Kitaev et al. 2020, "Reformer: The Efficient
-//! Transformer", section 2), in plain Candle.
+//! Transformer", section 2), written with Candle's own operations.
 //!
 //! ```text
 //! k = q / ‖q‖,   b(x) = argmax([x R; −x R]),   o_i = Σ_j exp(q_i·k_j − z_i) v_j
@@ -7,13 +7,13 @@
 //!
 //! The sum is over the tokens j that token i meets, as determined below (equations 2 and 3); z_i is
 //! the logarithm of the sum of exp(q_i·k_j) over the same tokens. Queries and keys share one
-//! projection, so similar tokens fall into the same bucket of a random rotation R. Tokens are
-//! sorted by bucket and cut into chunks. Each token meets the tokens of its own chunk and of the
-//! chunk before it. There are several rounds, each with its own rotation. Their results are
-//! averaged, and the weight of round r is proportional to exp(z_i^r) (section 2, "Multi-round LSH
-//! attention"). A query is nearest to its own key, so the score of a token with itself would almost
-//! always be the largest. A token therefore attends to itself only if it meets no other token
-//! ("Causal masking for shared-QK attention").
+//! projection. The bucket b(x) of a token comes from a random rotation R, so similar tokens fall
+//! into the same bucket. Tokens are sorted by bucket and cut into chunks. Each token meets the
+//! tokens of its own chunk and of the chunk before it. There are several rounds, each with its own
+//! rotation. Their results are averaged, and the weight of round r is proportional to exp(z_i^r)
+//! (section 2, "Multi-round LSH attention"). A query is nearest to its own key, so the score of a
+//! token with itself would almost always be the largest. A token therefore attends to itself only
+//! if it meets no other token ("Causal masking for shared-QK attention").
 //!
 //! **Decision.** In an encoder, chunks are cut as in the paper: from the sorted tokens of all
 //! rounds, one round after the other. With this rule, the place where a chunk ends depends on later
