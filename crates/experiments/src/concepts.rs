@@ -113,7 +113,7 @@ impl ConceptDecoder {
         let ids = |text: &&[usize]| text.iter().map(|token| *token as u32).collect::<Vec<u32>>();
         let packed = Sequences::pack(&texts.iter().map(ids).collect::<Vec<_>>());
         let pass = Pass::evaluate();
-        let hidden = self.0.hidden(&packed, &pass)?; // (N, D)
+        let hidden = self.0.hidden(&packed, &pass)?; // (N, D): N tokens, width D
         let mut end = 0;
         let last = packed.lengths.iter().map(|length| {
             end += *length as u32;

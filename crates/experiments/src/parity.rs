@@ -146,7 +146,7 @@ pub fn right_answers(
 fn next(model: &LanguageModel, texts: &[Vec<u32>]) -> Result<Vec<u32>, TheoryError> {
     let packed = Sequences::pack(texts);
     let pass = Pass::evaluate();
-    let hidden = model.hidden(&packed, &pass)?; // (N, D)
+    let hidden = model.hidden(&packed, &pass)?; // (N, D): N tokens, width D
     let length = texts.first().map_or(0, Vec::len) as u32;
     let last = (1..=texts.len() as u32).map(|text| text * length - 1);
     let last = hidden.index_select(&Tensor::from_iter(last, model.device())?, 0)?; // (texts, D)

@@ -144,7 +144,7 @@ impl InContextRegressor {
         };
         let x = taper_ops::embedding(pass.tape(), &rows, positions.as_ref(), &spec)?;
         let x = converted(pass.tape(), &x, activations)?;
-        let hidden = self.decoder.forward(x, &divided, None, pass)?; // (N, D)
+        let hidden = self.decoder.forward(x, &divided, None, pass)?; // (N, D), N tokens
         let predicted_rows = picked(&hidden, inputs, Dropout::none(), pass)?; // (P, D)
         converted(pass.tape(), &self.read_out.forward(&predicted_rows, pass)?, DType::F32)
     }

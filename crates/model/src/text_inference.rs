@@ -199,7 +199,7 @@ impl TextInference {
             at.iter().enumerate().map(|(i, &position)| i - position as usize..i + 1).collect();
         let decoder = &self.model.decoder;
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
-        let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
+        let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D), N tokens
         let count = state.rows();
         let layers = decoder.blocks.iter().zip(&mut state.rows.layers);
         for (layer, (block, past)) in layers.enumerate() {
@@ -242,7 +242,7 @@ impl TextInference {
         let pass = Pass::infer(&self.packs);
         let decoder = &self.model.decoder;
         let at: Arc<[u32]> = state.texts.iter().map(|text| text.len() as u32).collect();
-        let mut x = self.model.embedding.step(tokens, &at, &pass)?; // (R, D)
+        let mut x = self.model.embedding.step(tokens, &at, &pass)?; // (R, D), R rows
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         state.rows.advance();
         for (text, &token) in state.texts.iter_mut().zip(tokens) {
@@ -253,6 +253,6 @@ impl TextInference {
             let rows = PastRows { read: ranges, history, positions: positions.for_layer(layer) };
             x = block.step(&x, (past, &rows), None, &pass)?;
         }
-        Ok(decoder.finish(x, &pass)?) // (R, D)
+        Ok(decoder.finish(x, &pass)?) // (R, D), R rows of the width D
     }
 }

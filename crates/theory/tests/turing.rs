@@ -163,9 +163,9 @@ fn texts_may_begin_with_their_mark() -> TestResult {
     Ok(())
 }
 
-/// Checks the construction of Zaheer et al. 2020, appendix B, on a bounded tape of W cells: a
-/// window of W + 1 tokens is enough, additional global and random blocks do no harm, and a window
-/// of W tokens is not enough.
+/// Checks the construction of Zaheer et al. 2020, appendix B, on a bounded tape of W cells: an
+/// attention window of W + 1 tokens is enough, additional global and random blocks do no harm, and
+/// a window of W tokens is not enough.
 #[test]
 fn sparse_attention_runs_machines() -> TestResult {
     let cells = 13;
@@ -237,8 +237,8 @@ fn faults_of_machines_are_told_with_their_place() {
     assert!(decoder.run(&[0], 200).is_err_and(|error| error.to_string().contains("positions")));
 }
 
-/// Checks that a window that contains the whole text changes nothing, and that a smaller window
-/// does.
+/// Checks that an attention window that contains the whole text changes nothing, and that a smaller
+/// window makes the decoder err.
 #[test]
 fn a_decoder_that_forgets_is_no_machine() -> TestResult {
     let machine = machine("palindrome")?;

@@ -20,12 +20,12 @@ impl Default for RelativeBuckets {
     }
 }
 
-/// Whether the value is the default, which recipes (configuration files) leave out.
+/// True if `count` is the default, which recipes (configuration files) leave out.
 pub(super) fn is_usual_count(count: &usize) -> bool {
     *count == RelativeBuckets::default().count
 }
 
-/// True if the value is the default, which recipes leave out.
+/// True if `distance` is the default, which recipes leave out.
 pub(super) fn is_usual_distance(distance: &usize) -> bool {
     *distance == RelativeBuckets::default().distance
 }

@@ -113,7 +113,7 @@ impl Guide {
         let inputs = [query, key_value];
         let loss = composed::on_tape(pass.tape(), "guided alignment", &inputs, |inputs| {
             let of_head = |x: &Tensor, head| x.narrow(1, head * width, width)?.contiguous();
-            let query = of_head(&inputs[0], self.head)?; // (N, Dh)
+            let query = of_head(&inputs[0], self.head)?; // (N, Dh), Dh = width of a head
             let key = of_head(&inputs[1], key_head)?; // (M, Dh)
             let logarithms = composed::attention_log_weights(&query, &key, None, &spec)?;
             let wanted = self.wanted.to_device(logarithms.device())?;

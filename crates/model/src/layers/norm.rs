@@ -51,7 +51,7 @@ impl Norm {
     /// Normalises each row.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N rows of the width D.
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(|bias| bias.get(pass));
         taper_ops::norm(pass.tape(), x, self.weight.get(pass), bias, &self.spec)

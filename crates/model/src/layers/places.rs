@@ -50,7 +50,7 @@ impl Places {
     /// text, such as where an answer begins and where it ends.
     ///
     /// # Shapes
-    /// `logits (N, K)` of B texts → `(B·K, L)`, text after text.
+    /// `logits (N, K)` of the N tokens of B texts → `(B·K, L)`, text after text.
     fn log_probabilities(&self, logits: &Tensor) -> Result<Tensor> {
         let questions = logits.dim(1)?;
         let behind = Tensor::full(NO_PLACE, (1, questions), logits.device())?;
@@ -100,7 +100,7 @@ impl Places {
 /// text.
 ///
 /// # Shapes
-/// `logits (N, K)` in f32 of B texts, none of them empty, `B·K` answers → scalar.
+/// `logits (N, K)` in f32 of the N tokens of B texts, none of them empty, `B·K` answers → scalar.
 pub(crate) fn loss_of_places(
     logits: &Tensor,
     lengths: &[usize],

@@ -128,7 +128,7 @@ impl RecurrentLayer {
     /// the last states `(B, S)`. I is the width of the inputs, H the width of the layer, V the
     /// width of the values, and S the size of a sequence's state.
     pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {
-        let inputs = self.input.forward(x, pass)?; // (N, G·H)
+        let inputs = self.input.forward(x, pass)?; // (N, G·H), G gates
         let attention = match (&self.attention, run.attended) {
             (Some(own), Some(to)) => Some(AdditiveAttention {
                 query: own.query.get(pass),

@@ -52,7 +52,7 @@ impl TextClassifier {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
-        let hidden = self.encoder.states((segments, text), pass)?; // (N, D)
+        let hidden = self.encoder.states((segments, text), pass)?; // (N, D), N tokens
         Ok(self.pooling.forward(&hidden, &text.lengths, pass)?)
     }
 

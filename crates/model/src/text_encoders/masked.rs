@@ -103,7 +103,7 @@ impl MaskedLanguageModel {
     /// Encodes whole texts; `segments` has 0 or 1 for each of their tokens.
     ///
     /// # Shapes
-    /// N tokens → packed `(N, D)`.
+    /// N tokens → packed `(N, D)`, where D is the width of the model.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, or if a text is longer
@@ -135,7 +135,7 @@ impl MaskedLanguageModel {
     /// states `hidden` of texts with these lengths; `None` if the model has no such head.
     ///
     /// # Shapes
-    /// `(N, D)`, B lengths → `(B, 2)`.
+    /// `(N, D)`, lengths of B texts → `(B, 2)`.
     ///
     /// # Errors
     /// If the width differs from the model's, or the lengths do not fit.

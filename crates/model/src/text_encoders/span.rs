@@ -56,7 +56,7 @@ impl SpanExtractor {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
-        let states = self.encoder.states((segments, text), pass)?; // (N, D)
+        let states = self.encoder.states((segments, text), pass)?; // (N, D), N tokens
         Ok(self.head.logits(&states, pass)?) // (N, 2)
     }
 

@@ -193,7 +193,7 @@ impl Inference {
     fn hidden(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor> {
         let pass = Pass::infer(&self.packs);
         let at: Arc<[u32]> = vec![state.position() as u32; tokens.len()].into();
-        let x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)
+        let x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D), R rows
         state.rows.advance();
         Ok(self.model.layers.step(x, state, &at, &pass)?)
     }

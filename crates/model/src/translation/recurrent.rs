@@ -26,6 +26,9 @@ use taper_ops::rng::name_key;
 use taper_ops::{Activation, AttentionShape, AttentionSpec, Dropout, Products, VisibleKeys};
 
 /// An encoder and a decoder of recurrent layers.
+///
+/// In the shapes, M is the number of source tokens, N the number of target tokens, D the width of
+/// the model, E and V the width of an annotation, and A and H the width of a recurrent layer.
 #[derive(Debug)]
 pub(super) struct RecurrentLayers {
     encoder: Vec<EncoderLayer>,
@@ -54,7 +57,7 @@ struct Plan<'a> {
     annotation: usize,
     /// Width of the encoder's states from which the decoder's first states are computed.
     ends: usize,
-    /// Width of the input of the output projection.
+    /// Width of the input of the readout, the layer before the output projection.
     read: usize,
 }
 

@@ -39,7 +39,7 @@ impl TransformerLayers {
 
 impl EncoderDecoder for TransformerLayers {
     fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
-        self.encoder.forward(x, source, None, pass) // (M, D)
+        self.encoder.forward(x, source, None, pass) // (M, D): M source tokens, width D
     }
 
     fn decode(
@@ -52,7 +52,7 @@ impl EncoderDecoder for TransformerLayers {
     ) -> Result<Tensor> {
         let attended =
             AttendedEncoder { hidden: &encoded.hidden, lengths: &encoded.lengths, guide };
-        self.decoder.forward(x, target, Some(&attended), pass) // (N, D)
+        self.decoder.forward(x, target, Some(&attended), pass) // (N, D): N tokens
     }
 
     /// Computes the keys and values of the M source tokens, side by side: one tensor for each

@@ -126,7 +126,7 @@ impl ContrastiveModel {
         self.shape.check(images)?;
         let (x, divided) = self.patches.forward(images, pass)?;
         let x = self.embedding_norm.forward(&x, pass)?;
-        let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D)
+        let hidden = self.encoder.forward(x, &divided, None, pass)?; // (N, D), N tokens
         let pooled = self.patches.pooled(&hidden, images.lengths.len(), pass)?; // (B, D)
         Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
@@ -144,7 +144,7 @@ impl ContrastiveModel {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
         let x = self.tokens.forward(texts, pass)?;
-        let hidden = self.text.forward(x, texts, None, pass)?; // (N, D)
+        let hidden = self.text.forward(x, texts, None, pass)?; // (N, D), N tokens
         let last = picked(&hidden, last_rows(&texts.lengths), Dropout::none(), pass)?; // (B, D)
         Ok(unit_rows(&self.text_projection.forward(&last, pass)?, pass)?)
     }

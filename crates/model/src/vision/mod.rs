@@ -118,7 +118,7 @@ impl ImageClassifier {
     fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         Ok(match &self.encoder {
             Encoder::Transformer(encoder) => {
-                let hidden = encoder.forward(images, pass)?; // (N, D)
+                let hidden = encoder.forward(images, pass)?; // (N, D), N tokens
                 encoder.pooled(&hidden, images.lengths.len(), pass)? // (B, D)
             }
             Encoder::Convolutional(encoder) => encoder.forward(images, pass)?,

@@ -27,8 +27,8 @@ pub(super) enum Sample {
     Square,
 }
 
-/// Draws the legend below `top`, and returns the place where the legend ends. Both are in CSS
-/// pixels.
+/// Draws the legend from the height `top` downwards, and returns the height at which the legend
+/// ends. Heights are distances from the upper edge of the figure, in CSS pixels.
 pub(super) fn draw(
     pen: &Pen<'_>,
     root: &Area<'_>,

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 
 /// First sublayer of a layer, which mixes the tokens of a sequence.
 ///
-/// In the shapes, N is the number of tokens, R the number of rows that are decoded, and D the width
-/// of the model.
+/// In the shapes, N is the number of tokens, R the number of rows (texts that are decoded), and D
+/// the width of the model.
 pub(crate) trait Mixer: Debug + Send + Sync {
     /// Runs on whole sequences, and adds the result to the residual.
     ///

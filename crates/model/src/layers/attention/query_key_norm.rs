@@ -59,7 +59,7 @@ impl QueryKeyNorms {
     /// Normalises the first columns of `x`; the remaining columns stay as they are.
     ///
     /// # Shapes
-    /// `(N, W)` → `(N, W)`.
+    /// `(N, W)` → `(N, W)`, for N tokens and a projection that has W columns.
     pub(super) fn forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         let Some((_, first)) = self.parts.first() else { return Ok(x) };
         let parts = self.parts.iter().map(|(columns, norm)| norm.of_columns(*columns, pass));

@@ -94,9 +94,9 @@ impl Softmax {
         !keeps_scores(length, length, self.causal)
     }
 
-    /// Splits each row in two: `(N, Q + 2·K)` → `(N, Q)` and `(N, 2·K)`, where K is the width of
-    /// all keys together. The first part is the query, which has several rotations in dual chunk
-    /// attention. The second part is the key and the value.
+    /// Splits each of N rows in two: `(N, Q + 2·K)` → `(N, Q)` and `(N, 2·K)`. The first part is
+    /// the query, in all its rotations if there are several (in dual chunk attention), with the
+    /// width Q. The second part is the key and the value, each with the width K.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let pair = 2 * self.shape.key_value_width();
         let width = qkv.dim(1)? - pair;

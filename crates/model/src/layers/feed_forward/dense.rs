@@ -69,7 +69,7 @@ impl DenseFeedForward {
         match self.kind {
             FeedForwardKind::Plain => self.up.activated(x, activation, dropout, pass),
             FeedForwardKind::Gated => {
-                let halves = self.up.forward(x, pass)?; // (N, 2·F)
+                let halves = self.up.forward(x, pass)?; // (N, 2·F), F = `d_ff`
                 taper_ops::gated(pass.tape(), &halves, &GatedSpec { activation, dropout })
             }
         }

@@ -35,7 +35,7 @@ impl FeedForward {
     /// Runs the layer and adds the result to the residual.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N tokens of the width D.
     pub(crate) fn forward(
         &self,
         x: &Tensor,

@@ -97,7 +97,7 @@ impl Adapter {
     /// al. 2024, section 4.3). A row of zeros has no direction, and its results stay zero.
     ///
     /// # Shapes
-    /// `(N, I)` → `(N, O)`.
+    /// `(N, I)` → `(N, O)`, for N rows.
     pub(crate) fn run(&self, x: &Tensor, around: &Around<'_>, pass: &Pass) -> Result<Tensor> {
         let &Around { weight, bias, residual, spec } = around;
         let LinearSpec { activation, dropout, products } = spec;

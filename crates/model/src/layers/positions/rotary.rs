@@ -42,8 +42,8 @@ impl RotaryPositions {
     /// `keys` is 1, and none if `keys` is 0.
     ///
     /// # Shapes
-    /// `qkv (N, Q + …)` → `(N, Q + …)`, where Q is the width of all query heads; with several
-    /// rotations of the query, → `(N, 3·Q + …)`.
+    /// `qkv (N, Q + …)` → `(N, Q + …)` for N tokens, where Q is the width of all query heads. With
+    /// several rotations of the query, the result is `(N, 3·Q + …)`.
     pub(crate) fn rotate(
         &self,
         qkv: &Tensor,

@@ -102,7 +102,7 @@ impl Stack {
     /// Runs on whole sequences; a decoder attends to `encoded`.
     ///
     /// # Shapes
-    /// `x (N, D)` → `(N, D)`.
+    /// `x (N, D)` → `(N, D)`, for N tokens of the width D.
     pub(crate) fn forward(
         &self,
         mut x: Tensor,
@@ -134,7 +134,7 @@ impl Stack {
     /// Applies the final norm and the dropout on its result, if there is a final norm.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N tokens of the width D.
     pub(crate) fn finish(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         let Some(norm) = &self.final_norm else { return Ok(x) };
         let x = norm.forward(&x, pass)?;
@@ -167,7 +167,7 @@ impl Segment {
     /// Runs the layers.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N tokens of the width D.
     fn run(&self, mut x: Tensor, pass: &Pass) -> Result<Tensor> {
         for (layer, block) in (self.first..).zip(&self.blocks) {
             let key_value = match &self.encoded {
@@ -193,7 +193,7 @@ impl Segment {
     /// runs the layers again.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N tokens of the width D.
     fn checkpointed(self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         let inner = pass.for_segment().filter(|_| x.device().is_cpu());
         let (Some(tape), Some(inner), Some(again)) = (pass.tape(), inner, pass.for_segment())

@@ -34,7 +34,7 @@ pub(crate) fn wide(x: &Tensor) -> Result<Tensor> {
 /// list, the indices of its rows in `all`. The padding precedes the rows if `at_the_end` is true;
 /// otherwise it follows them.
 ///
-/// For R lists of T = `longest` rows of width W: `all (M, W)` → `(R, T, W)`.
+/// For M rows of the width W and R lists of T = `longest` rows: `all (M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(
     all: &Tensor,
     of_rows: &[Vec<u32>],

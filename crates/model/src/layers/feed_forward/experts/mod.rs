@@ -215,7 +215,7 @@ impl Experts {
     /// Computes `residual + dropout(y)`, where y is the weighted sum of the experts' results.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`.
+    /// `(N, D)` → `(N, D)`, for N tokens of the width D.
     pub(crate) fn forward(&self, x: &Tensor, onto: Residual<'_>, pass: &Pass) -> Result<Tensor> {
         let (count, rows) = (self.experts.len(), x.dim(0)?);
         let routed = self.route(x, pass)?;

@@ -96,8 +96,9 @@ impl Reformer {
     }
 
     /// Attends from each head of each token to the rows of `value (N·H, W)`, and returns
-    /// `(N·H, W)`. In the shapes, N is the number of tokens, H the number of heads, W the width of
-    /// a value, K the number of chunks, and C the number of places in a chunk.
+    /// `(N·H, W)`. In the shapes, N is the number of tokens, H the number of heads, Dh the width of
+    /// a head, W the width of a value, K the number of chunks, and C the number of places in a
+    /// chunk.
     fn weigh(
         &self,
         qv: &Tensor,
