@@ -287,7 +287,7 @@ impl ClauseTranslator {
         };
         let (one, other) = (first(one)?, first(other)?);
         let apart = one.iter().zip(other).map(|(one, other)| (one - other).abs());
-        // In the total order, NaN comes after infinity; `f64::max` would leave it out.
+        // In the total order, NaN comes after infinity; `f64::max` would ignore NaN.
         Ok(apart.max_by(f64::total_cmp).unwrap_or(0.0))
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
 
 /// Largest of some distances; NaN if any of them is NaN, so that no bound holds.
 pub(crate) fn largest_of(distances: impl IntoIterator<Item = f32>) -> f32 {
-    // In the total order, NaN comes after infinity; `f32::max` and Candle's maximum leave it out.
+    // In the total order, NaN comes after infinity. `f32::max` and Candle's maximum ignore NaN.
     distances.into_iter().map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0)
 }
 

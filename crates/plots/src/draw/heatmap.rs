@@ -35,7 +35,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, map: &Heatmap) -> Result<Data
     let (total_width, total_height) = (pen.figure.size.0 as i32, pen.figure.size.1 as i32);
     let left = MARGIN + WHAT + widest(&map.rows);
     let room = (total_width - left - MARGIN) / map.columns.len() as i32;
-    // If a label is wider than a column, the labels of columns are written upwards.
+    // If a label is wider than a column, the labels of columns are written from bottom to top.
     let upwards = widest(&map.columns) > room;
     let head = if upwards { widest(&map.columns) } else { SIZE + 8 };
     let top = TITLE + WHAT + head;

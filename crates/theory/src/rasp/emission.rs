@@ -22,7 +22,8 @@ use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 /// Factor of scores. Two different scores differ by at least half of this factor, so the smaller
 /// one has no weight in f32.
 pub(super) const HARD: f64 = 64.0;
-/// A number larger than any weighted sum of a node's arguments.
+/// A number larger than any weighted sum of a node's arguments. Subtracting it from the gate of a
+/// unit makes the unit 0.
 const NEVER: f64 = (1_u64 << 32) as f64;
 /// Largest width of the residual stream.
 const MOST_COLUMNS: usize = 4096;
@@ -165,8 +166,8 @@ impl<'a> Emission<'a> {
     }
 
     /// Makes a head whose score is largest for the keys for which `term` holds. The score of a key
-    /// is `HARD` times one more than the number of relations that hold; the score of `<cls>` is
-    /// `HARD` times `class`.
+    /// is `HARD · (1 + n)`, where n is the number of relations that hold. The score of `<cls>` is
+    /// `HARD · class`.
     fn head(&self, term: &Term, class: f64, emitted: &[Emitted]) -> Head {
         let mut head = Head::default()
             .score(HARD, self.basis.is_token)

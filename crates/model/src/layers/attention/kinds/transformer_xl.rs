@@ -1,25 +1,25 @@
-//! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), in plain Candle. A text
-//! is cut into segments. The tokens of a segment see their own segment and a memory of earlier
-//! tokens, with relative positions.
+//! Attention of a Transformer-XL (Dai et al. 2019, sections 3.2 and 3.3), written with Candle's own
+//! operations. A text is cut into segments. The tokens of a segment see their own segment and a
+//! memory of earlier tokens, with relative positions.
 //!
 //! ```text
 //! A_ij = ((q_i + u)·k_j + (q_i + v)·(W_R R_{i-j})) / √d
 //! ```
 //!
 //! Here A_ij is the score of query i with key j, where j is one of the tokens `j ≤ i` of the
-//! segment or of the `memory` tokens before the segment. `R` are sinusoids of distances, sines
-//! first. `W_R`, `u` and `v` are trained, for each layer. With `same_length`, each token sees
-//! `memory` tokens, itself included. Distances beyond `clamp_distance` count as `clamp_distance`.
-//! Both settings are for evaluation with a longer memory than in training (section 4.1, and the
-//! authors' `--same_length` and `--clamp_len`).
+//! segment or of the `memory` tokens before the segment. `R_{i-j}` is the sinusoidal encoding of
+//! the distance i − j, with all sines before all cosines. `W_R`, `u` and `v` are trained, for each
+//! layer. With `same_length`, each token sees `memory` tokens, itself included. Distances beyond
+//! `clamp_distance` count as `clamp_distance`. These two settings are for evaluation with a longer
+//! memory than in training (section 4.1, and the authors' `--same_length` and `--clamp_len`).
 //!
 //! **Decision.** A segment is a part of a sequence. Its memory is the output of the layer below for
 //! the tokens before the segment, computed within the same pass, and no gradient flows through it.
 //! So all segments of a sequence go through a layer at once. The context of a token reaches back by
 //! one memory per layer, as in the paper. The alternative is to keep states from one update to the
-//! next. A resumed run would then need these states too, besides weights, the optimizer's moments
-//! and the position in the data: they cannot be computed again, since the weights that made them
-//! are gone.
+//! next. To resume a training, these states would then be needed too, besides weights, the
+//! optimizer's moments and the position in the data: they cannot be computed again, since the
+//! weights that made them are gone.
 
 use super::rows::{padded_rows, wide};
 use crate::config::SinusoidFrequencies;
@@ -243,7 +243,7 @@ impl Segments {
             .contiguous()
     }
 
-    /// Attends within whole sequences: `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
+    /// Attends within whole sequences of N tokens in all: `(N, 3·D)` or `(N, 5·D)` → `(N, D)`.
     pub(super) fn run(
         self,
         qkv: &Tensor,
