@@ -6,8 +6,7 @@ use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
 /// Logit and log-probability of missing places. The exponential of this number is 0. The number
-/// itself is finite: where a sum multiplies it by 0, it contributes 0, which minus infinity would
-/// not.
+/// itself is finite, so a sum that multiplies it by 0 gets 0; minus infinity times 0 would be NaN.
 const NO_PLACE: f32 = -1e30;
 
 /// Places of each text in a batch, and the rows of packed logits that belong to them.

@@ -158,7 +158,7 @@ impl RecurrentLayer {
         };
         let out = taper_ops::recurrence(pass.tape(), pass.packs(), &given, &spec)?;
         if let (Some(name), Some(weights)) = (recorded, &out.weights) {
-            pass.record(&name, weights.unsqueeze(1)?); // (B, 1, Tq, Tk)
+            pass.record(&name, weights.unsqueeze(1)?); // (B, 1, Tq, Tk): one head
         }
         Ok(out)
     }

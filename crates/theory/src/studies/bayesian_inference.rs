@@ -27,9 +27,10 @@ pub const DELIMITER: usize = 0;
 /// A concept: transition matrices of entities and slots, with a row for each present state.
 #[derive(Debug, Clone)]
 pub struct Concept {
-    /// Probabilities of the next entity, for each entity.
+    /// Probabilities of the next entity: one row for each present entity.
     pub entities: Vec<Vec<f64>>,
-    /// Probabilities of the next slot, for each slot. Slot 0 has the delimiter as its token.
+    /// Probabilities of the next slot: one row for each present slot. Slot 0 has the delimiter as
+    /// its token.
     pub slots: Vec<Vec<f64>>,
 }
 
@@ -38,7 +39,7 @@ pub struct Concept {
 pub struct Mixture {
     /// Concepts, equally likely.
     pub concepts: Vec<Concept>,
-    /// Token of each entity and slot.
+    /// Token of each pair of an entity (row) and a slot (column).
     pub memory: Vec<Vec<usize>>,
     /// Number of tokens.
     pub vocabulary: usize,

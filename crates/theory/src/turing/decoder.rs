@@ -29,11 +29,12 @@ pub(crate) const SPECIAL: usize = 4;
 const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
-/// Factor of scores. Before this factor, scores that must differ do so by at least 1. After it, the
-/// weights differ by the factor e^−32, so the smaller one is lost in f32.
+/// Factor by which scores are multiplied. Scores that must differ are at least 1 apart before the
+/// multiplication. The weight of the smaller one is then at most e^−32 times the weight of the
+/// larger one, and is lost in f32.
 const HARD: f64 = 32.0;
 
-/// Decoder of a machine.
+/// Decoder that runs a Turing machine.
 #[derive(Debug, Clone)]
 pub struct TuringDecoder {
     machine: Machine,

@@ -1,5 +1,5 @@
-//! Rotary positions of one batch. Each query and each key has one rotation; in dual chunk
-//! attention, queries have several rotations.
+//! Rotary positions of one batch. Each query and each key has one rotation. In dual chunk
+//! attention, in which positions restart in each chunk of tokens, queries have several rotations.
 
 use crate::Pass;
 use candle_core::{Result, Tensor};
