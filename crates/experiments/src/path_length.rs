@@ -240,9 +240,9 @@ impl FirstToken {
     }
 
     /// Gradient norms by distance from the last token. The value at index `distance` is the norm of
-    /// a gradient: of the loss at the last token, with respect to the embedding of the token at
-    /// this distance before the last. Norms are root mean squares over `texts` texts of `length`
-    /// tokens.
+    /// the gradient of the loss at the last token, with respect to the embedding of the token that
+    /// is `distance` tokens before the last. Norms are root mean squares over `texts` texts of
+    /// `length` tokens.
     ///
     /// # Errors
     /// If the memory is exhausted.

@@ -251,7 +251,8 @@ impl Pass {
         self.step
     }
 
-    /// Tape, the record of operations for the backward pass; `None` in evaluation.
+    /// Tape, the record of operations for the backward pass; `None` in evaluation, or if gradients
+    /// come from Candle's autodiff.
     #[must_use]
     pub fn tape(&self) -> Option<&Tape> {
         self.tape.as_ref()

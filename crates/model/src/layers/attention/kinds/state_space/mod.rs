@@ -46,6 +46,9 @@ const STEPS: (f64, f64) = (1e-3, 0.1);
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
+///
+/// In the shapes, N is the number of tokens, R the number of rows (texts that are decoded), and E
+/// the number of channels.
 #[derive(Debug, Clone)]
 pub(crate) struct StateSpace {
     input: Linear,
