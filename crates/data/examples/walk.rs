@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p taper-data --example walk -- RUN FOLDER STEM SOURCE TARGET MAX_TOKENS`
 //!
-//! The run must have a recipe with the default cleaning and without a validation split, because
-//! this program reads its data with these settings. `scripts/bench/scale.sh` makes such a run and
-//! calls this program.
+//! The run is the folder that a training writes. Its recipe (the TOML file with all settings) must
+//! have the default cleaning and no validation split, because this program reads its data with
+//! these settings. `scripts/bench/scale.sh` makes such a run and calls this program.
 
 use std::path::Path;
 use std::time::Instant;

@@ -72,9 +72,9 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions from `first` on, without end unless there are no data. Every epoch has a batch if
-    /// there are data. If `first` is after the
-    /// last batch of an epoch, the positions begin with the next epoch.
+    /// Positions of batches from `first` on. They never end, because epochs follow one another; but
+    /// without data there are none. If `first` is after the last batch of an epoch, the positions
+    /// begin with the next epoch.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }

@@ -1,4 +1,5 @@
-//! Batches of pairs or blocks: `[data.batching]`.
+//! Settings by which pairs or blocks of text are put into batches: the `[data.batching]` table of a
+//! recipe (the TOML file with all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

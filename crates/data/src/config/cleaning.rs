@@ -1,4 +1,5 @@
-//! The `[data.cleaning]` table.
+//! Settings that decide which sentence pairs are dropped: the `[data.cleaning]` table of a recipe
+//! (the TOML file with all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

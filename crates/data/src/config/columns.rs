@@ -1,4 +1,5 @@
-//! The columns or fields of tables: `[data.fields]`.
+//! Names of the columns or fields of tables: the `[data.fields]` table of a recipe (the TOML file
+//! with all settings of a training).
 
 use std::fmt;
 

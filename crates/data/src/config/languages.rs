@@ -1,4 +1,5 @@
-//! The `[data.languages]` table, and directions of translation.
+//! Directions of translation, and settings of models with several directions: the
+//! `[data.languages]` table of a recipe (the TOML file with all settings of a training).
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! The `[data]` table of a recipe. Each default value is written once, in an implementation of
-//! `Default` in this module or its submodules.
+//! Settings of data: the `[data]` table of a recipe (the TOML file with all settings of a
+//! training). Each default value is written once, in an implementation of `Default` in this module
+//! or its submodules.
 
 mod batching;
 mod cleaning;

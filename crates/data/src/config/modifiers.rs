@@ -1,4 +1,5 @@
-//! The `[data.modifiers]` table.
+//! Settings that change training pairs at random: the `[data.modifiers]` table of a recipe (the
+//! TOML file with all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The `[data.tokenizer]` table.
+//! Settings of tokenizers: the `[data.tokenizer]` table of a recipe (the TOML file with all
+//! settings of a training).
 
 use std::path::PathBuf;
 

@@ -132,7 +132,7 @@ impl Corpus {
         }
     }
 
-    /// The four lists of files of the corpus. Lists that the recipe does not set are empty.
+    /// The four lists of files of the corpus. Lists that the configuration does not set are empty.
     pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
         let Self { source, target, file, links, .. } = self;
         [source, target, file, links]

@@ -1,4 +1,5 @@
-//! Directions of translation of the corpora of a recipe.
+//! Directions of translation in which a model is trained and measured. They follow from the corpora
+//! in a recipe (the TOML file with all settings of a training).
 
 use crate::config::language_mark;
 use crate::{Corpora, Corpus, DataConfig, Direction, Error, Result};

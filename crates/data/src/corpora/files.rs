@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// List of files that are read one after another, as if they were a single file; may be empty.
 ///
-/// In a recipe, one file is a string, and several files are a list of strings. Each string may be a
-/// pattern such as `train.*.gz`, which [`Task::expand`](crate::Task::expand) replaces by the
-/// matching files.
+/// In a recipe (the TOML file with all settings of a training), one file is a string, and several
+/// files are a list of strings. Each string may be a pattern such as `train.*.gz`, which
+/// [`Task::expand`](crate::Task::expand) replaces by the matching files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileList(Vec<PathBuf>);
 

@@ -1,5 +1,5 @@
-//! Places of sentence pairs: a name in the corpus folder, two files, one table, or several of
-//! these.
+//! Places from which the sentence pairs of a split are read. A corpus is a name in the corpus
+//! folder, a pair of files, or a table; a split may have several corpora.
 
 mod corpus;
 mod directions;
@@ -24,8 +24,8 @@ use crate::{Error, Result};
 
 /// Corpora of a split, in order; may be empty.
 ///
-/// In a recipe, a single corpus is a name or a table, and several corpora are a list of names and
-/// tables.
+/// In a recipe (the TOML file with all settings of a training), a single corpus is a name or a
+/// table, and several corpora are a list of names and tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Corpora(pub Vec<Corpus>);
 

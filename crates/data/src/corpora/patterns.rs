@@ -187,8 +187,8 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
 }
 
 /// Text that the wildcards of a pattern match in `name`, as short as possible, with a `/` after
-/// each wildcard. `None` if the pattern does not match. The time is at most proportional to the
-/// product of the lengths of pattern and name.
+/// each wildcard. `None` if the pattern does not match. The running time is at most proportional to
+/// the length of the pattern times the length of the name.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
     // For each wildcard so far, the text that it matches: the indices in `name` of its first

@@ -7,7 +7,8 @@ use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
-/// Purpose of the draws of this training (see [`Draws::new`]).
+/// Number that distinguishes the random draws of this training from other draws (see
+/// [`Draws::new`]).
 const PURPOSE: u64 = 13;
 
 /// Smallest and largest number of characters of a piece. Lengths are drawn uniformly between them.

@@ -4,7 +4,8 @@
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Purpose of the draws for augmentation.
+/// Number that distinguishes the random draws for augmentation from other draws (see
+/// [`crate::Draws::new`]).
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);

@@ -1,4 +1,5 @@
-//! Tables whose fields have default names, which `[data.fields]` can change.
+//! Tables whose fields have default names. The table `[data.fields]` of a recipe (the TOML file
+//! with all settings of a training) can set other names.
 
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use crate::{Error, Format, Result};
 pub(crate) struct Named<'a> {
     /// Full key in a recipe, such as `data.fields.text`.
     pub(crate) key: &'static str,
-    /// Value in the recipe: a name, the number of a column from 1, or empty.
+    /// Value in the recipe: a name, the number of a column (counted from 1), or empty if the
+    /// default name is used.
     pub(crate) chosen: &'a str,
     /// Default name.
     pub(crate) usual: &'static str,

@@ -85,7 +85,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Ok(1.0)
     }
 
-    /// Largest number of ids of a row, end marks included, for any segmentation of the text.
+    /// Largest number of ids of a row (token sequence), including special tokens such as `</s>`,
+    /// for any segmentation of the text.
     fn longest_row(&self) -> usize;
 
     /// Parts of the data that are measured separately, with their directions of translation; empty
@@ -94,14 +95,15 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Number of tokens in the source and in the target of each example, without end marks. Tokens
-    /// that every source gets before it enters the model are included. `None` for data that is not
-    /// translated.
+    /// Number of tokens in the source and in the target of each example, without the `</s>` at the
+    /// end. Tokens that are put before every source, such as a prefix, are included. `None` for
+    /// data that is not translated.
     fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
         None
     }
 
-    /// Token budget above which batches do not grow, because they contain the whole text.
+    /// Token budget (largest number of tokens of a batch) at which a single batch contains all
+    /// data. A larger budget does not make batches larger.
     fn most_tokens(&self) -> usize {
         usize::MAX
     }

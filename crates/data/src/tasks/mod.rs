@@ -1,8 +1,8 @@
 //! The tasks that models are trained for. Each task makes batches from its own kind of corpus.
 //!
-//! Each task has a folder here. Its code finds the files of a split, prepares them (text is
-//! tokenised into a cache), and reads batches by their position as a [`Dataset`]. [`Task`] is the
-//! only list of tasks.
+//! Each task has a folder here. Its code finds the files of a split and prepares them; for example,
+//! text is tokenised into a cache. The result is a [`Dataset`], from which any batch can be
+//! requested by its position. [`Task`] is the only list of tasks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,8 @@ impl Task {
         }
     }
 
-    /// Unit of text that has a label, for the tasks of texts with labels.
+    /// Unit of text to which the task assigns a label. Meaningful only for the three tasks of
+    /// labelled texts.
     fn label_of(self) -> LabelOf {
         match self {
             Self::Tagging => LabelOf::Word,
@@ -297,10 +298,10 @@ impl Task {
     }
 
     /// Does the work that a single process must do before several processes call
-    /// [`Task::tokenise_share`] for the run in the folder `run`: records the identity of the text,
-    /// and trains the tokenizers if the run has none. Returns true if there is anything to
-    /// tokenise. Labelled texts and images need no shared work, because each process prepares them
-    /// in negligible time.
+    /// [`Task::tokenise_share`] for the run in the folder `run`: records a hash of the text, and
+    /// trains the tokenizers if the run has none. Returns true if there is anything to tokenise.
+    /// Labelled texts and images need no shared work, because each process prepares them in
+    /// negligible time.
     ///
     /// # Errors
     ///
@@ -319,9 +320,9 @@ impl Task {
         }
     }
 
-    /// Tokenises one process's share of the splits. The shards are written to the folder `run`;
-    /// [`Task::prepare`] joins and removes them. Existing shards are kept, whichever process made
-    /// them.
+    /// Tokenises the part of the splits that one of several processes must do. The results, in
+    /// files called shards, are written to the folder `run`; [`Task::prepare`] joins and removes
+    /// them. Existing shards are kept, whichever process made them.
     ///
     /// # Errors
     ///

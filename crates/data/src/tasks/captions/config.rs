@@ -1,4 +1,5 @@
-//! The `[data.captions]` table of a recipe.
+//! Settings of captions of images: the `[data.captions]` table of a recipe (the TOML file with all
+//! settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

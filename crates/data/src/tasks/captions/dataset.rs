@@ -16,8 +16,8 @@ use crate::{
     TokenizerPair,
 };
 
-/// Purpose of the draws that choose a caption of an image. It differs from the purposes of other
-/// draws for images.
+/// Number that distinguishes the random draws that choose a caption of an image from other draws
+/// for images (see [`crate::Draws::new`]).
 const CHOICE: u64 = 12;
 
 /// What a model does with captions.

@@ -15,8 +15,9 @@ use crate::{
     Format, ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Purpose of the draws that order images. The next constant is the purpose of the draws that
-/// divide the training split.
+/// Number that distinguishes the random draws that order images from other draws (see
+/// [`crate::Draws::new`]). The next constant is the number for the draws that divide the training
+/// split into training and validation images.
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 

@@ -17,7 +17,8 @@ pub struct ImageReport {
     pub size: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Report on batches. There is one stream, counted as the target, and a token is a patch.
+    /// Sizes of batches. The tokens of images, which are patches, are counted in the fields for the
+    /// target.
     pub batching: BatchingReport,
     /// SHA-256 of the files, decompressed.
     pub text_hash: String,

@@ -1,4 +1,5 @@
-//! The `[data.labelled]` table of a recipe.
+//! Settings of texts with labels: the `[data.labelled]` table of a recipe (the TOML file with all
+//! settings of a training).
 
 use std::borrow::Cow;
 

@@ -14,7 +14,8 @@ use crate::{
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
-/// Purpose of the draws that order texts.
+/// Number that distinguishes the random draws that order texts from other draws (see
+/// [`crate::Draws::new`]).
 const PURPOSE: u64 = 8;
 
 /// Refuses settings that are impossible for texts with labels.
@@ -53,7 +54,7 @@ pub struct LabelledDataset {
     report: TextReport,
 }
 
-/// Unit that has a label.
+/// Unit of text that has a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelOf {
     /// Text, or pair of texts.

@@ -1,4 +1,5 @@
-//! The `[data.masked]` table of a recipe.
+//! Settings of masked language models: the `[data.masked]` table of a recipe (the TOML file with
+//! all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

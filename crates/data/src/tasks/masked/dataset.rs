@@ -11,8 +11,8 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// Purposes of the draws that hide tokens and that pair texts (see [`Epoch::draws`]). They differ
-/// from the purpose of the draws that order blocks.
+/// Numbers that distinguish the random draws that hide tokens, and those that pair texts, from each
+/// other and from the draws that place blocks (see [`Epoch::draws`]).
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 

@@ -251,7 +251,7 @@ impl Cleaner {
         }
     }
 
-    /// Checks a pair by its numbers of tokens, without end marks.
+    /// Checks a pair by its numbers of tokens, not counting the `</s>` at the end of each side.
     ///
     /// # Errors
     ///

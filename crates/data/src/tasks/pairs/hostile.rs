@@ -6,8 +6,8 @@ use super::modifiers::letters::{
 use super::modifiers::typos::with_typos;
 use crate::Draws;
 
-/// Purpose of the draws of places and typing errors. It differs from the purposes that are used in
-/// training a translation model.
+/// Number that distinguishes the random draws of places and typing errors from the draws in
+/// training a translation model (see [`Draws::new`]).
 const PURPOSE: u64 = 12;
 
 /// Smallest number of letters of a word that is translated alone.

@@ -1,9 +1,9 @@
 //! Computes the lengths of the rows of the largest possible batch.
 
-/// Number of rows of each length, for one side (source or target) of an epoch.
+/// Number of rows (token sequences) of each length, for one side (source or target) of an epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Number of rows with `i` ids, including end marks, at each index `i`.
+    /// At each index `i`, the number of rows with `i` ids, including special tokens.
     of_length: Vec<usize>,
 }
 

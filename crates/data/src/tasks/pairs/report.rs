@@ -18,7 +18,8 @@ pub struct DataReport {
     /// Examples of dropped pairs, a few for each reason that depends on the text of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped_pairs: Vec<DroppedPair>,
-    /// Usual ratios of lengths, if pairs of unusual lengths are dropped.
+    /// Usual ratios of target length to source length; empty unless pairs of unusual lengths are
+    /// dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usual_lengths: Vec<UsualLengths>,
     /// Number of pairs that were excluded from the training text because their source is held out
@@ -74,7 +75,8 @@ pub struct CorpusReport {
     pub tag: String,
 }
 
-/// Content of one side of the kept pairs. Numbers of tokens exclude end marks.
+/// Content of one side of the kept pairs. Numbers of tokens exclude the `</s>` at the end of each
+/// sentence.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
     /// Language of this side.
@@ -107,8 +109,9 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// Sizes of batches. If some epochs are bidirectional, each size is the larger one of its values in
-/// bidirectional and in other epochs. Numbers of tokens include end marks.
+/// Sizes of batches. If some epochs are bidirectional (they contain each pair in both directions),
+/// each size is the larger one of its values in bidirectional and in other epochs. Numbers of
+/// tokens include the `</s>` at the end of each sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Number of batches in a one-directional epoch.
@@ -125,12 +128,12 @@ pub struct BatchingReport {
     pub largest_target_tokens: usize,
     /// Largest number of pairs of a batch.
     pub largest_sentences: usize,
-    /// Number of tokens of the longest source row.
+    /// Number of tokens of the longest source.
     pub longest_source: usize,
-    /// Number of tokens of the longest target row.
+    /// Number of tokens of the longest target.
     pub longest_target: usize,
-    /// Share of `<pad>` tokens that the same batches would have if they were padded to rectangles.
-    /// Packed batches have no such tokens.
+    /// Share of `<pad>` tokens that the batches would have if all their sentences were padded to
+    /// the same length. The batches themselves have no such tokens.
     pub padding_cost: f64,
 }
 

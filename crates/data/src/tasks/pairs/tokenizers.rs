@@ -10,9 +10,10 @@ use crate::{
     Tokenizer, TokenizerConfig, TokenizerPair,
 };
 
-/// Purpose of the draws that choose the pairs for a vocabulary of several directions.
+/// Number that distinguishes the random draws that choose the pairs for a vocabulary of several
+/// directions from other draws (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 11;
-/// Purpose of the draws that choose the pairs that are also added in capitals.
+/// Like `PURPOSE`, for the draws that choose the pairs that are also added in capitals.
 const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.

@@ -1,4 +1,5 @@
-//! The `[data.questions]` table of a recipe.
+//! Settings of questions about texts: the `[data.questions]` table of a recipe (the TOML file with
+//! all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,6 @@
-//! Rows for a model that answers questions. A row contains a question and a window, which is a part
-//! of the context of the question. Also finds the places of answers in rows.
+//! Rows (token sequences) for a model that answers questions. A row contains a question and a
+//! window, which is a part of the context of the question. Between them are marks: the special
+//! tokens `<cls>` and `<sep>`. This module also finds the places of answers in rows.
 
 use std::ops::Range;
 
@@ -137,8 +138,8 @@ pub fn windows_of(
 }
 
 /// For each token of a context, the index of the window with the most context around the token. If
-/// several windows have equal context, the first of them. As in BERT's program, only this window
-/// decides whether an answer starts at the token.
+/// this is true of several windows, the first of them is taken. As in BERT's program, only this
+/// window decides whether an answer starts at the token.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
     let mut best: Vec<Option<(usize, f64)>> = vec![None; all];

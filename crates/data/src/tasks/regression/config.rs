@@ -1,4 +1,5 @@
-//! The `[data.regression]` table of a recipe.
+//! Settings of linear functions that are drawn as examples: the `[data.regression]` table of a
+//! recipe (the TOML file with all settings of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

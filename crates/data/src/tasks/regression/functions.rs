@@ -3,8 +3,9 @@
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Purpose of the draws of training functions. The next constant is the purpose of the draws of
-/// functions for measuring.
+/// Number that distinguishes the random draws of training functions from other draws (see
+/// [`crate::Draws::new`]). The next constant is the number for the draws of functions with which a
+/// model is measured.
 const TRAINING: u64 = 12;
 const MEASURED: u64 = 13;
 

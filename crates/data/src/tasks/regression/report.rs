@@ -19,6 +19,7 @@ pub struct RegressionReport {
     pub points: usize,
     /// Standard deviation of the noise on each y.
     pub noise: f64,
-    /// Sizes of batches. There is one stream, counted as the target; a token is an x or a y.
+    /// Sizes of batches. The tokens of functions, each of which is an x or a y, are counted in the
+    /// fields for the target.
     pub batching: BatchingReport,
 }

@@ -1,4 +1,5 @@
-//! The `[data.text]` table of a recipe.
+//! Settings of running text: the `[data.text]` table of a recipe (the TOML file with all settings
+//! of a training).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

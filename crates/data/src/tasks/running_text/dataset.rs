@@ -10,7 +10,8 @@ use crate::{
     RunningTextConfig, Stream, TextReport,
 };
 
-/// Purpose of the draws of the places of blocks.
+/// Number that distinguishes the random draws of the places of blocks from other draws (see
+/// [`Epoch::draws`]).
 const PURPOSE: u64 = 5;
 
 /// Storage of ids.
@@ -118,9 +119,9 @@ impl Dataset for TextDataset {
 }
 
 /// Adds a block to `text` and the indices of its rows to `indices`. The block becomes one row. If
-/// `barrier` has the token that begins documents, it becomes one row for each document instead. The
-/// index of a row is the index in the text of its first token; `start` is that of the block's first
-/// token.
+/// `barrier` has the token that begins documents, the block becomes one row for each document in it
+/// instead. The index of a row is the position of its first token in the text. `start` is the
+/// position of the first token of the block.
 pub(crate) fn push_rows(
     block: &[u32],
     start: usize,

@@ -22,7 +22,8 @@ pub struct TextReport {
     pub tokens: u64,
     /// Number of `<unk>` tokens.
     pub unknown: u64,
-    /// Batches of blocks. There is one stream, counted as the target.
+    /// Sizes of batches of blocks. A language model reads one text, not a source and a target; its
+    /// tokens are counted in the fields for the target.
     pub batching: BatchingReport,
     /// SHA-256 of the files, decompressed.
     pub text_hash: String,

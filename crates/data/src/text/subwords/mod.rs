@@ -19,8 +19,8 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// Purpose of the draws for segmentations. It differs from the purposes of the draws that order
-/// batches.
+/// Number that distinguishes the random draws for segmentations from those that order batches (see
+/// [`crate::Draws::new`]).
 const PURPOSE: u64 = 4;
 
 /// Marks before the first character of a word, in SentencePiece and in byte-level tokenizers.

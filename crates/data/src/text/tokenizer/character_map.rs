@@ -170,7 +170,8 @@ const fn has_leaf(unit: u32) -> bool {
     unit >> 8 & 1 == 1
 }
 
-/// Byte that leads to a node. For the unit of a value, the result is no byte.
+/// Byte that leads to a node. If the unit is not a node but a value, the result is larger than any
+/// byte.
 const fn label(unit: u32) -> u32 {
     unit & (1 << 31 | 0xFF)
 }

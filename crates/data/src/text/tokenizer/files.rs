@@ -16,8 +16,8 @@ use crate::{Error, Result};
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Tokenizer {
-    /// Loads a `tokenizer.json`, and the file of [facts about an imported folder](FolderTokens)
-    /// next to it, if there is one.
+    /// Loads a `tokenizer.json`. If the tokenizer was imported, also loads the file of [facts about
+    /// the imported model](FolderTokens) next to it.
     ///
     /// # Errors
     ///
@@ -62,7 +62,8 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// Returns a tokenizer with the same tokens, and with facts about an imported folder.
+    /// Returns a tokenizer with the same tokens, and with the facts `tokens` about the imported
+    /// model.
     ///
     /// # Errors
     ///
@@ -115,10 +116,11 @@ impl Tokenizer {
         }
     }
 
-    /// Whether `other` has the same tokens with the same ids.
+    /// True if `other` has the same tokens with the same ids.
     pub(crate) fn has_vocabulary_of(&self, other: &Self) -> bool {
-        // Of two imported SentencePiece models with one vocabulary, each has the pieces that only
-        // the other one knows after a space, so that no text contains them.
+        // Two imported SentencePiece models can share one vocabulary although each knows only some
+        // of its pieces. The file of each then has the other pieces with a space before them, so
+        // that they never match a text. Such spaces are ignored here.
         let token = |of: &Self, id| of.token(id).map(|token| token.trim_start().to_owned());
         let is_same = |id| token(self, id) == token(other, id);
         (self.vocabulary_size, self.ids) == (other.vocabulary_size, other.ids)
@@ -138,8 +140,8 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained. Writes the facts about an
-    /// imported folder next to it, if there are any.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained. If there are facts about
+    /// an imported model, writes them to a file next to it.
     ///
     /// # Errors
     ///

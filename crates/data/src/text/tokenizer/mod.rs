@@ -83,11 +83,11 @@ pub struct Tokenizer {
     encodings: Arc<AtomicU64>,
 }
 
-/// Facts about an imported folder.
+/// Facts about the tokens of an imported model, from the files of its folder.
 #[derive(Debug)]
 struct Folder {
     tokens: FolderTokens,
-    /// Content of the file with these facts.
+    /// Content of the JSON file in which the facts are stored.
     json: String,
 }
 
@@ -159,7 +159,8 @@ impl Tokenizer {
         Self::from_json(&json.to_string(), None, Path::new(FILE))
     }
 
-    /// Trains a tokenizer like [`Tokenizer::train`], for text with the layout `layout`.
+    /// Trains a tokenizer like [`Tokenizer::train`]. `layout` says whether the texts are single
+    /// sentences or running text of many lines.
     ///
     /// # Errors
     ///
@@ -228,8 +229,8 @@ impl Tokenizer {
         // setting in the file.
         inner.set_encode_special_tokens(true);
         // An imported file may configure dropout, which would segment the same text differently
-        // each time, even in translation. In this project, dropout is a setting of the recipe and
-        // is used only in training.
+        // each time, even in translation. Here, dropout is a setting of the training and is used
+        // only in training.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -237,7 +238,8 @@ impl Tokenizer {
             bpe.dropout = None;
             inner.with_model(bpe);
         }
-        // Padding and truncation stored in an imported file would break packed batches.
+        // An imported file may configure padding and truncation. They are removed, because batches
+        // here are not padded: rows of different lengths follow one another.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;
         // An id may exceed the number of tokens if an imported file has gaps.
@@ -296,7 +298,7 @@ impl Tokenizer {
         &self.json
     }
 
-    /// Facts about the imported folder; `None` if the tokenizer was not imported.
+    /// Facts about the tokens of the imported model; `None` if the tokenizer was not imported.
     pub fn folder(&self) -> Option<&FolderTokens> {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
@@ -326,8 +328,8 @@ impl Tokenizer {
         }
     }
 
-    /// Replaces ids that must not come from text by the id of unknown text. `ids` are the ids that
-    /// the library gives for a text.
+    /// Replaces special tokens in `ids`, which the library gives for a text, by the id of unknown
+    /// text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
         // In an imported model, the special tokens may be ordinary pieces of the vocabulary, so the
         // library may produce them from text.
@@ -396,7 +398,8 @@ impl Tokenizer {
         Ok(ids.into_iter().filter_map(|id| self.token(id)).collect())
     }
 
-    /// SHA-256 of the `tokenizer.json` and of the facts stored with it, in hexadecimal.
+    /// SHA-256 of the `tokenizer.json` and of the file of [facts](FolderTokens) next to it, in
+    /// hexadecimal.
     pub fn hash(&self) -> &str {
         &self.hash
     }

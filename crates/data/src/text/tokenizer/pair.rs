@@ -1,4 +1,5 @@
-//! Tokenizers of a run: one for all text, one for each side of pairs, or none if there is no text.
+//! Tokenizers of a run (the folder that a training writes). There is one tokenizer for all text,
+//! one for each side of sentence pairs, or none if the task has no text.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,7 @@ impl TokenizerPair {
     }
 
     /// Makes tokenizers whose rows contain the token of the target language of `direction`. If the
-    /// recipe has only one direction, returns a copy of these tokenizers.
+    /// configuration has only one direction, returns a copy of these tokenizers.
     ///
     /// # Errors
     ///
@@ -166,8 +167,8 @@ impl TokenizerPair {
         self.target.is_none()
     }
 
-    /// Identity of the tokenizers: the hash of a single tokenizer, or a hash of the hashes of both
-    /// tokenizers.
+    /// Hash that identifies the tokenizers: the hash of a single tokenizer, or a hash of the hashes
+    /// of both tokenizers.
     pub fn hash(&self) -> String {
         match (&self.source, &self.target) {
             (None, _) => NONE.to_owned(),

@@ -8,7 +8,7 @@ use crate::{Error, LanguageTag, Result};
 
 impl Tokenizer {
     /// Adds the tokens of `text`, such as the name of a task, before every source of a translation.
-    /// These tokens are not part of the tokenizer's identity.
+    /// They do not change the tokenizer's [hash](Tokenizer::hash).
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl Tokenizer {
 
     /// Puts the token of a target language, such as `<2de>` for `de`, before every source or before
     /// every target, depending on `tag`. A token of another language that an earlier call put there
-    /// is replaced. The token is not part of the tokenizer's identity.
+    /// is replaced. The token does not change the tokenizer's [hash](Tokenizer::hash).
     ///
     /// # Errors
     ///
@@ -64,20 +64,21 @@ impl Tokenizer {
         [&self.special.before, &*self.target_prefix].concat()
     }
 
-    /// Tokens of the text in `output`, which a search wrote with the tokens before every text as
-    /// its prefix.
+    /// Returns `output`, the tokens that a model wrote, without the [tokens before every
+    /// target](Self::before_target). If `output` does not begin with these tokens, it is returned
+    /// unchanged.
     #[must_use]
     pub fn without_before_target<'a>(&self, output: &'a [u32]) -> &'a [u32] {
         output.strip_prefix(self.before_target().as_slice()).unwrap_or(output)
     }
 
-    /// Number of tokens before the text in the row of a source.
+    /// Number of tokens before the text in a [row of a source](Self::source_row).
     pub fn tokens_before_source(&self) -> usize {
         self.special.before.len() + self.source_prefix.len()
     }
 
-    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
-    /// `ids`, the end token, and the tokens after the end.
+    /// Row that a translation encoder reads for a source text with the token ids `ids`: the tokens
+    /// before every source, `ids`, the end token, and the tokens after the end.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let SpecialTokens { before, after, .. } = &*self.special;
         let before = before.iter().chain(&*self.source_prefix).copied();
@@ -94,15 +95,15 @@ impl Tokenizer {
         self.special.before.len() + self.target_prefix.len() + 1
     }
 
-    /// Row of the correct answers of a translation decoder for the ids of a text: the tokens before
-    /// every text, `ids`, and the end token.
+    /// Tokens that a translation decoder should predict for a target text with the token ids `ids`:
+    /// the tokens before every target, `ids`, and the end token.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.before_target().into_iter().chain(ids).chain([self.end()]).collect()
     }
 
-    /// Input row of a translation decoder for the ids of a text: the start token, the tokens before
-    /// every text, and `ids`. From this row, the decoder predicts the [row of
-    /// answers](Self::answer_row).
+    /// Row that a translation decoder reads for a target text with the token ids `ids`: the start
+    /// token, the tokens before every target, and `ids`. From this row, the decoder predicts the
+    /// [row of answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         [self.decoder_start()].into_iter().chain(self.before_target()).chain(ids).collect()
     }

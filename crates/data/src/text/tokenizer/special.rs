@@ -1,5 +1,6 @@
-//! Special tokens of a vocabulary. They are those of this project or those of an imported model,
-//! which follow from the names of tokens in its tokenizer or are stated in its folder.
+//! Special tokens of a vocabulary. They are those of this project or those of an imported model.
+//! The special tokens of an imported model follow from the names of tokens in its tokenizer, or are
+//! stated in the files of its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,8 @@ impl Marks {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpecialTokens {
-    /// Padding, which Taper never needs.
+    /// Token that fills up rows to the same length. Taper never needs it, because its batches are
+    /// not padded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pad: Option<u32>,
     /// Placeholder for text that the vocabulary cannot spell.
@@ -110,7 +112,7 @@ pub struct SpecialTokens {
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
-    /// Tokens that the model never writes, according to an imported folder.
+    /// Tokens that the model never writes, according to the files of its folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never_written: Vec<u32>,
     /// All tokens that represent no text, in ascending order. An end token may be missing here,
@@ -198,8 +200,8 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
 }
 
 /// Facts about tokens that are in the folder of an imported model but not in its `tokenizer.json`.
-/// They are stored in a file next to the `tokenizer.json`, and are part of the identity of the
-/// tokenizer.
+/// They are stored in a file next to the `tokenizer.json`. The [hash](crate::Tokenizer::hash) of
+/// the tokenizer includes this file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderTokens {

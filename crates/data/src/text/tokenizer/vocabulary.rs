@@ -33,8 +33,8 @@ impl Tokenizer {
 
     /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
     pub fn end(&self) -> u32 {
-        // There is always such a token: every tokenizer of this project has it, the file of a
-        // tokenizer implies it, and the facts about an imported folder must name it.
+        // There is always such a token: a tokenizer that was trained here has it, and for an
+        // imported tokenizer it follows from the names of tokens or from the facts about the model.
         self.special.ends.first().copied().unwrap_or(END)
     }
 

@@ -18,13 +18,14 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches that [`Dataset::growth`] samples. It takes the largest factor by which changes
-/// to the text enlarge one of them. Other batches may grow more, so the factor is multiplied by
-/// [`SAMPLING_MARGIN`].
+/// Number of batches that [`Dataset::growth`] samples. It computes how much changes to the text
+/// enlarge each of these batches, and takes the largest of these factors. Other batches may grow
+/// more, so the factor is multiplied by [`SAMPLING_MARGIN`].
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Purpose of the draws that decide which pairs of a weighted corpus an epoch contains.
+/// Number that distinguishes the random draws that decide which pairs of a weighted corpus an epoch
+/// contains (see [`Epoch::draws`]).
 const WEIGHTS: u64 = 6;
 
 /// Seed of the example epochs whose batches the report describes.
@@ -205,7 +206,7 @@ impl PairDataset {
         if turned { (target, source) } else { (source, target) }
     }
 
-    /// The lengths of the source row and the target row of a pair, including special tokens.
+    /// The numbers of tokens of the source and of the target of a pair, including special tokens.
     pub(crate) fn row_lengths(&self, pair: usize) -> (usize, usize) {
         let ((source, target), around) = (self.lengths(pair), self.around());
         (source + around.0, target + around.1)
@@ -296,9 +297,10 @@ impl PairDataset {
         [source, target]
     }
 
-    /// Makes a batch of `pairs`. Its first stream is the sources, each followed by `</s>`; its
-    /// second stream is the targets, each after `<s>`. The model predicts the tokens of the target
-    /// and `</s>`. Pairs are changed as in `epoch`; with `None` they are not changed.
+    /// Makes a batch of `pairs`. It has two [streams](Batch::streams), which are the inputs of the
+    /// model: the sources, each followed by `</s>`, and the targets, each after `<s>`. The model
+    /// predicts the tokens of the target and `</s>`. Pairs are changed as in `epoch`; with `None`
+    /// they are not changed.
     ///
     /// # Errors
     ///
@@ -444,8 +446,8 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
-    /// Number of source tokens, target tokens and answers. There are as many answers as target
-    /// tokens.
+    /// Sum of the numbers of source tokens, target tokens and predicted tokens. There are as many
+    /// predicted tokens as target tokens.
     fn cost(&self, batch: usize) -> u64 {
         let (source, target) = self.plan.tokens(&self.dataset, batch);
         (source + 2 * target) as u64

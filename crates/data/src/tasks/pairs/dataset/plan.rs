@@ -14,7 +14,7 @@ pub struct PairPlan {
     batches: Vec<(u32, u32)>,
 }
 
-/// Purposes of the draws of a plan (see [`Epoch::draws`]).
+/// Numbers that distinguish the random draws of a plan from each other (see [`Epoch::draws`]).
 mod purpose {
     pub(super) const PAIRS: u64 = 1;
     pub(super) const LENGTHS: u64 = 2;

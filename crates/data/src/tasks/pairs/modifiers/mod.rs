@@ -22,8 +22,8 @@ use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
-/// Purpose of the draws of modifiers. It differs from the purposes of the draws that order the
-/// batches of pairs or segment text.
+/// Number that distinguishes the random draws of modifiers from the draws that order the batches of
+/// pairs or segment text (see [`Draws::new`]).
 const PURPOSE: u64 = 10;
 
 /// Kinds of changes. The number of a kind is a part of the key of its random draws, so the draws of

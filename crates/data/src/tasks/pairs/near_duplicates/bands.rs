@@ -9,15 +9,16 @@
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Purpose of the draws of the hash functions. It differs from the purposes of all other draws.
+/// Number that distinguishes the random draws of the hash functions from all other draws (see
+/// [`crate::Draws::new`]).
 const PURPOSE: u64 = 14;
 
 /// Smallest probability that two pairs whose Jaccard index is the threshold have a common band.
 /// More similar pairs have a higher probability.
 const RECALL: f64 = 0.95;
 
-/// Largest number of hash functions in all bands together. More are used only if they are needed
-/// with the smallest bands, of `FEWEST_ROWS` functions.
+/// Largest number of hash functions in all bands together. There may be more only if each band has
+/// the smallest size, `FEWEST_ROWS`, and that many bands are needed for `RECALL`.
 const MOST_FUNCTIONS: usize = 48;
 
 /// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common

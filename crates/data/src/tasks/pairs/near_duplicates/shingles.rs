@@ -12,8 +12,8 @@ const CHARACTERS: usize = 5;
 /// several letters.
 const IDEOGRAPHS: usize = 2;
 
-/// Purpose of the draws that hash shingles. It differs from the purposes of all other draws for
-/// pairs.
+/// Number that distinguishes the random draws that hash shingles from all other draws for pairs
+/// (see [`Draws::new`]).
 const PURPOSE: u64 = 13;
 
 /// Hashes of all shingles of a pair. Repeated shingles are included.

@@ -1,5 +1,6 @@
-//! Preface of each pair in a shard: facts for rules that need other pairs of the split. These are
-//! the identity of the pair for finding repetitions, its lengths, and its keys for near duplicates.
+//! Preface of each pair in a shard (a file with a part of the tokenised pairs): facts for cleaning
+//! rules that compare the pair with other pairs of the split. These facts are a hash for finding
+//! repetitions, the lengths of the pair, and its keys for finding near duplicates.
 //!
 //! ```text
 //! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
@@ -33,7 +34,7 @@ fn code(reason: DropReason) -> u8 {
     REASONS.iter().position(|&one| one == reason).map_or(0, |place| place as u8 + 1)
 }
 
-/// Rules that need other pairs of a split.
+/// Cleaning rules that need other pairs of a split.
 #[derive(Debug, Default)]
 pub(super) struct SplitRules {
     pub(super) drops_duplicates: bool,
