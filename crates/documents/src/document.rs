@@ -22,8 +22,8 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// If a catalog or an exchange file does not have its format; the error has the line. HTML,
-    /// Markdown, subtitles and plain text are always accepted.
+    /// If the format is PO, XLIFF or DOCX, and `source` does not have this format. An error in a
+    /// line contains its number. HTML, Markdown, subtitles and plain text are always accepted.
     pub fn parse(source: String, format: DocumentFormat, language: &str) -> Result<Self> {
         let without_mark = source.strip_prefix('\u{feff}').map(str::to_owned);
         let has_mark = without_mark.is_some();

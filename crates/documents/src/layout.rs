@@ -1,16 +1,19 @@
-//! Lines of a text, and division of the translation of a segment into lines.
+//! Finds the lines of a text, and divides the translation of a segment (a text that is translated
+//! as a whole) into lines as its format requires.
 
 use std::ops::Range;
 
 use crate::markup::{begins_tag, next_tag};
 use crate::segment::Layout;
 
-/// Largest number of characters of a line in a catalog; gettext breaks lines there.
+/// Largest number of characters of a line in a PO file (message catalog of gettext). The programs
+/// of gettext break lines at this width, too.
 const CATALOG_WIDTH: usize = 76;
 
 /// Largest number of bytes of a time within a cue of subtitles; anything longer is text.
 pub(crate) const LONGEST_STAMP: usize = 20;
-/// Largest number of bytes of a style of SubStation; anything longer is text.
+/// Largest number of bytes of a style tag of SubStation Alpha, such as `{\an8}`, in subtitles;
+/// anything longer is text.
 pub(crate) const LONGEST_STYLE: usize = 1000;
 
 /// Byte ranges of the lines of a text, without their line ends. A line end is `\n`, `\r\n` or, in
@@ -98,9 +101,9 @@ fn words(text: &str, has_tags: bool) -> Vec<Word<'_>> {
     words
 }
 
-/// Returns the end of the tag that begins at the byte `at`: `None` if none begins there, and `at`
-/// if it has no end. Tags are those of HTML, times of WebVTT such as `<00:01.000>`, and styles of
-/// SubStation such as `{\an8}`.
+/// Returns the end of the tag that begins at the byte `at`. Returns `None` if no tag begins there,
+/// and `at` itself if the tag is never closed. Tags are those of HTML, times of WebVTT such as
+/// `<00:01.000>`, and styles of SubStation such as `{\an8}`.
 fn tag_at(text: &str, at: usize) -> Option<usize> {
     let rest = &text.as_bytes()[at..];
     if begins_tag(rest) {
@@ -137,8 +140,8 @@ fn wrapped(words: &[Word<'_>], width: usize) -> Vec<String> {
     lines
 }
 
-/// Writes a text as strings of a catalog, one for each line of the text. Long lines are broken into
-/// several strings.
+/// Writes a text as quoted strings of a PO file, one for each line of the text. Long lines are
+/// broken into several strings.
 fn quoted(text: &str, newline: &str) -> String {
     let mut strings = Vec::new();
     for line in text.split_inclusive("\\n") {

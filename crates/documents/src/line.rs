@@ -1,4 +1,4 @@
-//! Sentences to translate: their text, and the markup that belongs in their translation.
+//! Lines: sentences to translate, each with the markup that belongs in its translation.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub struct Translated {
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line. A tag is `None` if it is not in the line, because the element
-/// extends beyond the line. Markup that stands alone has an empty range, and no closing tag.
+/// Element around a part of a line. If the element extends beyond the line, the tag that is outside
+/// of the line is `None`. Markup that stands alone has an empty range, and no closing tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) range: Range<usize>,

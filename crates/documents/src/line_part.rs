@@ -1,4 +1,5 @@
-//! Parts of a translated line.
+//! Parts of a translated line (a sentence): its text and its markup, from which the line is
+//! written.
 
 use crate::syntax::Syntax;
 

@@ -1,5 +1,5 @@
-//! Texts of a document that are translated together, such as a paragraph, and their division into
-//! lines.
+//! Segments: texts of a document that are translated together, such as a paragraph. Also divides
+//! segments into lines, which are sentences.
 
 use std::ops::Range;
 
@@ -16,14 +16,14 @@ pub(crate) enum Piece {
     Text(String, Range<usize>),
     /// Tag that opens an element.
     Open(Range<usize>),
-    /// Tag that closes an element. Elements are properly nested: a tag without a counterpart is
-    /// [`Piece::Alone`].
+    /// Tag that closes an element. Elements are properly nested, because a tag without a
+    /// counterpart is a [`Piece::Alone`] instead.
     Close(Range<usize>),
     /// Closing tag that is written as this text if the segment has changed.
     CloseAs(Range<usize>, String),
     /// Markup or code without text to translate, including all its content.
     Alone(Range<usize>),
-    /// Part like [`Piece::Alone`] that ends a line of text, and so also a sentence.
+    /// Markup like [`Piece::Alone`], such as a line break, that also ends a sentence.
     Break(Range<usize>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Layout {
     Wrapped(usize),
     /// This number of lines of about equal length.
     Lines(usize),
-    /// Strings in quotes, as in catalogs.
+    /// Strings in quotes, as in PO files.
     Quoted,
 }
 
@@ -47,8 +47,9 @@ pub(crate) struct Segment {
     pub(crate) edit: Range<usize>,
     /// Bytes to write before and after the new text.
     pub(crate) around: [String; 2],
-    /// Bytes that end the text before a tag, and bytes that begin it again after a tag. `None` if
-    /// text and tags may be next to each other.
+    /// Markup that must be written wherever the text is interrupted by a tag: the first string ends
+    /// the text before the tag, and the second begins it again after the tag. `None` if a tag may
+    /// be directly within the text.
     pub(crate) between: Option<[String; 2]>,
     /// True if the translation does not replace the text, but is written to another place of the
     /// document.
@@ -104,7 +105,8 @@ struct Mark {
     /// Index of the mark that closes or opens the same element; `None` if the mark stands alone.
     partner: Option<usize>,
     is_open: bool,
-    /// Sentence that the mark belongs to; `None` if it is between sentences, or around whole ones.
+    /// Index of the sentence that the mark belongs to; `None` if the mark is between sentences, or
+    /// belongs to an element that contains whole sentences.
     sentence: Option<usize>,
 }
 
@@ -256,8 +258,8 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
     elements
 }
 
-/// Divides a segment into lines and the content between them. The lines are appended to `lines`,
-/// and are named in the result by their indices in it.
+/// Divides a segment into lines (sentences) and the content between them. The lines are appended to
+/// `lines`. In the result, each line is represented by its index in `lines`.
 pub(crate) fn divide(
     source: &str,
     segment: &Segment,

@@ -1,4 +1,4 @@
-//! Syntax of the texts of a document, which are between its markup.
+//! Escapes texts for the format of a document, so that no character of a text is read as markup.
 
 use crate::placeholders::placeholders;
 
@@ -11,7 +11,7 @@ pub(crate) enum Syntax {
     Xml,
     /// Text of Markdown; `table` is true within a table.
     Markdown { table: bool },
-    /// A string of a catalog, without its quotes.
+    /// A string of a PO file (message catalog of gettext), without its quotes.
     Po,
 }
 

@@ -1,4 +1,5 @@
-//! Blanks, letters and marks of texts.
+//! Examines texts: their blanks and letters, and the marks of list items and speakers at their
+//! beginnings.
 
 use std::ops::Range;
 

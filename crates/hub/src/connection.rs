@@ -1,5 +1,5 @@
-//! Connection to a hub: the hub's address, the token, and requests. A request that is not
-//! successful is an error.
+//! Connection to a hub: its address, the user's access token, and requests to its API. A request
+//! that is not successful is an error.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,10 +30,11 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Makes a connection to the hub at `HF_ENDPOINT`, by default huggingface.co. The token is the
-    /// value of `HF_TOKEN`. If this is not set, it is the content of the file that `HF_TOKEN_PATH`
-    /// names. If this is not set, either, the file is `token` in the folder `HF_HOME`, by default
-    /// `~/.cache/huggingface`. If there is no such file, there is no token.
+    /// Makes a connection as the environment variables say. The hub's address is the value of
+    /// `HF_ENDPOINT`, by default huggingface.co. The token is the value of `HF_TOKEN` or, if this
+    /// is not set, the content of a file. `HF_TOKEN_PATH` is the path of this file; by default, it
+    /// is `token` in the folder `HF_HOME`, which is by default `~/.cache/huggingface`. If there is
+    /// no such file, the connection has no token.
     ///
     /// # Errors
     /// When the file of the token cannot be read.
@@ -58,7 +59,8 @@ impl Hub {
             .connect_timeout(PATIENCE)
             .timeout(None)
             .redirect(Policy::limited(10))
-            // The address that redirects can contain a signature that gives access to a file.
+            // By default, the client would send the previous address when it follows a redirection.
+            // This address can contain a signature that gives access to a file.
             .referer(false)
             .build();
         let client = client.map_err(|error| HubError::Network {

@@ -9,7 +9,7 @@ pub enum HubError {
     /// The name of a repository is not `owner/name`.
     #[error("{0:?} is not a repository: expected owner/name, with letters, digits, -, _ and .")]
     Repository(String),
-    /// Status 401 without a token.
+    /// The status is 401, and the request had no token.
     #[error(
         "{subject}: the hub asks for a token (401): set HF_TOKEN, or write it to the file that \
          HF_TOKEN_PATH names; https://huggingface.co/settings/tokens makes one"
@@ -18,7 +18,7 @@ pub enum HubError {
         /// Request or file.
         subject: String,
     },
-    /// Status 401 with a token.
+    /// The status is 401, although the request had a token.
     #[error(
         "{subject}: the hub does not accept the token (401): it may have expired, make another"
     )]

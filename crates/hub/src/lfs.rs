@@ -14,7 +14,7 @@ use crate::{Hub, HubError, HubEvent, Result};
 /// Media type of the messages of Git LFS.
 const KIND: &str = "application/vnd.git-lfs+json";
 
-/// Large file of the folder that is uploaded.
+/// Large file in the folder that is being uploaded.
 pub(crate) struct LargeFile {
     /// Path in the repository.
     pub(crate) path: String,
@@ -120,8 +120,8 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
     Ok(())
 }
 
-/// Uploads a file in parts of `size` bytes. In the header of `upload`, the key for the address of a
-/// part is the number of the part.
+/// Uploads a file in parts of `size` bytes. The field `header` of `upload` has the address for each
+/// part, under the number of the part as the key.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
     let fault = |message: &str| HubError::Answer {
         subject: file.path.clone(),

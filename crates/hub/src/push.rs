@@ -14,8 +14,8 @@ use crate::connection::owner_and_name;
 use crate::lfs::{LargeFile, of_models, upload};
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of bytes from the beginning of a file that are sent to the hub, which decides by them how
-/// the file is stored.
+/// Number of bytes from the beginning of a file that are sent to the hub. The hub uses them to
+/// decide whether the file is stored by Git LFS.
 const SAMPLE: u64 = 512;
 /// Largest number of files in one request.
 const MOST_FILES: usize = 100;
@@ -154,8 +154,8 @@ fn files_of(folder: &Path) -> Result<Vec<Local>> {
     Ok(files)
 }
 
-/// Asks the hub which files are stored by Git LFS. Returns the small files, which are not, and the
-/// large files, which are. Files that the hub ignores are left out.
+/// Asks the hub which files are stored by Git LFS. Returns first the small files, which are not
+/// stored by Git LFS, and then the large files, which are. Files that the hub ignores are left out.
 fn by_mode(
     hub: &Hub,
     repository: &str,

@@ -8,7 +8,7 @@ pub enum MetricError {
     /// There is no segment to score.
     #[error("there are no segments to score; give at least one hypothesis line")]
     EmptyCorpus,
-    /// No reference stream was given.
+    /// There are no references at all.
     #[error("there are no references; give at least one reference file")]
     NoReferences,
     /// A segment was added without any reference.
@@ -17,17 +17,17 @@ pub enum MetricError {
         /// One-based number of the segment.
         segment: usize,
     },
-    /// A reference stream and the hypotheses differ in length.
+    /// The number of references in one list (such as a file) differs from the number of hypotheses.
     #[error(
         "reference {reference} has {found} lines but the hypotheses have {expected}; \
          line i of each must be the same segment"
     )]
     LineCount {
-        /// One-based number of the reference stream.
+        /// One-based number of the list of references.
         reference: usize,
         /// Number of hypothesis lines.
         expected: usize,
-        /// Number of lines in this reference stream.
+        /// Number of references in the list.
         found: usize,
     },
     /// An option lies outside its range.
@@ -60,7 +60,7 @@ pub enum MetricError {
         /// Advice.
         instead: &'static str,
     },
-    /// Statistics of another metric, or counted with other options.
+    /// The statistics belong to another metric, or were counted with other options.
     #[error(
         "statistics of {found}, but those of {expected} are needed; count every part with the \
          same metric and options"
@@ -86,8 +86,8 @@ pub enum MetricError {
     },
 }
 
-/// Checks that there are hypotheses and references, and that every reference stream is as long as
-/// the hypotheses.
+/// Checks that there are hypotheses and references, and that every list of references is as long as
+/// the list of hypotheses.
 pub(crate) fn check_line_counts<H, R>(
     hypotheses: &[H],
     references: &[Vec<R>],

@@ -1,4 +1,5 @@
-//! The statistics of a corpus, a row for each segment, counted on all threads.
+//! Statistics of a corpus, from which its score is computed: one row of counts for each segment.
+//! They are counted on all threads.
 
 use rayon::prelude::*;
 

@@ -1,4 +1,5 @@
-//! Plural forms of catalogs: the expression in C of the header's field `Plural-Forms`.
+//! Computes plural forms in PO files (message catalogs of gettext). The field `Plural-Forms` in the
+//! header of a file has an expression in C, which gives the index of the plural form for a number.
 
 /// Largest depth of parentheses and conditions.
 const DEEPEST: usize = 64;

@@ -1,4 +1,4 @@
-//! Message catalogs of gettext: PO.
+//! Reads PO files, which are message catalogs of gettext.
 
 use std::ops::Range;
 
@@ -21,12 +21,12 @@ pub struct PoString {
 pub struct Message {
     /// Line of the message's `msgid`, counted from 1.
     pub line: u64,
-    /// True if the translation still needs a check by a person.
+    /// True if the flag `fuzzy` says that a person must still check the translation.
     pub is_fuzzy: bool,
     /// Text to translate, `msgid`; empty for the header.
     pub id: PoString,
-    /// Text to translate if there are several things, `msgid_plural`; `None` if the message has no
-    /// plural.
+    /// Text to translate for a number of things other than one, `msgid_plural`; `None` if the
+    /// message has no plural.
     pub plural: Option<PoString>,
     /// Translations, `msgstr`; if the message has a plural, one for each plural form, in order.
     pub translations: Vec<PoString>,
@@ -58,7 +58,7 @@ impl Message {
     }
 }
 
-/// The string that the next lines may continue.
+/// The string that was read last, which the next lines may continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     None,
@@ -272,8 +272,8 @@ fn flush(text: &mut String, bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// Index of the plural form for one thing, by the header of a catalog. It is 0, the first form, if
-/// the header does not give it.
+/// Index of the plural form for the number 1, computed from the header of a catalog. If the header
+/// does not determine it, this is 0, the first form.
 pub(crate) fn form_of_one(messages: &[Message]) -> usize {
     let header = messages.iter().find(|message| message.is_header());
     header

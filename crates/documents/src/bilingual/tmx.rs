@@ -1,4 +1,5 @@
-//! Translation memories: TMX 1.1 to 1.4b, streamed.
+//! Reads translation memories in the format TMX (versions 1.1 to 1.4b) as a stream, so that a file
+//! may have any size.
 
 use std::collections::BTreeSet;
 use std::io::BufRead;

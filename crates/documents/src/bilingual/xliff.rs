@@ -1,4 +1,5 @@
-//! Exchange files of translation tools: XLIFF 1.2 and 2.
+//! Reads XLIFF files (versions 1.2 and 2), in which translation tools exchange texts. A file
+//! consists of units: a source text and, if it is translated, its target.
 
 use std::ops::Range;
 
@@ -18,11 +19,11 @@ pub(crate) struct Content {
     pub(crate) parts: Vec<Piece>,
     /// Text without tags and codes. Line breaks have become blanks.
     pub(crate) text: String,
-    /// Whether its state marks it as not translated yet.
+    /// True if an attribute `state` says that it is not translated yet.
     is_initial: bool,
 }
 
-/// Segment with its translation, if it has one.
+/// Text of a document with its translation, if it has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
     /// First byte of the opening tag of the source.
@@ -81,8 +82,9 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     }
 }
 
-/// Whether the sources and targets in an element do not belong to the document's own text: in
-/// proposals, originals of codes, notes, and the rest of the original document.
+/// True for an element whose sources and targets do not belong to the document's own text. Such
+/// elements contain proposals of translations, the originals of inline codes, notes, or other parts
+/// of the original document.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,
@@ -209,7 +211,7 @@ fn content(
     Ok(Content { range, whole, parts: inline.parts, text: inline.text, is_initial })
 }
 
-/// Kind of a code, which is a part that is kept with all its content.
+/// Kind of an inline code. A code is a part of a text that is kept with all its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Code {
     Markup,

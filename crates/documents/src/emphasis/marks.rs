@@ -1,4 +1,5 @@
-//! Marks in a line of Markdown, as `pulldown-cmark` reads them.
+//! Checks that a line of Markdown has the intended marks (such as emphasis and links) when the
+//! library `pulldown-cmark` parses it.
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag as Block, TagEnd};
 

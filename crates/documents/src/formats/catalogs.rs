@@ -1,5 +1,5 @@
-//! Catalogs and exchange files. Only their entries without a translation are translated, and
-//! everything else stays unchanged.
+//! Finds the texts to translate in PO files (message catalogs of gettext) and XLIFF files. Only
+//! entries without a translation are translated; everything else stays unchanged.
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
@@ -8,9 +8,8 @@ use crate::syntax::Syntax;
 use crate::words::has_letters;
 
 /// Segments of a catalog: the messages without a translation. If a message has several plural
-/// forms, the form for one thing is translated from the text for one thing, and the others from the
-/// text for several things. The header determines the form for one thing; by default it is the
-/// first.
+/// forms, the form for one thing is translated from `msgid`, and all other forms are translated
+/// from `msgid_plural`. The header determines the form for one thing; by default it is the first.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let messages = parse_po(text)?;

@@ -1,5 +1,5 @@
-//! HTML. The texts to translate are those between the tags of blocks. A text includes its inline
-//! tags.
+//! Finds the texts to translate in HTML. A text is what is between two tags of blocks, such as
+//! `<p>`; tags of inline elements, such as `<b>`, are part of the text.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ const INLINE: [&str; 34] = [
     "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "nobr",
 ];
 
-/// Inline elements that are kept, because their text is not natural language.
+/// Inline elements whose content is not translated, because it is not natural language.
 const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
 
 /// Elements that are skipped with their text.
@@ -32,7 +32,8 @@ const VOID: [&str; 14] = [
     "track", "wbr",
 ];
 
-/// Elements at whose beginning or end a paragraph ends if its closing tag is left out.
+/// Block elements. If the closing tag `</p>` of a paragraph is left out, the paragraph ends where
+/// one of these elements begins or ends.
 const BLOCKS: [&str; 37] = [
     "address",
     "article",
@@ -79,9 +80,9 @@ const ROWS: [&str; 5] = ["table", "tbody", "thead", "tfoot", "tr"];
 /// Elements whose closing tag may be left out.
 struct Optional {
     names: &'static [&'static str],
-    /// The element ends at the beginning of one of these elements.
+    /// The element ends where one of these elements begins.
     next: &'static [&'static str],
-    /// The element ends at the end of one of these elements.
+    /// The element ends where one of these elements, which can contain it, ends.
     outer: &'static [&'static str],
     /// Elements that can be inside the element and can contain further elements with these
     /// `names`.

@@ -1,4 +1,5 @@
-//! Markdown: the texts of paragraphs, headings, items and cells, as `pulldown-cmark` parses them.
+//! Finds the texts to translate in Markdown: paragraphs, headings, list items and table cells. The
+//! library `pulldown-cmark` parses the document.
 
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, one_line};
 
-/// Pieces of a segment: text, tags and codes. A tag comes with its name, and with a flag: true if
-/// it opens, and false if it closes.
+/// Pieces of a segment: text, tags and codes. If a piece is a tag, it is paired with the name of
+/// the element and a flag, which is true for an opening and false for a closing tag.
 type Tags = Vec<(Piece, Option<(String, bool)>)>;
 
 /// Returns the segments of a document, which are to be translated.
@@ -36,7 +37,7 @@ struct Reader<'a> {
     text: &'a str,
     segments: Vec<Segment>,
     pieces: Tags,
-    /// End of the last inline element or text.
+    /// Byte at which the last inline element or text ends.
     cursor: usize,
     /// Depth within an element that is kept as a whole: the number of its open elements, including
     /// the element itself; 0 outside such an element.
@@ -45,7 +46,7 @@ struct Reader<'a> {
     cells: usize,
     /// Label of the open link if its text is also its label, otherwise `None`.
     label: Option<String>,
-    /// End of the last line that is kept unchanged (see [`Reader::begins_container`]).
+    /// Byte at which the last line that is kept unchanged ends (see [`Reader::begins_container`]).
     skipped: usize,
 }
 

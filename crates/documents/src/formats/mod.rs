@@ -1,4 +1,4 @@
-//! Formats of documents, and the places of texts in each of them.
+//! Formats of documents. For each format, a submodule finds the texts to translate.
 
 mod catalogs;
 mod html;

@@ -1,4 +1,4 @@
-//! Plain text: paragraphs with blank lines between them.
+//! Finds the texts to translate in plain text. Blank lines separate paragraphs.
 
 use std::ops::Range;
 

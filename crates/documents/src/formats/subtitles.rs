@@ -1,4 +1,5 @@
-//! Subtitles: SubRip (SRT) and WebVTT. Numbers, times, settings, notes and styles are not changed.
+//! Finds the texts to translate in subtitles, in the formats SubRip (SRT) and WebVTT. Numbers,
+//! times, settings, notes and styles are not changed.
 
 use std::ops::Range;
 

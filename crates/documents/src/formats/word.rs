@@ -1,4 +1,5 @@
-//! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
+//! Finds the texts in documents of word processors (Office Open XML, DOCX). A paragraph (`w:p`)
+//! consists of runs (`w:r`).
 //!
 //! A run is a piece of a paragraph with one formatting, and text can only be in runs. The run with
 //! most of a paragraph's text is the base run. A run with another formatting is treated as an
@@ -14,14 +15,15 @@ use crate::syntax::Syntax;
 use crate::words::has_letters;
 use crate::xml::{Spanned, Spans, Token};
 
-/// Character between the parts of a document; XML cannot contain it.
+/// Character that separates the parts of a document, which are the XML files in its ZIP archive.
+/// XML cannot contain this character.
 pub(crate) const BETWEEN: char = '\0';
 
 /// A run that consists of text.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Byte range of the run's markup before its text; `close` is that of its markup after the
-    /// text.
+    /// Byte range of the run's markup before its text. The next field is the byte range of its
+    /// markup after the text.
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
@@ -60,7 +62,8 @@ const KEPT: [&str; 3] = ["w:del", "w:moveFrom", "m:oMath"];
 /// Content of runs that refer to a note or a comment.
 const REFERENCES: [&str; 3] = ["w:footnoteReference", "w:endnoteReference", "w:commentReference"];
 
-/// Segments of the parts of a document.
+/// Returns the segments (texts that are translated together) of all parts of a document. `text` has
+/// the parts with [`BETWEEN`] between them.
 pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let mut start = 0;
@@ -78,7 +81,7 @@ fn has_name(tag: &str, name: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with([' ', '>', '/', '\n', '\r', '\t']))
 }
 
-/// Reader of the segments of a part of a document.
+/// Reader of the segments of one part of a document.
 struct Reader<'a> {
     /// Text of all parts.
     whole: &'a str,
@@ -311,8 +314,9 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Makes the segment of these items. All runs except the base run (`ground`), and runs with the
-/// same formatting, become elements. Returns `None` if the items have no text.
+/// Makes the segment of these items. The base run (`ground`), and runs with the same formatting
+/// that are not links, stay text. All other runs become elements. Returns `None` if the items have
+/// no text.
 fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();

@@ -22,7 +22,8 @@ enum Encoding {
 pub(crate) struct Input<R> {
     inner: Chain<Cursor<Vec<u8>>, R>,
     encoding: Encoding,
-    /// UTF-8 bytes decoded from UTF-16; `read` is the number of these bytes that have been read.
+    /// UTF-8 bytes that were decoded from UTF-16. The next field is the number of these bytes that
+    /// have been read.
     decoded: Vec<u8>,
     read: usize,
     /// First half of a surrogate pair whose second half has not been read yet.

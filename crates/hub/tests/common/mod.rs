@@ -39,8 +39,8 @@ pub(crate) struct State {
     pub(crate) breaks_after: Option<usize>,
     /// Whether downloads have a wrong byte.
     pub(crate) damages: bool,
-    /// Address of another server to which downloads are redirected, and the beginning of the
-    /// addresses at which uploads are verified. `None`: this server.
+    /// Address of another server. Downloads are redirected to it, and uploads of large files are
+    /// verified there. If it is `None`, this server does both.
     pub(crate) redirects_to: Option<String>,
     pub(crate) verifies_at: Option<String>,
     /// Headers of the requests so far, with names in lower case.

@@ -18,13 +18,14 @@ use crate::signature::{Signature, Trials};
 use crate::statistics::Statistics;
 use crate::text::Tokenizer;
 
-/// Logarithm of a zero precision, so low that the score underflows to 0.
+/// Value that is used as the logarithm of a precision of 0. It is so low that the score becomes 0.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 
 /// Highest order of n-grams that can be requested.
 const HIGHEST_ORDER: usize = 100;
 
-/// Options of BLEU. The defaults are those of WMT.
+/// Options of BLEU. The defaults are those with which the WMT shared tasks (Conference on Machine
+/// Translation) report BLEU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bleu {
@@ -219,8 +220,9 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// Computes the score of a shuffle in a significance test. In such a test, sacreBLEU adds the k
-    /// of add-k smoothing to integers of NumPy, which drop the fraction of k.
+    /// Computes the score of a shuffle in a significance test. In such a test, sacreBLEU adds the
+    /// constant k of add-k smoothing to an array of integers of NumPy, which drops the fraction of
+    /// k. The same is done here.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {

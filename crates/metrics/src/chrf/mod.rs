@@ -23,7 +23,8 @@ pub(crate) const COUNTS_PER_ORDER: usize = 3;
 /// Value of an undefined precision or recall under epsilon smoothing.
 const EPSILON: f64 = 1e-16;
 
-/// Highest order of n-grams; sentences have almost no n-grams of that length in common.
+/// Highest order of n-grams that can be requested. Sentences have almost no n-grams of this length
+/// in common.
 const HIGHEST_ORDER: usize = 100;
 
 /// Options of chrF. The defaults are chrF2 over character n-grams up to 6.

@@ -2,11 +2,13 @@
 //! systems against a baseline (Koehn, 2004; Riezler and Maxwell, 2005).
 //!
 //! Everything works on the statistics of any [`Metric`]. Random numbers, the order of sums and
-//! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
-//! resample are added row after row in single precision, which matters for counts above 2^24. The
-//! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
-//! reference lengths if there are 3, 5, 6… references. Then sacreBLEU's own p-values depend on the
-//! order in which the BLAS of its machine adds the lengths, but only in trials that tie.
+//! their precision are the same as in sacreBLEU, so intervals and p-values agree digit for digit.
+//! The sums of a resample are added row after row in single precision, which matters for counts
+//! above 2^24. The sums of a shuffle are exact if the statistics are. The only statistics that can
+//! be inexact are TER's mean reference lengths, if the number of references is not a power of two.
+//! Then sacreBLEU's own p-values depend on the order in which the BLAS of its machine adds the
+//! lengths. But this affects only trials in which the difference of scores equals the actual
+//! difference except for rounding.
 
 mod random;
 mod resampled_scores;
@@ -220,7 +222,8 @@ fn shuffled_differences(
     Ok(differences)
 }
 
-/// Positions of the set bits, from the lowest of the first word upwards.
+/// Positions of the bits that are 1, in ascending order. Position 0 is the lowest bit of the first
+/// word.
 fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     words.iter().enumerate().flat_map(|(index, &word)| {
         let mut word = word;
@@ -232,8 +235,8 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Stream of random bits, equal to NumPy's `integers(2, dtype=bool)`. It has the bits of each drawn
-/// number from the lowest to the highest.
+/// Stream of random bits, equal to NumPy's `integers(2, dtype=bool)`. The bits of each drawn number
+/// of 64 bits follow each other from the lowest to the highest.
 struct BitStream {
     generator: Generator,
     /// Bits that were drawn but not used yet, fewer than 64.

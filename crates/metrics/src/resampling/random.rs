@@ -1,8 +1,9 @@
 //! NumPy's default random generator, so that resamples equal those of sacreBLEU.
 //!
-//! It is PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
-//! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its halves of
-//! 32 bits. Constants and the order of draws are NumPy's; they are part of the definition.
+//! The generator is PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential
+//! generator), and `SeedSequence` computes its state from the seed. Integers below a bound are
+//! computed by Lemire's method (2019) from 32 bits, which are one half of a drawn number of 64
+//! bits. Constants and the order of draws must be those of NumPy, so that the numbers are the same.
 
 const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 

@@ -47,8 +47,8 @@ struct Block {
     length: usize,
 }
 
-/// Rank of a shift: larger gains come first, then longer blocks, then earlier blocks, then earlier
-/// targets.
+/// Rank of a shift, by which the best one is chosen. A larger gain is better; among equal gains, a
+/// longer block is better, then an earlier block, then an earlier target.
 type Rank = (i64, usize, Reverse<(usize, usize)>);
 
 impl<'a> TerCounter<'a> {

@@ -2,8 +2,8 @@
 //!
 //! Each row of the matrix is computed only in a beam around the diagonal, as in sacreBLEU. The beam
 //! depends only on the lengths of hypothesis and reference, which do not change if words are
-//! rearranged. So a row depends only on the words before it, and a rearrangement is computed from
-//! the row of the first word that it changes.
+//! rearranged. So a row depends only on the words of the hypothesis up to this row. For a
+//! rearrangement, only the rows from the first changed word on are computed again.
 
 use std::ops::Range;
 
@@ -18,7 +18,8 @@ const UNREACHED: u32 = 1 << 30;
 struct Row {
     /// Columns that are computed.
     beam: Range<usize>,
-    /// Columns that are kept in memory: the computed ones, and others that the next row reads.
+    /// Columns that are kept in memory: the columns that are computed, and columns outside the beam
+    /// that the next row reads.
     kept: Range<usize>,
     /// Index in the matrix at which the kept columns begin.
     start: usize,

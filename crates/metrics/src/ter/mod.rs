@@ -136,7 +136,8 @@ pub struct TerScore {
     pub score: f64,
     /// Insertions, deletions, substitutions and shifts.
     pub edits: u64,
-    /// Number of words in the references; a segment with several references counts their mean.
+    /// Number of words in the references. For a segment with several references, this is their mean
+    /// number of words.
     pub reference_length: f64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,

@@ -1,4 +1,5 @@
-//! Text functions with the semantics of Python, the language of the reference implementation.
+//! Text functions that behave as in Python, because the reference implementation, sacreBLEU, is
+//! written in Python.
 //!
 //! Scores depend on the definition of whitespace, so it is given here once: Unicode `White_Space`
 //! and the four information separators U+001C to U+001F, which Python's `str.split` and `str.strip`

@@ -1,8 +1,9 @@
-//! Counting of n-grams without building a string for each.
+//! Counts n-grams without making a string for each of them.
 //!
-//! Symbols are numbers (interned words, or code points). An n-gram is the pair of its prefix's
-//! identifier and its last symbol. So one table of integer pairs gives every n-gram of every order
-//! a small dense identifier, exactly and without collisions.
+//! Symbols are numbers (interned words, or code points). An n-gram is represented by two integers:
+//! the identifier of the n-gram without its last symbol, and the last symbol. A table gives each
+//! such pair a new identifier, counted from 1. So n-grams of all orders have small identifiers, and
+//! two different n-grams never have the same one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -54,7 +55,8 @@ impl Vocabulary {
 #[derive(Default, Clone)]
 pub(crate) struct NgramMatcher {
     identifiers: HashMap<u64, u32, BuildHasherDefault<PairHasher>>,
-    /// Order, minus one, of each n-gram. The index is the identifier, minus one.
+    /// For each n-gram, its order minus one. The entry of the n-gram with the identifier i has the
+    /// index i - 1, here and in the lists below.
     orders: Vec<usize>,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,

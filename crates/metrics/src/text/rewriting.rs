@@ -1,8 +1,8 @@
-//! Rewrites of lines, of which the tokenizers of BLEU and TER consist.
+//! Rewrites lines. The tokenizers of BLEU and TER are sequences of the rewrites in this module.
 //!
-//! Rewrites run in passes over characters. A pass that matches a pair of characters consumes both,
-//! like a substitution by regular expression, because the treatment of runs such as `...` depends
-//! on this.
+//! A rewrite is a pass over the characters of a line. If a pass matches a pair of characters, it
+//! continues after both, as a regular expression does. The treatment of sequences such as `...`
+//! depends on this.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,8 @@ impl Buffers {
     }
 }
 
-/// Makes all replacements, one after another. Each is a text and the text that replaces it.
+/// Makes all replacements, one after another. Each replacement is a text to find and the text that
+/// replaces it.
 pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> Cow<'a, str> {
     let mut line = Cow::Borrowed(line);
     for (from, to) in replacements {

@@ -68,8 +68,8 @@ impl Tokenizer {
             Self::V13a => {
                 let line = replace_all(line, &LINE_MARKUP);
                 let line = replace_all(&line, &ENTITIES);
-                // The padding gives a punctuation mark at either end of the line a neighbour, so
-                // that pairs match it.
+                // The rules look at pairs of neighbouring characters. With a space at both ends of
+                // the line, a punctuation mark there has two neighbours, too.
                 let front = buffers.start();
                 front.push(' ');
                 front.push_str(&line);
@@ -79,8 +79,8 @@ impl Tokenizer {
             }
             Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
-                // Whitespace at both ends is removed, and no padding is added. So, unlike in 13a,
-                // the rules for full stops see the end of the line.
+                // Whitespace at both ends is removed, and no spaces are added there. So, unlike in
+                // 13a, the rules for full stops see the end of the line.
                 isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
                 western_marks(buffers);
                 western_stops(buffers);
