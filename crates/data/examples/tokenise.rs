@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release -p taper-data --example tokenise -- FOLDER STEM SOURCE TARGET [TOKENIZER]`
 //!
-//! `scripts/bench/scale.sh` compares this with the cost of preparing a run.
+//! `scripts/bench/scale.sh` compares this time with the time that the whole preparation of training
+//! data takes.
 
 use std::path::PathBuf;
 use std::time::Instant;

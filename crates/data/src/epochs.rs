@@ -1,4 +1,5 @@
-//! Plans epochs, so that batches can be requested by their position in a run.
+//! Plans epochs, so that any batch of a training can be requested by its epoch and its number in
+//! the epoch.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

@@ -128,7 +128,7 @@ pub enum Error {
         /// Faulty text, and the expected form.
         message: String,
     },
-    /// A file does not have its format.
+    /// The content of a file is not in the format that is expected of the file.
     #[error("{path}: {message}", path = .path.display())]
     Malformed {
         /// The file.

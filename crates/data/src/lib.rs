@@ -1,18 +1,19 @@
-//! Converts texts, images and functions to batches of ids. Tensors are not made here.
+//! Converts texts, images and linear functions (for in-context regression) to batches of ids.
+//! Tensors are not made here.
 //!
 //! A [`Task`] makes batches from a corpus. A sentence pair passes through these steps:
 //!
 //! - [`PairReader`] reads its texts.
 //! - [`Cleaner`] keeps it, or drops it and counts the reason.
 //! - [`Tokenizer`] converts its texts to ids.
-//! - [`PairDataset`] keeps the ids in a file in the folder of the run.
+//! - [`PairDataset`] keeps the ids in a file in the folder that the training writes (the run).
 //! - [`EpochPlan`] groups pairs of similar lengths to batches, in an order that depends only on
 //!   seed and epoch.
 //! - [`Prefetcher`] assembles the batches on a separate thread, before the trainer needs them.
 //!
 //! Running text is tokenised passage by passage into one sequence of ids, the [`TextDataset`], from
-//! which an [`EpochPlan`] cuts blocks. [`Task::prepare`] does everything up to the data sets; the
-//! trainer requests the rest.
+//! which an [`EpochPlan`] cuts blocks. [`Task::prepare`] does everything up to the data sets.
+//! Epochs and batches are made when the training requests them.
 //!
 //! Images stay on the disk. An [`ImageDataset`] reads the images of a batch; the ids of an image
 //! are its pixel values, from 0 to 255. A [`RegressionDataset`] draws functions; its ids are the

@@ -1,4 +1,5 @@
-//! Assembles batches on a separate thread, before the trainer needs them.
+//! Assembles batches on a separate thread before the training needs them, so that it need not wait
+//! for them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};

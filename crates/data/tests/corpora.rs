@@ -1,5 +1,6 @@
-//! Tests corpora of a user: tables and their headers, weights, tags, duplicates, a held-out set,
-//! and compressed text, which counts as the same text.
+//! Tests what users can do with corpora: tables and their headers, weights, tags, removal of
+//! duplicates, a validation set that is held out from the training text, and compressed files,
+//! which count as the same text as uncompressed ones.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! Tests modifiers of training pairs: the effect of each on both sides, draws that depend only on
-//! seed, epoch and line, and text that stays unchanged.
+//! Tests modifiers, which are random changes to the texts of training pairs: the effect of each
+//! modifier on source and target, random draws that depend only on seed, epoch and line, and text
+//! that must stay unchanged.
 
 mod common;
 

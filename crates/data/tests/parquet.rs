@@ -1,4 +1,4 @@
-//! Tables in Parquet: pairs and running text.
+//! Tests tables in Parquet, with sentence pairs and with running text.
 
 mod common;
 

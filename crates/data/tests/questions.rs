@@ -167,7 +167,7 @@ fn windows_cover_a_context_and_each_start_is_told_where_most_is_around() {
         let settings =
             QuestionsConfig { document_stride: stride, max_tokens, ..config.questions.clone() };
         let made = windows(&tokenizer, "What is the capital?", &context, &settings).unwrap();
-        // The question has twelve tokens, and the row three marks.
+        // The question has twelve tokens, and the row has three special tokens.
         let room = max_tokens - 15;
         assert_eq!(made.len(), 1 + all.saturating_sub(room).div_ceil(stride.min(room)));
         assert_eq!((made[0].tokens.start, made.last().unwrap().tokens.end), (0, all));

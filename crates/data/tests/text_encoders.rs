@@ -182,8 +182,8 @@ fn rows_have_the_marks_of_a_tokenizer_of_others() {
         assert!(batch.answers.iter().all(|&id| !special.contains(&named(id).as_str())));
     }
     assert!(hidden > 20, "{hidden}");
-    // Text that spells a mark is ordinary text, and a character that the vocabulary cannot spell is
-    // unknown.
+    // Text that spells a special token, such as `[SEP]`, is ordinary text, and a character that the
+    // vocabulary cannot spell becomes the token for unknown text.
     let ids = tokenizer.encode("[SEP] sail \u{3b1}").unwrap();
     assert!(!ids.contains(&tokenizer.end()), "{ids:?}");
     assert!(tokenizer.is_unknown(*ids.last().unwrap()), "{ids:?}");

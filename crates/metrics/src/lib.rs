@@ -1,12 +1,13 @@
-//! BLEU, chrF and TER with sacreBLEU's signatures: strings in, scores out.
+//! Computes BLEU, chrF and TER of translations, which are given as strings, with sacreBLEU's
+//! signatures.
 //!
 //! A metric is a plain configuration ([`Bleu`], [`Chrf`], [`Ter`]) with one interface ([`Metric`]).
 //! Each segment, a hypothesis with its references, gives a row of [`Statistics`]. Rows are summed,
-//! never averaged, and a sum gives a score. Everything that needs only this interface is written
-//! once: counting on all threads, several references, confidence intervals and paired significance
-//! tests ([`resampling`]), signatures. Scores, intervals and p-values equal those of sacreBLEU 2.x,
-//! including its quirks and random numbers. Only the `version` field of a signature names this
-//! implementation (see [`SIGNATURE_VERSION`]).
+//! never averaged, and a sum gives a score. Some functions need only this interface, so they are
+//! shared by all metrics: counting on all threads, confidence intervals and paired significance
+//! tests ([`resampling`]), and signatures (texts that state the settings of a score). Scores,
+//! intervals and p-values equal those of sacreBLEU 2.x, including its quirks and random numbers.
+//! Only the `version` field of a signature names this implementation (see [`SIGNATURE_VERSION`]).
 //!
 //! ```
 //! use taper_metrics::{Bleu, Chrf, Ter};

@@ -72,8 +72,8 @@ pub struct Segment<'a> {
 /// Makes the segments of a corpus; `references[k][i]` is the k-th reference of hypothesis i.
 ///
 /// # Errors
-/// When there is nothing to score, when there is no reference, or when one of the lists in
-/// `references` is not as long as `hypotheses`.
+/// When there are no hypotheses or no references, or when a list in `references` is not as long as
+/// `hypotheses`.
 pub fn segments<'a, S: AsRef<str>>(
     hypotheses: &'a [S],
     references: &'a [Vec<S>],

@@ -27,7 +27,8 @@ struct Golden {
 struct Corpus {
     name: String,
     hypotheses: Vec<String>,
-    /// Reference streams; a line is `None` if the segment does not have this reference.
+    /// Lists of references; `references[k][i]` is `None` if hypothesis i does not have a k-th
+    /// reference.
     references: Vec<Vec<Option<String>>>,
     #[serde(default)]
     bleu: Vec<Case<Bleu>>,
@@ -52,7 +53,7 @@ struct TokenizedLine {
 }
 
 impl Corpus {
-    /// Reference streams; `None` if a line of any stream is missing.
+    /// Lists of references; `None` if a hypothesis lacks one of them.
     fn complete_references(&self) -> Option<Vec<Vec<String>>> {
         let complete = |stream: &Vec<Option<String>>| stream.iter().cloned().collect();
         self.references.iter().map(complete).collect()

@@ -111,9 +111,10 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// Files that match the pattern `second`, in the order of the files that match the pattern `first`.
-/// Two files belong together if the wildcards of both patterns match the same text in their names.
-/// If the patterns have different numbers of wildcards, files belong together by their order.
+/// Sorts the files that match the pattern `second`, so that each is at the place of the file to
+/// which it belongs among the files that match the pattern `first`. Two files belong together if
+/// the wildcards of both patterns match the same text in their names. If the patterns have
+/// different numbers of wildcards, files belong together by their order.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

@@ -161,7 +161,7 @@ impl<'de> Deserialize<'de> for Corpora {
     }
 }
 
-/// Corpus as an item of a list in a recipe: a name or a table.
+/// A corpus as it is written in a list of a recipe: a name or a table.
 struct Named(Corpus);
 
 impl<'de> Deserialize<'de> for Named {

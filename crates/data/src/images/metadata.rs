@@ -11,7 +11,7 @@ const END: u8 = 0xD9;
 const SCAN: u8 = 0xDA;
 const APPLICATION_1: u8 = 0xE1;
 
-/// Tag of the orientation in EXIF data.
+/// Number of the field in EXIF data that contains the orientation.
 const ORIENTATION: u16 = 0x0112;
 
 /// True if a file is a JPEG.

@@ -3,9 +3,9 @@
 //!
 //! Each value of the result is a weighted mean of the values around its place. The weights are
 //! given by a filter. If the picture becomes smaller, the filter is stretched (antialiasing).
-//! Weights have 22 fraction bits, and the values between the passes along rows and along columns
-//! are rounded to 8 bits. The code in Pillow is `src/libImaging/Resample.c` and, for the nearest
-//! pixel, `Geometry.c`.
+//! Weights have 22 fraction bits. Rows and columns are resized in two passes, and the values after
+//! the first pass are rounded to 8 bits. The code in Pillow is `src/libImaging/Resample.c` and, for
+//! the nearest pixel, `Geometry.c`.
 
 use std::f64::consts::PI;
 

@@ -1,5 +1,5 @@
-//! Records of a file of comma-separated values (RFC 4180). A field in quotes may contain commas,
-//! quotes and line breaks.
+//! Reads the records of a file of comma-separated values (RFC 4180). A field in quotes may contain
+//! commas, quotes and line breaks.
 
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};

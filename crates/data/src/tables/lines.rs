@@ -1,4 +1,5 @@
-//! Records of a file with one record on each line: tab-separated columns or JSON objects.
+//! Reads the records of a file in which each line is a record: tab-separated columns or a JSON
+//! object.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Files of records with named fields: tab- and comma-separated columns, JSON lines and Parquet.
+//! Reads files of records with named fields: tab-separated and comma-separated columns, JSON lines,
+//! and Parquet.
 
 mod csv;
 mod lines;
@@ -25,8 +26,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) columns: &'a FindColumns<'a>,
 }
 
-/// Function that gets the first row of a table. It returns the requested columns, and whether the
-/// row is a header.
+/// Function that finds the requested columns from the first row of a table. It also returns whether
+/// this row is a header.
 pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
 
 /// Field of a record with named fields.

@@ -1,4 +1,5 @@
-//! Records of Parquet files, row by row; only the wanted columns are read.
+//! Reads the records of Parquet files row by row. Only the columns that the caller requests are
+//! read.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};

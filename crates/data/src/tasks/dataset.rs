@@ -75,8 +75,9 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Report on the content of the split and its processing.
     fn report(&self) -> Report<'_>;
 
-    /// Largest factor by which batches exceed their planned number of tokens, because text is
-    /// varied in each epoch; 1 without variation.
+    /// Largest factor by which batches may exceed their planned number of tokens. They do so
+    /// because changes to the text in each epoch can make it longer. Without such changes, the
+    /// factor is 1.
     ///
     /// # Errors
     ///
@@ -89,8 +90,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// for any segmentation of the text.
     fn longest_row(&self) -> usize;
 
-    /// Parts of the data that are measured separately, with their directions of translation; empty
-    /// if there is one direction or none.
+    /// Parts of the data on which a model is measured separately, one for each direction of
+    /// translation. Empty if there is only one direction or none.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! The cache: a file that contains a tokenised split.
+//! Reads and writes the cache of a split: a file with its tokenised text.
 //!
 //! ```text
 //! header   magic (8 bytes), key (32), items (u64), report bytes (u64), checksum (32)

@@ -1,5 +1,6 @@
-//! Fingerprints of the files of a split. They are recorded in the folder of a run, so that
-//! unchanged files need not be read again.
+//! Fingerprints of the files of a split, which show whether the files have changed. They are
+//! recorded in the folder of a run (the folder that a training writes), so that unchanged files
+//! need not be read again.
 //!
 //! The SHA-256 of the content identifies a text. The size of a file and the time of its last
 //! modification only avoid reading: a file with the recorded size and time counts as unchanged, and
@@ -35,7 +36,8 @@ struct Stamp {
     path: PathBuf,
     bytes: u64,
     modified: SystemTime,
-    /// True if the file had been unchanged for so long that any later change changes `modified`.
+    /// True if the last modification was long enough ago when the file was read. Then any later
+    /// modification gives another value of `modified`.
     settled: bool,
 }
 

@@ -1,5 +1,6 @@
-//! Divides splits into shards while they are tokenised. So several processes can work on a split,
-//! and after a process was killed, the shards that it completed need not be made again.
+//! Divides splits (such as the training data) into parts, called shards, which are tokenised
+//! separately. So several processes can work on a split. If a process is killed, the shards that it
+//! completed need not be made again.
 //!
 //! A shard is a part of the text whose place depends only on the text: a fixed amount of text,
 //! counted from the beginning of a file. It is stored in the folder `cache/SPLIT.shards`, in a file
@@ -21,9 +22,9 @@ use sha2::{Digest, Sha256};
 use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
-/// Smallest number of files per process at which each file of a split is read by only one process.
-/// If there are fewer files, some processes would have more work than others, so the processes
-/// divide the shards of each file among each other.
+/// If a split has at least this number of files for each process, each file is read by only one
+/// process. With fewer files, some processes would then have more work than others, so the
+/// processes divide the shards of each file among each other instead.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Position of this process among the processes that tokenise a split together.

@@ -24,8 +24,8 @@ const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 /// Highest order of n-grams that can be requested.
 const HIGHEST_ORDER: usize = 100;
 
-/// Options of BLEU. The defaults are those with which the WMT shared tasks (Conference on Machine
-/// Translation) report BLEU.
+/// Options of BLEU. The defaults are those of the shared tasks of WMT (Conference on Machine
+/// Translation).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bleu {

@@ -1,6 +1,6 @@
 //! Reads the bits of entropy-coded data, and decodes Huffman codes.
 
-/// Number of bits of the index into [`HuffmanTable::quick`].
+/// Number of bits that are looked up at once in [`HuffmanTable::quick`].
 const QUICK: u32 = 9;
 
 /// Huffman table: the symbol of each code.

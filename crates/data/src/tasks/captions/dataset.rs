@@ -20,7 +20,7 @@ use crate::{
 /// for images (see [`crate::Draws::new`]).
 const CHOICE: u64 = 12;
 
-/// What a model does with captions.
+/// Use that a model makes of captions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptionUse {
     /// A model writes captions, token by token.

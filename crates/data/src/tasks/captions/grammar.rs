@@ -1,4 +1,5 @@
-//! Sentences that are true or false of an image, depending on its label and its pixels.
+//! Makes captions of images from configured sentences with fields (placeholders). The label and the
+//! pixels of an image decide which words of the fields are true of it.
 
 use crate::{DataConfig, Error, ImagesConfig, Result};
 

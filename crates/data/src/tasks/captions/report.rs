@@ -1,4 +1,4 @@
-//! Contents of a split of images with captions.
+//! Report on the content of a split of images with captions.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct CaptionReport {
     /// Report on the images.
     #[serde(flatten)]
     pub images: ImageReport,
-    /// Number of captions of all images, without omitted ones.
+    /// Number of captions of all images. Omitted captions are not counted.
     pub captions: u64,
     /// Number of different captions.
     pub different: usize,

@@ -78,7 +78,7 @@ pub struct ImageDataset {
     /// Indices of the images of this part.
     part: Vec<usize>,
     settings: ImagesConfig,
-    /// True if images are augmented, as in training.
+    /// True if images are changed at random (augmented), as in training.
     varies: bool,
     report: ImageReport,
 }

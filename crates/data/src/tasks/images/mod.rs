@@ -1,4 +1,4 @@
-//! Image classification: each picture has a class.
+//! Data for image classification: each picture has a class.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -1,4 +1,4 @@
-//! Contents of a split of images.
+//! Report on the content of a split of images.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Classification: each text has a label. Tagging: each word has a label.
+//! Data for classification, in which each text has a label, and for tagging, in which each word has
+//! a label.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -29,8 +29,8 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Only the place in the file of every 64th pair is kept in memory. The places of the pairs between
-/// them are computed from the lengths.
+/// For only one of this many pairs, memory holds the place in the file. The places of the pairs
+/// between them are computed from the lengths of the pairs.
 const STRIDE: usize = 64;
 
 /// Places of pairs in the file, and the lengths of both sides of each pair.

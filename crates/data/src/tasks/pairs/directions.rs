@@ -9,7 +9,8 @@ use crate::{Corpora, DataConfig, Direction, Result, TokenizerPair};
 pub(crate) struct SplitCorpora {
     /// The corpora in their order.
     pub(crate) corpora: Vec<SplitCorpus>,
-    /// Temperature by which translation directions are mixed. With 1, the weights do not change.
+    /// Temperature with which the translation directions are mixed (see [`mix`]). With 1, the
+    /// weights do not change.
     temperature: f64,
 }
 

@@ -1,4 +1,5 @@
-//! Makes hostile variants of a test set: texts as people type them, which are rare in corpora.
+//! Makes difficult variants of a test set, such as texts in capitals or with typing errors. People
+//! type such texts, but they are rare in corpora.
 
 use super::modifiers::letters::{
     is_ideographic, joined, with_doubled_word, without_end_punctuation,
@@ -40,7 +41,7 @@ pub struct HostileLine {
 }
 
 impl Hostility {
-    /// All kinds, in the order in which reports list them.
+    /// All kinds of changes, in the order in which reports list them.
     pub const ALL: [Self; 6] = [
         Self::Capitals,
         Self::NoFullStop,
@@ -95,7 +96,7 @@ impl Hostility {
         }
     }
 
-    /// Normalises a translation or a reference before they are compared.
+    /// Normalises a text before a translation and its reference are compared.
     #[must_use]
     pub fn compared(self, text: &str) -> String {
         match self {

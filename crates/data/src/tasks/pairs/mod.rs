@@ -1,4 +1,5 @@
-//! Translation. Pairs of sentences are read, cleaned, tokenised, and put into batches by length.
+//! Data for translation: pairs of sentences are read, cleaned, tokenised, and put into batches with
+//! pairs of similar length.
 
 pub(crate) mod cache;
 pub(crate) mod cleaning;

@@ -13,7 +13,8 @@ const SHOUTED: usize = 4;
 #[derive(Debug)]
 pub struct TextRules {
     config: CleaningConfig,
-    /// For the source and the target language, the letters of its script.
+    /// Letters of the script of the source language, and letters of the script of the target
+    /// language.
     letters: [OwnLetters; 2],
     /// Indices of both languages in the language identifier, if it is used.
     languages: Option<[usize; 2]>,

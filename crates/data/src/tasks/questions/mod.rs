@@ -1,4 +1,5 @@
-//! Questions about texts. The answer to a question is a span of its text.
+//! Data for question answering: the answer to a question is a span of the text that the question is
+//! about.
 
 pub(crate) mod config;
 pub(crate) mod squad;

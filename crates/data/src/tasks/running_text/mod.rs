@@ -1,4 +1,4 @@
-//! Language modelling: running text is one sequence of ids, which is cut into blocks.
+//! Data for language models: running text is one sequence of token ids, which is cut into blocks.
 
 pub(crate) mod blocks;
 pub(crate) mod config;

@@ -1,4 +1,4 @@
-//! Contents of a split of running text.
+//! Report on the content of a split of running text.
 
 use serde::{Deserialize, Serialize};
 

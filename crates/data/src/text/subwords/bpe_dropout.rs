@@ -24,8 +24,8 @@ impl Merges {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If the model has no merges, or marks parts of words by prefixes or suffixes, on which merges
-    /// would depend.
+    /// If the model has no merges. Also if it marks the parts of a word by a prefix or suffix,
+    /// because merges would then depend on these marks.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[key].as_str().is_some_and(|mark| !mark.is_empty()) {

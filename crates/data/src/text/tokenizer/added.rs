@@ -58,8 +58,8 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Returns a tokenizer with the file of `inner`, a copy of the library's tokenizer to which
-    /// tokens were added.
+    /// Makes a tokenizer from `inner`, which is a copy of the library's tokenizer with added
+    /// tokens.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = self.written(inner)?;
         let folder = self.folder.as_ref().map(|folder| folder.json.clone());

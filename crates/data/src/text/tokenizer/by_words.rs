@@ -183,7 +183,7 @@ fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
 /// Encoder of texts that are divided into words.
 #[derive(Debug)]
 pub(super) struct WordEncoder {
-    /// Number of the encoder, which differs from those of all other encoders in this process.
+    /// Number that identifies the encoder among all encoders of this process.
     id: u64,
     division: WordDivision,
 }
@@ -277,7 +277,8 @@ mod tests {
     use crate::text::tokenizer::segmentation::Layout;
     use crate::{TokenizerConfig, TokenizerKind};
 
-    /// Tokenizers that divide words, for both layouts, with and without normalisation.
+    /// Tokenizers that divide text into words, for single sentences and for running text, with and
+    /// without normalisation.
     fn tokenizers() -> Vec<crate::Tokenizer> {
         let mut trained = Vec::new();
         for (kind, byte_fallback) in [

@@ -1,4 +1,5 @@
-//! Converts text to ids and ids to text, by the `tokenizers` library and its `tokenizer.json`.
+//! Converts text to token ids and ids to text. The work is done by the library `tokenizers`, which
+//! stores a tokenizer in a file `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
 //! `<s>` 2, `</s>` 3. Text that spells a special token is not converted to the token, unless this
@@ -51,7 +52,7 @@ pub const END: u32 = 3;
 /// The special tokens, each at the index that is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
-/// Name of a tokenizer's file, if there is only one.
+/// Name of the tokenizer's file in a run, if source and target share one tokenizer.
 pub(crate) const FILE: &str = "tokenizer.json";
 
 /// Tokenizer of one language, or of both languages of a pair. A clone shares most of its memory.
@@ -65,7 +66,7 @@ pub struct Tokenizer {
     words: Option<Arc<WordEncoder>>,
     json: Arc<str>,
     hash: Arc<str>,
-    /// Largest id of the library's tokenizer, plus one.
+    /// Largest id that the library's tokenizer knows, plus one.
     ids: usize,
     vocabulary_size: usize,
     pub(super) special: Arc<SpecialTokens>,
@@ -210,8 +211,9 @@ impl Tokenizer {
         Ok(RowMarks { class, separator, between, second_segment })
     }
 
-    /// Ids of the first token of a row of an encoder, of the token after each of its texts, and of
-    /// the placeholder for a hidden token; `None` for a token that the vocabulary lacks.
+    /// Ids of three special tokens of text encoders: the token at the beginning of a row (such as
+    /// `<cls>`), the token after each text of a row (such as `<sep>`), and the placeholder for a
+    /// hidden token (such as `<mask>`). `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {
         match self.marks() {
             Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],
@@ -320,7 +322,8 @@ impl Tokenizer {
         Ok(self.plain(&ids))
     }
 
-    /// Text with the normal forms of its characters, which is the input of the library's tokenizer.
+    /// Replaces the characters of a text by their normal forms. The result is the input of the
+    /// library's tokenizer.
     fn with_forms<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match &self.forms {
             Some(forms) => forms.text(text).into(),

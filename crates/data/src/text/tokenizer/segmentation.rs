@@ -18,11 +18,11 @@ use crate::{Result, TokenizerKind};
 /// Mark that replaces a space at the beginning of a word.
 pub(crate) const SPACE_MARK: char = '▁';
 
-/// Layout of a tokenizer's text.
+/// Layout of the texts that a tokenizer is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Single sentences. The first word of a sentence gets the mark of a space, although no space
-    /// is before it, so that it has the same mark as other words.
+    /// Single sentences. The first word of a sentence gets the mark of a space although no space is
+    /// before it. So a word has the same tokens at the beginning of a sentence as after a space.
     Sentences,
     /// Text of many lines. Nothing is added, and each line end is a separate piece. So decoding the
     /// pieces of a text gives exactly the text.

@@ -1,4 +1,4 @@
-//! The tokenised pairs of a split, read from a file.
+//! Data set of the tokenised sentence pairs of a split, which are read from a file.
 
 mod limit;
 pub(crate) mod plan;
@@ -73,7 +73,8 @@ impl PairDataset {
         let weights = split.passes(&kept);
         require_few_pairs(&report.split, kept.into_iter().zip(weights.iter().copied()))?;
         let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
-            // Weights are not in the cache, so that they can be changed without tokenising again.
+            // The cache (the file of tokenised pairs) does not contain weights, so that they can be
+            // changed without tokenising again.
             corpus.weight = weight;
             end += corpus.pairs_kept as usize;
             (end, weight)
@@ -147,8 +148,8 @@ impl PairDataset {
         let mut pairs: Vec<u32> =
             if is_once { (0..all).collect() } else { (0..all).flat_map(often).collect() };
         if pairs.is_empty() {
-            // Small weights of a small corpus may draw no pair at all. Then the epoch contains the
-            // pair that came closest.
+            // If a corpus is small and has a small weight, no pair at all may be drawn. Then the
+            // epoch contains the pair whose random number was closest to being drawn.
             let share = |pair: u32| {
                 let corpus = self.corpora.get(self.corpus_of(pair as usize));
                 let weight = corpus.map_or(1.0, |(_, weight)| *weight);
@@ -269,10 +270,11 @@ impl PairDataset {
         }
     }
 
-    /// Lengths of the source rows and of the target rows that an epoch can contain. If `longest` is
-    /// not `None`, every row has this length instead.
+    /// Lengths of the sources and of the targets that an epoch can contain, including special
+    /// tokens. If `longest` is not `None`, every length is replaced by it.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
-        // The weight of a corpus, rounded up, is how often an epoch may contain each of its pairs.
+        // An epoch contains each pair of a corpus at most as often as the weight of the corpus,
+        // rounded up.
         let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
         for &(end, weight) in &self.corpora {
             corpora.push((first..end, weight.ceil() as usize));

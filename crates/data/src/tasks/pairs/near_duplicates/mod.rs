@@ -1,11 +1,12 @@
 //! Finds pairs that nearly repeat an earlier pair. MinHash finds candidates, and their shingles
 //! (overlapping pieces of text) confirm them.
 //!
-//! **Decision.** Candidates share a band of smallest hashes. Each candidate is then checked by the
-//! exact Jaccard index of the two texts, computed from the text on disk. So no pair is dropped that
-//! is less similar than the threshold, and only the keys of bands are in memory, not the texts. The
-//! share of equal smallest hashes is not used as an estimate of the Jaccard index, because with 40
-//! hashes its standard error is 0.06 at an index of 0.8.
+//! **Decision.** An earlier pair is a candidate if it has the same values in a band, which is a
+//! group of MinHash values. Then the exact Jaccard index of the two pairs is computed from the
+//! texts on disk. So a pair is dropped only if its similarity reaches the threshold, and memory
+//! holds only the keys of bands, not the texts. The share of equal smallest hashes is not used as
+//! an estimate of the Jaccard index, because with 40 hashes its standard error is 0.06 at an index
+//! of 0.8.
 
 mod bands;
 mod shingles;

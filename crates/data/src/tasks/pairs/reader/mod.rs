@@ -190,7 +190,7 @@ pub struct PairReader {
     with_tags: bool,
     /// Index of the corpus that is being read.
     corpus: usize,
-    /// Number of lines in the files that were read completely.
+    /// Total number of lines in the files that were read completely.
     before: u64,
     held_out: HashSet<u128>,
     failed: bool,
@@ -221,7 +221,7 @@ impl PairReader {
         Ok(reader)
     }
 
-    /// Makes the reader omit the tags of the corpora from sources.
+    /// Makes the reader return sources without the tags of their corpora.
     pub(crate) fn without_tags(self) -> Self {
         Self { with_tags: false, ..self }
     }

@@ -1,6 +1,7 @@
-//! Running text in [shards](crate::text::shards). A shard is a sequence of passages (pieces of text
-//! that are tokenised separately) that together have about a fixed number of bytes. The passages
-//! may come from several files.
+//! Stores running text in [shards](crate::text::shards), which are parts of a text that are
+//! tokenised separately. A shard is a sequence of passages (pieces of text that are tokenised
+//! separately) that together have about a fixed number of bytes. The passages may come from several
+//! files.
 //!
 //! A passage is encoded as one byte, which is 1 if the passage begins a document and otherwise 0,
 //! then the number of its ids (u32), and then the ids (u32 each). `</s>` is inserted between
@@ -20,8 +21,8 @@ use crate::{DataConfig, Error, Result, Share, TextReport, TokenisingProgress, To
 /// with another number cannot use the shards that a run of this version left behind.
 const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 
-/// Number of collected passages at which they are tokenised together, in parallel. The next
-/// constant is the number of bytes of text at which this happens even if there are fewer passages.
+/// Number of passages that are collected before they are tokenised in parallel. The next constant
+/// is the number of bytes of text after which this happens even if there are fewer passages.
 const CHUNK: usize = 16_384;
 const CHUNK_BYTES: usize = 1 << 22;
 

@@ -1,5 +1,6 @@
-//! Pairs in [shards](crate::text::shards). A shard contains a fixed number of successive pairs,
-//! which were cleaned by their text and tokenised.
+//! Stores pairs in [shards](crate::text::shards), which are parts of a split that are tokenised
+//! separately. A shard is made from a fixed number of successive pairs, which are cleaned by the
+//! rules about their text and then tokenised.
 //!
 //! Pairs are encoded in the same way as in the cache, but their lines are counted from the
 //! beginning of the files that are read together. Rules that need other pairs of the split are
@@ -51,7 +52,7 @@ struct ShardReport {
     /// lengths are to be dropped.
     #[serde(default)]
     lengths: LengthCounts,
-    /// True if the files end with this shard.
+    /// True if the files have no pairs after those of this shard.
     is_last: bool,
 }
 
