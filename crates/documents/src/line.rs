@@ -44,7 +44,8 @@ impl Line {
         &self.text
     }
 
-    /// True if the line has markup. To place it, a translation needs links.
+    /// True if the line has markup. Then the translation should have [links](Translated::links),
+    /// which determine the places of the markup in it.
     #[must_use]
     pub fn has_markup(&self) -> bool {
         !self.elements.is_empty()
@@ -62,8 +63,9 @@ impl Line {
         texts(&self.text) == texts(translation)
     }
 
-    /// Returns the line with its placeholders as markup: its text contains no placeholder, and
-    /// [`Self::render`] writes each placeholder exactly once.
+    /// Returns the line with its placeholders (such as `{name}`) treated as markup. The text of
+    /// this line contains no placeholder, and [`Self::render`] writes each placeholder exactly
+    /// once.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
         let mut line = Self { text: String::new(), ..self.clone() };
@@ -172,7 +174,8 @@ struct Placed<'a> {
     inner: Vec<Self>,
 }
 
-/// Puts elements into the elements around them. In `places`, outer elements come before inner ones.
+/// Makes a tree of elements: each element is put into the innermost element that contains it. In
+/// `places`, outer elements come before inner ones.
 fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     let mut roots: Vec<Placed<'_>> = Vec::new();
     for placed in places {

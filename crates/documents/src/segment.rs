@@ -43,9 +43,9 @@ pub(crate) enum Layout {
 /// Text of a document that is translated together, with its markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Bytes of the document that are replaced.
+    /// Byte range of the document that is replaced.
     pub(crate) edit: Range<usize>,
-    /// Bytes to write before and after the new text.
+    /// Markup to write before and after the new text.
     pub(crate) around: [String; 2],
     /// Markup that must be written wherever the text is interrupted by a tag: the first string ends
     /// the text before the tag, and the second begins it again after the tag. `None` if a tag may
@@ -214,8 +214,9 @@ fn undivided(sentences: Vec<Range<usize>>, text: &str) -> Vec<Range<usize>> {
     joined
 }
 
-/// Assigns marks to the sentence with the index `number`, and returns them as the elements of the
-/// sentence. The ranges of the elements are counted from the start of the sentence.
+/// Finds the marks that belong to the sentence with the index `number`, notes this index in them,
+/// and returns them as the elements of the sentence. The ranges of the elements are counted from
+/// the start of the sentence.
 fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
     let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
     let belongs = |mark: &Mark| {

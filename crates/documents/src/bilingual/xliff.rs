@@ -106,7 +106,7 @@ struct Reader<'a> {
     spans: Spans<'a>,
     document: Xliff,
     unit: Option<Unit>,
-    /// Number of open ignored elements.
+    /// Number of open elements whose content is ignored (see [`is_ignored`]).
     ignored: usize,
     /// Whether the state of the open segment (version 2) marks it as not translated yet.
     is_initial: bool,

@@ -1,6 +1,7 @@
 //! Rows (token sequences) for a model that answers questions. A row contains a question and a
-//! window, which is a part of the context of the question. Between them are marks: the special
-//! tokens `<cls>` and `<sep>`. This module also finds the places of answers in rows.
+//! window, which is a part of the context of the question. Before, between and after them are
+//! marks: the special tokens `<cls>` and `<sep>`. This module also finds the places of answers in
+//! rows.
 
 use std::ops::Range;
 

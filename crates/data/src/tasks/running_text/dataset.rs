@@ -157,8 +157,8 @@ impl Blocks {
         Self { text, rows, drawn: drawn.map(|epoch| epoch.draws(PURPOSE)) }
     }
 
-    /// Number of batches of `rows` blocks in a text of `tokens` tokens. `drawn` is true if blocks
-    /// are at random places.
+    /// Number of batches into which a text of `tokens` tokens is divided, each of `rows` blocks.
+    /// `drawn` is true if the blocks are at random places.
     pub(crate) fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
         let length = block_length as u64;
         let batches = if drawn {
