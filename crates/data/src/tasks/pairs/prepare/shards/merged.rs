@@ -130,10 +130,10 @@ impl<'a> Merged<'a> {
         {
             return Ok(Some(DropReason::Lengths));
         }
-        if let (Some(text), Some(near)) = (&preface.near, &mut self.near) {
-            if !near.take(&text.keys, &text.source, &text.target)? {
-                return Ok(Some(DropReason::NearDuplicate));
-            }
+        if let (Some(text), Some(near)) = (&preface.near, &mut self.near)
+            && !near.take(&text.keys, &text.source, &text.target)?
+        {
+            return Ok(Some(DropReason::NearDuplicate));
         }
         Ok(None)
     }
