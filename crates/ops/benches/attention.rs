@@ -1,5 +1,6 @@
-//! Time of forward and backward pass of attention for each length of a sequence, printed as lines
-//! of JSON. `scripts/bench/attention.py` runs it alternately with PyTorch.
+//! Measures the time of the forward and backward pass of attention for sequences of several
+//! lengths, and prints a line of JSON for each length. `scripts/bench/attention.py` runs it
+//! alternately with PyTorch.
 //!
 //! Example: `cargo bench -p taper-ops --bench attention -- --lengths 512,2048 --causal`.
 //! Further options are `--heads`, `--width` (of a head), `--tokens` (in a batch; a longer sequence

@@ -1,9 +1,8 @@
-//! Time of forward and backward pass of every operation, in the sizes of the tiny and of the base
-//! model: fused, and composed of Candle's operations. Also the time of matrix products with each
-//! kernel that the machine supports.
-//! `cargo bench -p taper-ops` runs all benchmarks, `cargo bench -p taper-ops -- attention` those
-//! whose name contains "attention". There is no option for the number of threads; set
-//! `RAYON_NUM_THREADS=1` in the environment.
+//! Measures the time of the forward and backward pass of every operation, for the layer sizes of
+//! two models, tiny and base: once fused, and once composed of Candle's operations. Also measures
+//! matrix products with each kernel that the machine supports. `cargo bench -p taper-ops` runs all
+//! benchmarks, `cargo bench -p taper-ops -- attention` those whose name contains "attention". There
+//! is no option for the number of threads; set `RAYON_NUM_THREADS=1` in the environment.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;
@@ -100,7 +99,8 @@ fn lengths() -> std::sync::Arc<[usize]> {
     vec![SENTENCE; TOKENS / SENTENCE].into()
 }
 
-/// Measures the forward and the backward pass. The adjoint of the result consists of ones.
+/// Measures the forward and the backward pass. The adjoint of the result (the gradient of the loss
+/// with respect to it) consists of ones.
 fn run(
     bencher: Bencher<'_, '_>,
     case: &Case,

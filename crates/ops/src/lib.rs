@@ -8,11 +8,11 @@
 //! work on padding and makes the results of a sequence depend on the rest of its batch.
 //!
 //! **Decision.** Our own tape ([`Tape`]) records the graph of operations for the backward pass, on
-//! every device. When the same kernels were custom operations in Candle's graph, a training step
-//! spent a third of its time between kernels, on filling memory with zeros, copying and adding
-//! gradients, and every activation lived until the end of the step. If an operation is called
-//! without a tape and Candle tracks gradients of its inputs, the operation is composed of Candle's
-//! operations, so that Candle's autodiff can differentiate it.
+//! every device. In an earlier version, the fused kernels were custom operations in Candle's graph.
+//! A training step then spent a third of its time between kernels, on filling memory with zeros,
+//! copying and adding gradients, and every activation lived until the end of the step. If an
+//! operation is called without a tape and Candle tracks gradients of its inputs, the operation is
+//! composed of Candle's operations, so that Candle's autodiff can differentiate it.
 //!
 //! An operation that has no fused version, or none for the current device, is computed by Candle's
 //! operations, which are recorded on the tape as a single operation ([`composed::on_tape`]).

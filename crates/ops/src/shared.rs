@@ -86,8 +86,8 @@ impl<T> Shared<T> {
     /// Returns the elements of `range`.
     ///
     /// # Safety
-    /// No two live results overlap, the memory behind `self` outlives them, and the elements are
-    /// initialised.
+    /// Slices that this function has returned and that are in use at the same time do not overlap.
+    /// The memory behind `self` outlives them, and the elements are initialised.
     #[allow(
         clippy::mut_from_ref,
         reason = "threads write disjoint parts through one shared reference"

@@ -215,8 +215,8 @@ impl Rows<'_> {
     }
 }
 
-/// Computes [`sums_and_gradient`] of logits in the type of the matrix products; the gradient is
-/// returned in the same type.
+/// Computes the results of [`sums_and_gradient`] for logits in the type of the matrix products. The
+/// gradient is returned in this type, too.
 fn sums_of_block(
     logits: Tensor,
     targets: &Tensor,
@@ -324,9 +324,10 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// Returns a tensor that equals `value` and whose gradients with respect to two tensors are given.
-/// To this end, the sum of the products of the tensors with their gradients, which Candle
-/// differentiates, is added to `value`, and subtracted again as a constant.
+/// Returns a tensor with the value `value`, for which Candle's backward pass computes the given
+/// gradients with respect to two tensors. For each tensor x with gradient g, the sum of all
+/// elements of x ⊙ g is added to `value`, and subtracted again as a constant. This leaves the value
+/// unchanged, and the derivative of the added sum with respect to x is g.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {

@@ -1,4 +1,5 @@
-//! Every operation of this crate once more, composed of Candle's differentiable operations.
+//! Reference implementations: every operation of this crate, composed of Candle's differentiable
+//! operations.
 //!
 //! Tests compare the fused kernels with these operations. They are also used on devices and for
 //! types without a kernel. With a [`Tape`](crate::Tape), which records operations for the backward

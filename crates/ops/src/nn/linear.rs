@@ -303,7 +303,8 @@ impl Back {
         })
     }
 
-    /// Writes to `to` the adjoint of `x Wᵀ + b`, and returns the sums of its columns.
+    /// Writes to `to` the adjoint of `x Wᵀ + b` (the gradient of the loss with respect to it), and
+    /// returns the sums of its columns. `adjoint` is the adjoint of the layer's result.
     fn deactivated<T: Float>(&self, slopes: Slopes<'_, T>, adjoint: &[T], to: Shared<T>) -> Vec<T> {
         let dropout = self.spec.dropout;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);

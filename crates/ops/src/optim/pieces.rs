@@ -105,9 +105,9 @@ pub fn update_pieces(
     })
 }
 
-/// Calls `work` with the elements of all `tensors`, in order, following those that `lent` already
-/// contains. Each tensor is borrowed in a recursive call, so that all of them are still borrowed
-/// when `work` runs.
+/// Calls `work` with what `lent` already contains, followed by the elements of all `tensors` in
+/// order. Each recursive call borrows one tensor, so that all of them are still borrowed when
+/// `work` runs.
 fn lend(
     tensors: &[Tensor],
     lent: &mut Vec<Shared<f32>>,

@@ -34,8 +34,8 @@ pub(super) struct Destination {
     pub(super) write: Write,
 }
 
-/// Number of stretches into which the summed dimension of a deep product (one in which it is long)
-/// is divided. Two, four or eight threads can share them evenly.
+/// Number of stretches into which the summed dimension is divided if a product is deep, that is, if
+/// this dimension is long. Two, four or eight threads can share the stretches evenly.
 const STRETCHES: usize = 8;
 /// Smallest length of the summed dimension for a product to be deep.
 const DEEP: usize = 1024;

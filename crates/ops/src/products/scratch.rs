@@ -4,7 +4,8 @@ use super::operand::Line;
 use std::cell::Cell;
 
 thread_local! {
-    /// Memory for the packed left operand, kept between products; `RIGHT` is that of the right one.
+    /// Memory for the packed left operand, kept between products. `RIGHT` is the memory for the
+    /// packed right operand.
     pub(super) static LEFT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }

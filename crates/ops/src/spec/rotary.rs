@@ -19,8 +19,8 @@ pub enum Pairs {
 enum Scaling {
     /// The speeds of all pairs are divided by this number.
     Even(f64),
-    /// The speeds of slow pairs, with few rotations over a training sequence, are divided by
-    /// `factor`, and those of fast pairs are unchanged.
+    /// The speeds of slow pairs, which make few rotations over a training sequence, are divided by
+    /// [`Rotations::factor`]. The speeds of fast pairs are unchanged.
     ByRotations(Rotations, Ramp),
 }
 
@@ -109,9 +109,9 @@ impl Turns {
     }
 
     /// Applies NTK-aware scaling (bloc97 2023; Peng et al. 2024, "YaRN", equation 16) for heads of
-    /// width `head`. The base becomes `base · factor^(Dh/(Dh-2))`. With this base, the positions of
-    /// the slowest pair are in effect divided by `factor`. The fastest pair, which distinguishes
-    /// neighbouring tokens, is unchanged. A head with only one pair is unchanged.
+    /// width `head` (`Dh` below). The base becomes `base · factor^(Dh/(Dh-2))`. With this base, the
+    /// positions of the slowest pair are in effect divided by `factor`. The fastest pair, which
+    /// distinguishes neighbouring tokens, is unchanged. A head with only one pair is unchanged.
     #[must_use]
     pub fn ntk(self, factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };

@@ -111,8 +111,8 @@ impl Adjoints<'_> {
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// Whether the adjoint of `tensor` is needed: it is for variables and for results on the tape,
-    /// but not for constants.
+    /// Whether the adjoint of `tensor` is needed. The adjoints of variables and of results on the
+    /// tape are needed; those of constants are not.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)

@@ -259,7 +259,8 @@ impl Tape {
     /// of √n layers, memory grows only with √n (Chen et al. 2016, section 3).
     ///
     /// # Errors
-    /// This call has none of its own. If `again` fails, the backward pass returns its error.
+    /// This call itself always succeeds. If `again` fails later, in the backward pass, the backward
+    /// pass returns the error of `again`.
     pub fn record_segment(
         &self,
         name: &'static str,

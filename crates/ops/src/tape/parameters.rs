@@ -29,7 +29,7 @@ pub struct Parameter {
     projections: Vec<usize>,
     /// True if the parameter is frozen. All copies of the store share this flag.
     frozen: Arc<AtomicBool>,
-    /// Bits of the factor of the learning rate, an f64; all copies of the store share it.
+    /// Factor of the learning rate, stored as the bits of an f64. All copies of the store share it.
     rate: Arc<AtomicU64>,
 }
 
@@ -71,9 +71,10 @@ impl Parameter {
         self.shape.len() >= 2
     }
 
-    /// Returns the numbers of rows of the weight matrices of which the parameter consists, from the
-    /// first row down. The list is empty for tables whose rows are looked up, for the projection to
-    /// the vocabulary, for vectors and for adapters.
+    /// Returns the number of rows of each weight matrix (projection) in the parameter, from the
+    /// first row down. A parameter can consist of several matrices, one below the other, such as
+    /// those for queries, keys and values. The list is empty for tables whose rows are looked up,
+    /// for the projection to the vocabulary, for vectors and for adapters.
     #[must_use]
     pub fn projections(&self) -> &[usize] {
         &self.projections
@@ -172,9 +173,9 @@ pub struct ParameterStore {
     total: usize,
     device: Device,
     is_outline: bool,
-    /// Latest tensor of [`ParameterStore::matrices`], for the next call.
+    /// Tensor that [`ParameterStore::matrices`] made last, cached for its next call.
     matrices: Arc<Latest>,
-    /// Latest tensor of [`ParameterStore::rates`], for the next call.
+    /// Tensor that [`ParameterStore::rates`] made last, cached for its next call.
     rates: Arc<Latest>,
 }
 

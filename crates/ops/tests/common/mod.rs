@@ -44,8 +44,8 @@ pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
     (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
 }
 
-/// Returns the weights of [`scalar`], in the shape of `out`: the adjoint with which the tape
-/// starts.
+/// Returns the weights of [`scalar`], in the shape of `out`. They are the adjoint of `out` (the
+/// gradient of the loss with respect to it) with which the backward pass of the tape starts.
 pub(crate) fn adjoint(out: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     Tensor::from_vec(weights, out.shape(), out.device()).unwrap()

@@ -316,8 +316,8 @@ fn impossible_shapes_are_errors() {
     );
 }
 
-/// Checks that an input of several operations gets the sum of their adjoints, also if it is
-/// recomputed.
+/// Checks that an input of several operations gets the sum of the gradients that these operations
+/// give it, also if the input is recomputed in the backward pass.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];

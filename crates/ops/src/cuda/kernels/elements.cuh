@@ -52,8 +52,9 @@ __device__ void rows(const T *x, const uint32_t *index, T *out, uint64_t count, 
         rows_by<1>(x, index, out, count, width);
 }
 
-// Adds to row ids[i] of out, for each i, scale times the sum of the rows order[ends[i - 1]], …,
-// order[ends[i] - 1] of x.
+// Adds to row ids[i] of out, for each i, scale times the sum of some rows of x. The indices of
+// these rows are the elements of order from index ends[i - 1] (0 if i is 0) up to, but not
+// including, index ends[i].
 template <typename T>
 __device__ void row_sums(const T *x, const uint32_t *ids, const uint32_t *ends,
                          const uint32_t *order, T *out, uint32_t width, float scale) {

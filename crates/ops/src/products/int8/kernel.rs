@@ -71,8 +71,9 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the fastest kernel of this processor that needs no wider registers or later
-    /// instructions than the f32 kernel that the user has [chosen](Kernel::chosen), if any.
+    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) the
+    /// f32 kernel [`Kernel::Fma256`], only the kernels of AVX2 and the plain loop are considered;
+    /// if the user has chosen [`Kernel::Gemm`], only the plain loop.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();

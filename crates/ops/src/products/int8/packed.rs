@@ -14,7 +14,8 @@ pub(crate) struct PackedInt8 {
     lines: Vec<Line>,
     /// Scale of each column; zero for columns that fill up the last panel.
     scales: Vec<f32>,
-    /// Initial value of the sum of each column, which cancels the shift of the activations.
+    /// Initial value of the sum of each column. A kernel can add a shift to all activations; this
+    /// value is minus the shift times the sum of the column's weights, so that the shift cancels.
     starts: Vec<i32>,
     outputs: usize,
     inputs: usize,

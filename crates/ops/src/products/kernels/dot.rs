@@ -33,7 +33,8 @@ pub(in crate::products) unsafe fn multiply(
     }
 }
 
-/// Computes `COUNT` rows of [`multiply`], from the row `first` on. They must lie in the same tile.
+/// Computes `COUNT` rows of [`multiply`], from the row `first` on. All of these rows must lie in
+/// the same tile of 16 rows.
 ///
 /// # Safety
 /// As for [`multiply`].

@@ -179,8 +179,9 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
 
 /// Defines the kernel for registers of one width. Its blocks of results have at most `$rows` rows,
 /// and as many columns as `$vectors` registers hold, so that the sums and the operands fit in
-/// registers. The wider a block is, up to a panel, the fewer rows are left over for smaller blocks;
-/// smaller blocks have too few sums to keep both multipliers busy.
+/// registers. If `$rows` does not divide the 32 rows of a panel, some blocks have one row less, and
+/// so too few sums to keep both multipliers busy. The wider blocks are (up to a panel), the fewer
+/// rows lie in such smaller blocks.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {

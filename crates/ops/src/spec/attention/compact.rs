@@ -36,7 +36,7 @@ pub struct CompactRows {
 #[derive(Debug, Clone)]
 enum Codes {
     Bf16(Vec<bf16>),
-    /// `(M, W)` codes, and `(M, W / block)` scales.
+    /// For `M` rows of `W` columns: codes, `(M, W)`, and scales, `(M, W / block)`.
     Int8 {
         codes: Vec<i8>,
         scales: Vec<f32>,
@@ -47,15 +47,15 @@ enum Codes {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CompactElements<'a> {
     Bf16(&'a [bf16]),
-    /// Codes, and the scales of blocks.
+    /// Codes, and the scale of each block of columns in each row.
     Int8(&'a [i8], &'a [f32]),
 }
 
-/// Largest code.
+/// Largest magnitude of an int8 code.
 const LARGEST: f32 = 127.0;
 
-/// A block without a larger magnitude than this becomes zeros: the inverse of its scale would be
-/// infinite.
+/// If no magnitude in a block reaches this bound, the block is stored as zeros, because its scale
+/// could be so small that the inverse of the scale would be infinite.
 const SMALLEST: f32 = 1e-35;
 
 impl CompactRows {
@@ -65,7 +65,8 @@ impl CompactRows {
     /// `(M, W)`; `block` divides `W`.
     ///
     /// # Errors
-    /// If the tensor is not on the host, is neither f32 nor f64, or has another width.
+    /// If `block` is 0 or does not divide `W`, or if the tensor is not on the host or is neither
+    /// f32 nor f64.
     pub fn new(rows: &Tensor, block: usize, cache_type: CacheType) -> Result<Self> {
         let width = rows.dims2()?.1;
         if block == 0 || !width.is_multiple_of(block) {
@@ -86,7 +87,8 @@ impl CompactRows {
     /// `(M, W)`.
     ///
     /// # Errors
-    /// The errors of [`CompactRows::new`].
+    /// If the tensor has another width than the rows so far, is not on the host, or is neither f32
+    /// nor f64.
     pub fn push(&mut self, rows: &Tensor) -> Result<()> {
         let (count, width) = rows.dims2()?;
         if width != self.width {

@@ -30,7 +30,7 @@ pub struct AttentionSpec {
     /// Whether a query sees only keys at or before its own position.
     pub causal: bool,
     /// Sparse pattern that further restricts the keys that a query sees; `None` for no restriction.
-    /// Only for self-attention.
+    /// Only if the queries of each sequence are the last of its keys, as in self-attention.
     pub sparse: Option<Sparse>,
     /// Chunks that determine the positions by which queries are rotated; `None` for one rotation by
     /// the true position. Only for causal self-attention. With chunks, queries have
@@ -157,15 +157,16 @@ pub enum VisibleKeys<'a> {
         text: &'a [Range<usize>],
         /// For each step, the row that each query sees; [`ABSENT`] if it sees none.
         history: &'a [Vec<u32>],
-        /// Relative position bias `(H, Q, T)`. Only the first of its `Q` rows is used: it is added
-        /// to the scores of each query. The last column is for the last token that a query sees;
-        /// earlier columns are for earlier tokens.
+        /// Relative position bias `(H, Q, T)`, for `H` heads, `Q` positions of queries and `T`
+        /// tokens. Only the first of the `Q` rows is used: it is added to the scores of each query.
+        /// The last column is for the last token that a query sees; earlier columns are for earlier
+        /// tokens.
         bias: Option<&'a Tensor>,
         /// ALiBi's slope for each head, by which the distance to the last token is multiplied
         /// (Press et al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
-        /// Sparse pattern that restricts the tokens that the last token sees; `None` for no
-        /// restriction.
+        /// Sparse pattern that restricts the tokens that a query sees, where the position of the
+        /// query is that of its last token; `None` for no restriction.
         sparse: Option<Sparse>,
         /// Chunks that determine the positions by which queries are rotated. If there are any, the
         /// query has [`DualChunk::ROTATIONS`] times as many columns, as for

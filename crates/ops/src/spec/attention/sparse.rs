@@ -15,7 +15,8 @@ use std::ops::Range;
 ///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >
 ///   1`;
 /// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end:
-///   these are the global tokens of Longformer, but their projections are those of other tokens;
+///   the tokens of these blocks are the global tokens of Longformer, except that here they have no
+///   projection matrices of their own;
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
 ///   "Big Bird", section 2 and appendix D), among the blocks for which neither of the first two
 ///   conditions holds.

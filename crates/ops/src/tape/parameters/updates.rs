@@ -33,10 +33,10 @@ impl ElementFactors {
     }
 }
 
-/// Bits of a factor, and the number of elements in a row that have it.
+/// Bits of a factor, and the number of consecutive elements that have this factor.
 type Run = (u32, usize);
 
-/// Latest tensor of factors, with the runs that it consists of.
+/// The tensor of factors that was made last, with the runs of equal factors in it.
 #[derive(Debug, Default)]
 pub(super) struct Latest(Mutex<Option<(Vec<Run>, Tensor)>>);
 
@@ -97,7 +97,8 @@ impl ParameterStore {
                 _ => runs.push((bits, within.len())),
             }
         }
-        // A tensor is made only if factors differ: a step of Muon takes one parameter at a time.
+        // A tensor is made only if factors differ. In a step of Muon they are always equal, because
+        // it asks for the factors of one parameter at a time.
         match runs[..] {
             [] => return Ok(ElementFactors::Same(1.0)),
             [(bits, _)] => return Ok(ElementFactors::Same(f64::from(f32::from_bits(bits)))),

@@ -198,8 +198,8 @@ fn transposed(x: &Tensor) -> Result<Tensor> {
 /// Computes, for each query, the weighted sum over the keys up to its position, and the sums S
 /// after the last token.
 ///
-/// All chunks are computed at once, because Candle's backward pass of a slice writes a whole
-/// tensor.
+/// All chunks are computed at once. A loop over chunks would take slices, and Candle's backward
+/// pass of each slice would write a tensor as large as the whole.
 ///
 /// # Shapes
 /// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, where T is the length of one chunk or
@@ -237,9 +237,9 @@ fn in_chunks(
     Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
-/// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. Each
-/// round doubles the number of chunks over which a sum goes, by adding to it the sum over as many
-/// chunks just before these.
+/// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. In
+/// each round, every sum is extended by the sum over the same number of chunks just before its own
+/// chunks. So the number of chunks in a sum doubles with each round.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {

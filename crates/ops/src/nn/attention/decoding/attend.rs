@@ -10,8 +10,8 @@ use crate::sums::{blocked_max, blocked_sum};
 /// Bias that is added to the scores, with its shape `(H, queries, keys)`.
 type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 
-/// Number of keys that are prefetched ahead. This pays because the keys of a past are scattered in
-/// memory.
+/// Number of keys that are prefetched ahead. This pays because the keys that a query sees are
+/// scattered in memory.
 const AHEAD: usize = 2;
 
 vectorised! {

@@ -1,5 +1,5 @@
-//! Access to the heads in rows that have query, key and value side by side, and their division
-//! among tasks.
+//! Access to the heads of query, key and value that lie side by side in a row, and the division of
+//! heads among parallel tasks.
 
 use crate::nn::attention::layout::Columns;
 use crate::nn::attention::tiled::products::{Rows, TileProducts};

@@ -57,8 +57,8 @@ struct Block<'a, P: TileProducts> {
 }
 
 /// A task: some of the blocks of keys of one key head. The blocks of a head are divided among
-/// `chunks` tasks, of which this one is number `chunk`. They belong to one sequence, or to all
-/// sequences if these add to the gradient with respect to the same bias.
+/// `chunks` tasks; `chunk` is the index of this task among them. The blocks belong to one sequence,
+/// or to all sequences if these add to the gradient with respect to the same bias.
 struct Task {
     sequences: Range<usize>,
     /// Query heads that share these keys.

@@ -4,9 +4,9 @@
 //!
 //! The forward pass goes over the keys with an online softmax, which is corrected whenever a larger
 //! score occurs. It keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes
-//! the weights, `P = exp(S - L)`. The adjoint of the scores S is `dS = P ⊙ (dP - D)`, where
-//! `dP = dO Vᵀ` and, for each query, `D = Σ dO ⊙ O`, with the result O and its adjoint dO. The
-//! dropout mask is computed again from its key.
+//! the weights, `P = exp(S - L)`. The adjoint of the scores S (the gradient of the loss with
+//! respect to them) is `dS = P ⊙ (dP - D)`, where `dP = dO Vᵀ` and, for each query, `D = Σ dO ⊙ O`,
+//! with the result O and its adjoint dO. The dropout mask is computed again from its key.
 //!
 //! Tiles in which no query sees a key are not computed ([`pieces`]).
 //!
@@ -36,11 +36,13 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Number of rows that a task holds while it goes over all other rows in steps. The task holds
-/// queries in the forward pass, and keys in the backward pass; their data stays in the second-level
-/// cache. The more rows are held, the less often the other rows are read.
+/// Number of rows that a task holds: in the forward pass, a task holds a block of queries and goes
+/// over all keys in steps; in the backward pass, it holds a block of keys and goes over all
+/// queries. The data of the held rows stays in the second-level cache. The more rows are held, the
+/// less often the rows on the other side are read.
 const BLOCK: usize = 256;
-/// Number of rows over which a task goes in one step.
+/// Number of rows over which a task goes in one step: keys in the forward pass, queries in the
+/// backward pass.
 const STEP: usize = 128;
 
 /// Returns the number of tasks in the backward pass for each key head of a sequence with `keys`

@@ -161,8 +161,9 @@ pub(super) struct Known<'a, T> {
 
 vectorised! {
     /// Updates two tiles, which have a row for each query and a column for each key. `tile` changes
-    /// from products to weights after dropout, and `adjoint` from adjoints of these weights to
-    /// adjoints of the scores. In both, hidden pairs become zero.
+    /// from products to weights after dropout, and `adjoint` from the adjoints of these weights
+    /// (gradients of the loss with respect to them) to the adjoints of the scores. In both, hidden
+    /// pairs become zero.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

@@ -9,19 +9,20 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel (rows that a kernel processes together) of the rows that a task holds, and a range of
-/// the rows over which the task goes (passing rows). At least one pair of a held and a passing row
-/// is visible.
+/// Part of the work of a task. A task holds some rows and goes over others: it holds queries and
+/// goes over keys in the forward pass, and the reverse in the backward pass. A piece combines one
+/// panel of the held rows (rows that a kernel processes together) with a range of the rows over
+/// which the task goes (passing rows). At least one pair of a held and a passing row is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
 /// Returns the pieces for `panels` panels of held rows. They are ordered so that the passing rows
-/// (those over which the task goes) are read as rarely as possible: all panels for one step of
-/// passing rows, then all panels for the next step. `seen` must write the ranges of passing rows
-/// that a panel needs, ascending. Pieces begin at whole panels of passing rows, and end within a
-/// step.
+/// are read as rarely as possible: all panels for one step of passing rows, then all panels for the
+/// next step. `seen` must write the ranges of passing rows that a panel needs, ascending. The
+/// passing rows of a piece begin at a multiple of [`PANEL`], and all of them belong to the same
+/// step of [`STEP`] rows.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),

@@ -154,7 +154,7 @@ impl<T: Float> TileProducts for Plain<T> {
     }
 }
 
-/// Products on operands that are packed for a kernel of this kind.
+/// Products on operands that are packed as the [`Packing`] describes.
 pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {

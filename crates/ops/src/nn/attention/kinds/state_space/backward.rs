@@ -1,7 +1,8 @@
 //! Backward pass of the scan (see [`selective_scan`](super::selective_scan)). It recomputes the
 //! states from those that were kept, for thirty-two tokens at a time.
 //!
-//! Let g_t be the adjoint of the state h_t, and dy_t that of the result before the gate:
+//! The adjoint of a number is the gradient of the loss with respect to it. Let g_t be the adjoint
+//! of the state h_t, and dy_t the adjoint of the result before it is multiplied by the gate. Then
 //! `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the inputs are sums of products of
 //! g_t with h_(t−1), Δ_t and u_t.
 
@@ -21,7 +22,8 @@ use rayon::prelude::*;
 /// because each needs memory for its own sums of the parameters' gradients.
 const TOKENS: usize = 256;
 
-/// Number of blocks of channels in a task. The blocks of a task add to the same sums over channels.
+/// Number of blocks of channels (of [`LANES`] channels each) in a task. The blocks of a task add to
+/// the same sums over channels.
 const BLOCKS: usize = 4;
 
 /// Records the scan that computed `out`, with its backward pass; `states` are the states that it
@@ -203,7 +205,8 @@ struct Again<T> {
     states: Vec<T>,
     /// Factors exp(Δ A), `(TIME, S, LANES)`.
     powers: Vec<T>,
-    /// For each step: Δ, and the result before it is multiplied by the gate.
+    /// For each step: the step size Δ, and the result of the step before it is multiplied by the
+    /// gate.
     steps: Vec<(Lanes<T>, Lanes<T>)>,
 }
 
@@ -346,9 +349,9 @@ fn back_step<T: Float>(
 }
 
 /// Carries the adjoints of the states back over one step. `given` is the adjoint of the result
-/// before the gate, and `input` is the input u of the step. Returns two adjoints: that of Δ, as far
-/// as it acts through exp(Δ A), and that of Δ u. The adjoints of B and C are added to `of_sides`,
-/// or to `sums` if `of_sides` is `None`.
+/// before the gate, and `input` is the input u of the step. Returns two adjoints: the part of the
+/// adjoint of Δ that comes through the factor exp(Δ A), and the adjoint of the product Δ u. The
+/// adjoints of B and C are added to `of_sides`, or to `sums` if `of_sides` is `None`.
 #[inline(always)]
 fn back_states<T: Float>(
     operands: &Operands<'_, T>,

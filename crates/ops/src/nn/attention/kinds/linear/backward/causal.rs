@@ -144,8 +144,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Computes the products of the features of queries and keys in a chunk, and the adjoints of
-    /// these products. Products of a query and a later key, and their adjoints, are zero. The
-    /// chunk's features begin at index `at` of the features in `worker`.
+    /// these products (gradients of the loss with respect to them). Products of a query and a later
+    /// key, and their adjoints, are zero. The chunk's features begin at index `at` of the features
+    /// in `worker`.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

@@ -1,7 +1,8 @@
 //! Backward pass of linear attention.
 //!
-//! Let O be the result, dO its adjoint, and Z the denominators. The adjoints of the numerator and
-//! of the denominator of query i are `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`. Then
+//! The adjoint of a tensor is the gradient of the loss with respect to it. Let O be the result, dO
+//! its adjoint, and Z the denominators. The adjoints of the numerator and of the denominator of
+//! query i are `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`. Then
 //!
 //! ```text
 //! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
