@@ -79,7 +79,7 @@ impl PackedWeights {
             return Ok(Some(packed.clone()));
         }
         // The lock must not be held here: packing runs on several threads, and a thread that waits
-        // for the others can start other work that calls this function.
+        // for the rest of the packing can start other work that calls this function.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }

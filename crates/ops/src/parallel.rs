@@ -2,9 +2,9 @@
 //! the number of threads.
 //!
 //! By default, Rayon hands out several pieces at a time (with two threads, up to a fourth of all).
-//! As a result, the thread that finishes first may wait long for the others. `with_max_len(1)`
-//! hands pieces out one by one. This costs a tenth of a microsecond for each piece, which is little
-//! if pieces are large enough.
+//! As a result, a thread that finishes early may wait long for the rest. `with_max_len(1)` hands
+//! pieces out one by one. This costs a tenth of a microsecond for each piece, which is little if
+//! pieces are large enough.
 
 use crate::float::{Float, vectorised};
 use crate::profile::{even, region};

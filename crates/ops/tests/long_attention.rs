@@ -356,8 +356,8 @@ fn a_window_as_long_as_the_sequence_is_full_attention() {
     }
 }
 
-/// Tests queries whose first position is later than that of the keys, as when a prompt is
-/// continued.
+/// Tests queries whose first position is later than the first position of the keys, as when a
+/// prompt is continued.
 #[test]
 fn queries_may_start_among_their_keys() {
     let case = AttentionCase {

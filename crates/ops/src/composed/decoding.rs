@@ -92,8 +92,8 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
     lengths.iter().flat_map(of_query).collect()
 }
 
-/// Adds terms that depend on distances (relative bias and ALiBi) to the scores `(R, H, 1, T)`, if
-/// the keys are those of the past.
+/// If the keys are past tokens, not a source, adds terms that depend on distances (relative bias
+/// and ALiBi) to the scores, `(R, H, 1, T)`.
 fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
     let VisibleKeys::Past { bias, slopes, .. } = visible else { return Ok(scores) };
     if let Some(bias) = bias {

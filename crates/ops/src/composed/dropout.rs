@@ -77,8 +77,8 @@ fn mask_on_device(
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// Number of bits of each of the two numbers that the table combines; [`SIDE`] is the number of
-/// values that such a number can have.
+/// The table has the exclusive or of each pair of numbers of this many bits. [`SIDE`] is the number
+/// of values that such a number can have.
 const PIECE: u32 = 9;
 const SIDE: u32 = 1 << PIECE;
 /// Number of consecutive indices that differ only in their lower 16 bits.
@@ -173,7 +173,7 @@ impl Words {
         let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
         let index = (self.times(&low, SIDE)? + &moved)?;
         let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
-        // Combines the parts of both numbers below `half` in one table index.
+        // Index of the table for the rest: the parts of the two numbers below `half`.
         let lower = (index - self.times(&upper, half)?)?;
         let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
         let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;

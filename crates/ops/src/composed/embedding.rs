@@ -22,7 +22,8 @@ pub fn embedding(
     let rows = |table: &Tensor, ids: &Arc<[u32]>| {
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
-    // The table can consist of activations, whose type is not that of the position table.
+    // The table can consist of activations, whose type can differ from the type of the position
+    // table.
     let mut out = (wide(&rows(table, &spec.ids)?)? * spec.scale)?;
     if let Some(positions) = positions {
         out = (out + wide(&rows(positions, &spec.positions)?)?)?;

@@ -24,12 +24,13 @@ const MOST: usize = 1 << 24;
 /// `also[r]`, and the normaliser, with a single copy to the host of `2 · count + 3` numbers per
 /// row.
 ///
-/// **Decision.** The largest logits are found one after the other, each as a maximum and the lowest
-/// token that has it. To save work, the vocabulary is divided into blocks: first the `count` blocks
-/// with the largest maxima are found, which suffice, and then the largest logits in these
-/// blocks. Candle's sort on CUDA is not used, because it holds a row in the shared memory of a
-/// thread block, which is too small for a vocabulary; and for equal elements, neither the sort nor
-/// `argmax` specifies which one it returns.
+/// **Decision.** The largest logits are found one after the other: in each round, the maximum of
+/// the logits that are left is computed, and then the lowest token that has this logit. To save
+/// work, the vocabulary is divided into blocks: first the `count` blocks with the largest maxima
+/// are found, which suffice, and then the largest logits in these blocks. Candle's sort on CUDA is
+/// not used, because it holds a row in the shared memory of a thread block, which is too small for
+/// a vocabulary; and for equal elements, neither the sort nor `argmax` specifies which one it
+/// returns.
 ///
 /// # Shapes
 /// `logits (R, V)` in f32; `also` has `R` tokens.

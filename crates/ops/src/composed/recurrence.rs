@@ -98,8 +98,8 @@ fn cell(
     }
 }
 
-/// Keys and values to which each sequence attends, padded to the largest number of them, S.
-/// Sequences are sorted by decreasing length.
+/// Keys and values to which each sequence attends. They are padded to S keys, the largest number to
+/// which a sequence attends. Sequences are sorted by decreasing length.
 struct Keys {
     query: Tensor,
     energy: Tensor,

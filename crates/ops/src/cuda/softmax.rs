@@ -6,7 +6,7 @@ use crate::spec::Dropout;
 use candle_core::{Result, Tensor};
 
 /// Settings of `dropout(softmax(scores + mask))` over the keys. In the dropout mask, the index of a
-/// query is that of its packed row.
+/// query is the index of its packed row (one for each real token).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,

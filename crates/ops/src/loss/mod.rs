@@ -33,8 +33,8 @@ use tiled::Tiled;
 ///
 /// If `spec.r_drop` is above 0 (R-Drop), each token passes through the network twice, and the loss
 /// of a row is `cross entropy + r_drop · KL(p‖q)`. Here `p` is the distribution of the row, and `q`
-/// that of the row from the token's other pass. A constant weight is allowed to be in bf16 if
-/// `hidden` is f32, as in [`crate::linear()`].
+/// the distribution of the row from the token's other pass. A constant weight is allowed to be in
+/// bf16 if `hidden` is f32, as in [`crate::linear()`].
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, N class indices `targets` → a scalar.

@@ -26,8 +26,8 @@ pub(super) struct Online<T> {
 pub(super) struct Softmax<T> {
     /// Logarithm of the softmax's denominator, `ln Σ exp(logit)`.
     pub(super) log_sum_exp: T,
-    /// Kullback–Leibler divergence KL(p‖q), where p is the distribution of this token and q that of
-    /// its partner; 0 without a partner.
+    /// Kullback–Leibler divergence KL(p‖q), where p is the distribution of this token and q the
+    /// distribution of its partner; 0 without a partner.
     pub(super) divergence: T,
 }
 

@@ -4,8 +4,9 @@
 //!
 //! With `s = ln p - ln q`, the gradient of the additional loss with respect to the logits of `p` is
 //! `p (s - KL(p‖q)) + p - q`; the gradient with respect to the logits of `q` follows by exchanging
-//! `p` and `q`. So both rows of logits are needed together: rows are arranged in blocks that
-//! contain both passes of a token, and the rest of the loss works on blocks as without R-Drop.
+//! `p` and `q`. So the two rows of logits of a token are needed at the same time. For this, rows
+//! are arranged in blocks that contain both passes of each of their tokens. The rest of the loss
+//! processes these blocks in the same way as without R-Drop.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};

@@ -17,7 +17,7 @@ vectorised! {
 vectorised! {
     /// Writes to `out` the numbers by which dropout multiplies, for rows with `width` elements
     /// each. `first` is the index of the first element in the mask, and `stride` is the distance in
-    /// the mask from the first element of a row to that of the next row.
+    /// the mask from the first element of a row to the first element of the next row.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

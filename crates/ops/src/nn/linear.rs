@@ -332,8 +332,8 @@ impl Back {
     }
 }
 
-/// Number of elements to which several operations are applied in turn while the elements are in the
-/// first-level cache; rounded to whole rows.
+/// Number of elements, rounded to whole rows, that stay in the first-level cache while several
+/// operations are applied to them one after the other.
 const CACHED: usize = 4 * 1024;
 
 vectorised! {

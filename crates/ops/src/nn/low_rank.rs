@@ -135,7 +135,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Returns the matrices A of all factors, stacked one below the other.
+/// Returns the matrices A of all factors, one below the other, as one row-major matrix.
 fn joined<T: Float>(factors: &[Factors]) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for Factors { down, .. } in factors {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// If the rotated width of a head is odd or larger than `head`, if the heads do not fit into the
-/// columns, or if the number of positions is not that of rows.
+/// columns, or if the number of positions is not the number of rows.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -87,8 +87,8 @@ const TOKENS: usize = 32;
 
 impl Rotary {
     fn apply<T: Float>(&self, x: &[T], width: usize) -> Vec<T> {
-        // Computes only the angles between the smallest and the largest position: in decoding,
-        // often those of a single position.
+        // Computes only the angles between the smallest and the largest position. In decoding,
+        // there is often only a single position.
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = self.turns.angles(first..end, self.head);

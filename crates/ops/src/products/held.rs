@@ -4,8 +4,8 @@
 //! product takes memory for only [`PIECE`] converted values. With every kernel, it equals the
 //! product with an f32 matrix of the same values, except for the rounding of sums that are divided
 //! between pieces. The conversion costs about a thirtieth of a product with a thousand rows. The
-//! alternative, kernels that read bf16, would need one kernel for each kind of processor, and would
-//! either round the other operand or be no faster.
+//! alternative is kernels that read bf16. It would need one such kernel for each kind of processor,
+//! which would either have to round the other operand to bf16, too, or be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;

@@ -3,8 +3,9 @@
 use super::{Kernel, Products};
 use std::time::Instant;
 
-/// Number of registers that are added to in turn. It must be at least the latency of a multiply-add
-/// in cycles, times the number of multiply-adds that can begin in a cycle.
+/// Number of registers to which products are added, one register after the other. It must be at
+/// least the latency of a multiply-add in cycles, times the number of multiply-adds that can begin
+/// in a cycle.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32"))]
 const SUMS: usize = 12;
 

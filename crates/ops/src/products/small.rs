@@ -4,8 +4,8 @@
 //! For such a product, packing both operands would take more time than multiplying them. Values of
 //! the left operand are read one by one, at any distance from each other, and rows of the right
 //! operand are read in place. The right operand is copied only if it is transposed in memory, or if
-//! its columns do not fill whole registers. Every result is summed in order, as by the other
-//! multiply-add kernels.
+//! its columns do not fill whole registers. The products that make up a result are added in order,
+//! as in the multiply-add kernels that pack.
 
 use super::kernels::vector::Vector;
 use super::operand::Line;
@@ -155,8 +155,8 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
 }
 
 /// Computes a block of results with `ROWS` rows, and as many columns as `VECTORS` registers hold.
-/// Only the first `last` columns in the last of these registers are results; the others are not
-/// written.
+/// Only the first `last` columns in the last of these registers are results; its further columns
+/// are not written.
 ///
 /// # Safety
 /// As for [`Multiply`], for the rows and columns that begin at the pointers; `b` has contiguous

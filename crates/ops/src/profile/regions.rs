@@ -3,10 +3,11 @@
 //!
 //! A region is a parallel loop: its tasks are divided among threads, which wait for each other at
 //! the end. On one thread, it takes the sum of its tasks' times. On `n` threads, it takes the time
-//! of the busiest thread: if the region has `k` equal tasks, that of `⌈k / n⌉` tasks. Work outside
-//! of regions takes the same time on any number of threads (Amdahl 1967). So the time of a step on,
-//! say, sixty-four cores can be computed from regions that were measured on a single core. This
-//! ignores limits of memory bandwidth, so the prediction holds only if memory is fast enough.
+//! of the busiest thread. If the region has `k` equal tasks, the busiest thread has `⌈k / n⌉` of
+//! them. Work outside of regions takes the same time on any number of threads (Amdahl 1967). So the
+//! time of a step on, say, sixty-four cores can be computed from regions that were measured on a
+//! single core. This ignores limits of memory bandwidth, so the prediction holds only if memory is
+//! fast enough.
 //!
 //! A region inside a task of another region counts as a part of that task.
 

@@ -51,7 +51,7 @@ impl AttentionShape {
         Self { heads: 1, key_value_heads: 1, ..self }
     }
 
-    /// Returns the width of all heads of a query together, which is also that of attention's
+    /// Returns the width of all heads of a query together, which is also the width of attention's
     /// result.
     #[must_use]
     pub fn query_width(&self) -> usize {

@@ -12,8 +12,9 @@ pub struct LossSums {
     /// Number of tokens for which the true class has the highest logit. If several logits are
     /// equally high, the first of them counts as the highest.
     pub correct: usize,
-    /// Kullback–Leibler divergence of the distribution in this forward pass from that in the
-    /// token's other pass (R-Drop), in nats; 0 if there is no other pass.
+    /// Kullback–Leibler divergence KL(p‖q) in nats, where p is the distribution in this forward
+    /// pass, and q the distribution in the token's other pass (R-Drop); 0 if there is no other
+    /// pass.
     pub divergence: f64,
 }
 

@@ -378,7 +378,7 @@ impl ParameterStore {
     /// Sets every parameter from values in the flat layout.
     ///
     /// # Errors
-    /// If the length of `flat` is not that of the layout.
+    /// If `flat` does not have as many elements as the layout.
     pub fn set_flat(&self, flat: &Tensor) -> Result<()> {
         if flat.elem_count() != self.total {
             candle_core::bail!("{} values do not fit {} parameters", flat.elem_count(), self.total);
@@ -394,8 +394,8 @@ impl ParameterStore {
         self.set_where(start, values, |_| true)
     }
 
-    /// Sets the elements from index `start` on, like [`ParameterStore::set_part`], except those of
-    /// frozen parameters; meant for updates.
+    /// Sets the elements of parameters from index `start` of the flat layout on, like
+    /// [`ParameterStore::set_part`], but leaves frozen parameters unchanged; meant for updates.
     ///
     /// # Errors
     /// Errors of [`ParameterStore::set_part`].

@@ -136,8 +136,8 @@ fn shifted_scores(
 /// another rotation, given its index.
 ///
 /// # Shapes
-/// `scores (B, H, Tq, Tk)`; `rotations` has the index of the rotation of each pair; its shape,
-/// `shape`, broadcasts to that of `scores` → `(B, H, Tq, Tk)`.
+/// `scores (B, H, Tq, Tk)`; `rotations` has the index of the rotation of each pair, as a tensor of
+/// the shape `shape`, which can be broadcast to the shape of `scores` → `(B, H, Tq, Tk)`.
 pub(super) fn by_rotation(
     scores: Tensor,
     products: impl Fn(usize) -> Result<Tensor>,

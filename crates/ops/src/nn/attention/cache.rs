@@ -87,7 +87,7 @@ impl Cache {
     /// `(M, W)`.
     ///
     /// # Errors
-    /// If the width differs from that of earlier rows, or the device has no memory left.
+    /// If the width differs from the width of earlier rows, or the device has no memory left.
     pub fn add_text(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { text, .. } => {
@@ -129,9 +129,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Drops cached rows. Of the rows of texts, only those with the indices `text` are kept, in
-    /// this order. Of the steps, only those for which `steps` is true are kept; steps beyond the
-    /// end of `steps` are dropped. An empty cache stays as it is. The cache of a layer that keeps
+    /// Drops cached rows. `text` has the indices of the text rows to keep, in their new order.
+    /// `steps` says for each step whether it is kept; steps beyond the end of `steps` are dropped.
+    /// An empty cache stays empty, whatever the arguments, because the cache of a layer that keeps
     /// sums over the past instead of rows is always empty.
     ///
     /// # Errors

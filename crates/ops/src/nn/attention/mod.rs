@@ -49,7 +49,8 @@ use operands::{Gradients, Operands};
 ///
 /// # Errors
 /// If the lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too
-/// small, the number of ALiBi's slopes is not that of heads, or the sparse pattern is impossible.
+/// small, the number of ALiBi's slopes is not the number of heads, or the sparse pattern is
+/// impossible.
 pub fn self_attention(
     tape: Option<&Tape>,
     qkv: &Tensor,

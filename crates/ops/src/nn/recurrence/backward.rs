@@ -408,7 +408,7 @@ fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec
     before
 }
 
-/// Reorders rows from the order of steps to that of the packed sequences.
+/// Reorders rows from the order of steps to the order of the packed sequences.
 fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut out = vec![T::default(); rows.len()];
     for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {

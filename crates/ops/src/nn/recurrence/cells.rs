@@ -33,8 +33,8 @@ vectorised! {
 vectorised! {
     /// Computes the gradients with respect to the contributions to the gates of the layer's input
     /// (`by_inputs`) and of `U h + b` (`by_product`). On entry, `carried` holds the gradient with
-    /// respect to the new state; on return, the part of it that passes directly to the state
-    /// before.
+    /// respect to the new state. On return, it holds the part of the gradient with respect to the
+    /// previous state that does not pass through the gates.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -93,10 +93,11 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` is the gradient with
-    /// respect to the new h, none of which passes directly to the state before; `carried_cell` is
-    /// the gradient with respect to the new c, and on return the gradient with respect to the
-    /// previous c.
+    /// Computes the gradients of an LSTM, like [`gru_backward`]. On entry, `carried` holds the
+    /// gradient with respect to the new h. On return, it is zero, because all of the gradient with
+    /// respect to the previous h passes through the gates. On entry, `carried_cell` holds the
+    /// gradient with respect to the new c, and on return the gradient with respect to the previous
+    /// c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

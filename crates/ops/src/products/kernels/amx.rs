@@ -67,8 +67,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Guard for the tiles of this thread, which stay configured as long as it lives. When it is
-/// dropped, the contents of the tiles are lost.
+/// Guard for the tiles of this thread: the tiles stay configured until the guard is dropped, and
+/// then lose their contents.
 pub(in crate::products) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {

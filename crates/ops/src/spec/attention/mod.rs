@@ -152,8 +152,8 @@ pub enum VisibleKeys<'a> {
     Past {
         /// Rows of the past tokens, each with key and value side by side, `2·K`.
         kept: CachedRows<'a>,
-        /// For each query, the range of its rows among those of texts that were read in a single
-        /// pass; an empty list if there are none.
+        /// For each query, the range of its rows among the rows of texts that were read in a single
+        /// pass. The list is empty if there are no texts.
         text: &'a [Range<usize>],
         /// For each step, the row that each query sees; [`ABSENT`] if it sees none.
         history: &'a [Vec<u32>],
@@ -251,8 +251,8 @@ pub struct JoinedRows<'a> {
 }
 
 impl JoinedRows<'static> {
-    /// Describes `rows`: the first `text` rows are those of texts, and then follow the rows of
-    /// decoding steps, as many for each step as `counts` says.
+    /// Describes `rows`, which begin with `text` rows of texts. Then follow the rows of the
+    /// decoding steps; `counts` has their number for each step.
     fn one_after_another(rows: Tensor, text: u32, counts: Vec<usize>) -> Self {
         let mut first = text;
         let steps = counts.into_iter().map(|count| {

@@ -1,5 +1,5 @@
 //! Buffers that optimizers need for ranges of the flat layout (all parameters one after the other):
-//! gradients without those of frozen parameters, the mask for weight decay, and factors of the
+//! gradients with zeros for frozen parameters, the mask for weight decay, and factors of the
 //! learning rate.
 
 use std::ops::Range;

@@ -106,7 +106,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     weights.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous()
 }
 
-/// Attends from a single query in each of B sequences: that of the last token.
+/// Attends from a single query in each of B sequences: the query of the last token.
 ///
 /// # Shapes
 /// `query (B, D)`; `key_value (B, T, 2·D)`, with key and value of all tokens side by side, and

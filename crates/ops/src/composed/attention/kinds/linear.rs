@@ -114,8 +114,8 @@ pub fn linear_attention_weights(
     weights.broadcast_div(&(weights.sum_keepdim(D::Minus1)? + epsilon)?)
 }
 
-/// Maps queries and keys in `padded (B, T, 3·D)` to features; those of keys beyond the end of their
-/// sequence are zero.
+/// Maps queries and keys in `padded (B, T, 3·D)` to features. The features of keys beyond the end
+/// of their sequence are zero.
 fn mapped(
     padded: &Tensor,
     vectors: Option<&Tensor>,

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// The keys that a query sees among the keys of its past.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// Number of keys in the past of the query; the last key is that of the query's own token.
+    /// Number of keys in the past of the query. The last of them belongs to the query's own token.
     pub(super) keys: usize,
     /// Ascending ranges of the keys that at least one head sees. Exactly the keys in these ranges
     /// are gathered (read from the cache).

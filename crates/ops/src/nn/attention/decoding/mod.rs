@@ -162,7 +162,7 @@ const LANES: usize = 16;
 /// Number of bytes in a cache line.
 const LINE: usize = 64;
 
-/// Attends to rows that are cached as tensors or in a compact type, whichever `visible` has.
+/// Attends to the rows of `visible`, which are tensors or are cached in a compact type.
 fn attend_to_rows<T: Float>(
     query: &Tensor,
     visible: VisibleKeys<'_>,
@@ -217,7 +217,7 @@ fn attend_to_compact<T: Float>(
 }
 
 /// Attends from each query to the rows that it sees: `text` has the rows of texts that were read in
-/// a single pass (prompts or a source), and `steps` has those of each decoding step.
+/// a single pass (prompts or a source), and `steps` has the rows of each decoding step.
 fn fused<T: Float, R: Rows<T>>(
     query: &Tensor,
     (text, steps): (Option<R>, &[R]),

@@ -10,20 +10,21 @@ pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// ALiBi's slope; 0 without ALiBi.
     pub(super) slope: T,
-    /// Bias of this head, with the distance from the elements of one query to those of the next.
+    /// Bias of this head, with the number of elements from the first element of one query to the
+    /// first element of the next query.
     pub(super) bias: Option<(&'a [T], usize)>,
     pub(super) causal: bool,
     /// Position of the sequence's first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Index in the dropout mask of the head's first weight, and the distance from the first weight
-    /// of one query to that of the next.
+    /// Index in the dropout mask of the head's first weight, and the distance in the mask from the
+    /// first weight of one query to the first weight of the next query.
     pub(super) mask: (usize, usize),
 }
 
 impl<T> Terms<'_, T> {
-    /// Returns how many of the first `keys` keys the query sees under a causal mask, if there is
-    /// one.
+    /// Returns how many of the first `keys` keys the query sees: all of them if there is no causal
+    /// mask.
     pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
         if self.causal { keys.min(self.start + query + 1) } else { keys }
     }

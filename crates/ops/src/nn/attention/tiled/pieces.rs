@@ -90,7 +90,8 @@ impl Region {
         self.key..self.key + self.keys
     }
 
-    /// Returns the positions of the tile's queries; `start` is that of the sequence's first query.
+    /// Returns the positions of the tile's queries; `start` is the position of the sequence's first
+    /// query.
     fn positions(&self, start: usize) -> Range<usize> {
         start + self.query..start + self.query + self.queries
     }

@@ -20,7 +20,7 @@ use std::ops::Range;
 /// Values that the backward pass reads in addition to the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
-    /// Adjoint of the result.
+    /// Adjoint of the result: the gradient of the loss with respect to it.
     pub(super) adjoint: &'a [T],
     /// Result of the forward pass.
     pub(super) out: &'a [T],
@@ -45,7 +45,7 @@ struct Worker<P: TileProducts> {
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     of_query: Vec<P::Value>,
-    /// Adjoints of all keys that a chunk sees; `of_value` has those of the values.
+    /// Adjoints of all keys that a chunk sees. `of_value` has the adjoints of their values.
     of_key: Vec<P::Value>,
     of_value: Vec<P::Value>,
     /// Two numbers for each of some queries: the inner product `dO·O` of the result and its

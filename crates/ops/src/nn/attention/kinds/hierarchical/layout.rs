@@ -18,9 +18,9 @@ pub(super) struct Sequence {
     pub(super) length: usize,
     /// Number of chunks at each level, from level 1 on.
     pub(super) counts: Vec<usize>,
-    /// For each level, the index of its first summary among those of the sequence.
+    /// For each level, the index of its first summary among all summaries of the sequence.
     pub(super) levels: Vec<usize>,
-    /// Index of the sequence's first summary among those of all sequences.
+    /// Index of the sequence's first summary among the summaries of all sequences.
     pub(super) summary: usize,
 }
 

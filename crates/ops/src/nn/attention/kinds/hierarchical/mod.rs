@@ -1,5 +1,6 @@
-//! Hierarchical attention: a token attends to the tokens in its own chunk, and to summaries of
-//! other chunks; at higher levels, to summaries of groups of chunks.
+//! Hierarchical attention: a token attends to the tokens in its own chunk (a short run of
+//! neighbouring tokens), to summaries of other chunks, which are the means of their keys and
+//! values, and, at higher levels, to summaries of groups of chunks.
 //!
 //! The keys and values that the tokens of a chunk see are gathered, summaries first. They are far
 //! fewer than the tokens of a long sequence, so the scores with them stay in the cache. The
@@ -63,7 +64,7 @@ pub fn hierarchical_attention(
 
 /// Returns the number of scalars that [`hierarchical_attention`] keeps for the backward pass, in
 /// addition to its input: the result, a number for each query and head, and the summaries. `width`
-/// is that of all heads together.
+/// is the width of all heads together.
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
@@ -71,8 +72,8 @@ pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> 
 }
 
 /// Returns the number of multiplications and additions in the forward products of
-/// [`hierarchical_attention`]: those of each query with all keys that its chunk sees. `width` is
-/// that of all heads together.
+/// [`hierarchical_attention`]: the products of each query with all keys that its chunk sees, and of
+/// the weights with the values. `width` is the width of all heads together.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);

@@ -64,7 +64,8 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
 }
 
 /// Computes the adjoint that each token of a level-1 chunk gets from all summaries that contain it.
-/// `adjoints (M, Dh)` are those of the summaries' keys or values.
+/// `adjoints (M, Dh)` are the adjoints of the keys, or of the values, of all M summaries of the
+/// sequence.
 pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),

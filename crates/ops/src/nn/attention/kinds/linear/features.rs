@@ -27,8 +27,8 @@ struct Random<'a, P: TileProducts> {
 }
 
 impl<'a, P: TileProducts> Features<'a, P> {
-    /// Makes the map for `count` features of heads of width `head`. `vectors (M, Dh)` are those of
-    /// random features; `None` for `elu(x) + 1`.
+    /// Makes the map for `count` features of heads of width `head`. `vectors (M, Dh)` determine
+    /// random features; `None` means `elu(x) + 1`.
     pub(super) fn new(
         products: &P,
         vectors: Option<&'a [P::Value]>,

@@ -4,8 +4,9 @@
 //! Sequences are processed in chunks. Within a chunk, products of the features of queries and keys
 //! are computed directly; all tokens before the chunk are summed up in a state. The features, the
 //! state and the products of a chunk fit in the cache, because their size does not depend on the
-//! length of the sequence. The backward pass needs denominators and states: all denominators, and
-//! the state before every eighth chunk, are kept; the other states are recomputed.
+//! length of the sequence. The backward pass needs denominators and states: the forward pass keeps
+//! all denominators and the state before every eighth chunk, and the backward pass recomputes the
+//! other states.
 //!
 //! Random features of keys are divided by the exponential of the largest exponent so far, which is
 //! updated with each chunk here, and with each token in decoding. If a larger exponent occurs,
@@ -97,8 +98,8 @@ pub fn linear_attention_after(
 
 /// Returns the number of scalars that [`linear_attention`] keeps for the backward pass, in addition
 /// to its input: the result, denominators, states, and, with random features, exponents and
-/// vectors. `width` is that of all heads together; `features` is the number of random features of a
-/// head, or `None` for `elu(x) + 1`.
+/// vectors. `width` is the width of all heads together; `features` is the number of random features
+/// of a head, or `None` for `elu(x) + 1`.
 #[must_use]
 pub fn kept_by_linear_attention(
     spec: &LinearAttentionSpec,

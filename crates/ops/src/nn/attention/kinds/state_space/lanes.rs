@@ -51,7 +51,7 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
 ///
 /// With y = e^−|x|, the result is max(x, 0) + ln(1 + y), where ln(1 + y) = 2 artanh(y / (2 + y)).
 /// The argument of artanh is at most 1/3, so that its power series can be truncated after a few
-/// terms: the others are smaller than the rounding error of the type.
+/// terms. The omitted terms are smaller than the rounding error of the type.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
     let (zero, two) = (T::cast(0.0), T::cast(2.0));

@@ -94,9 +94,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // The features of this chunk's keys have been divided by `exp(c)`. From chunk to chunk, c
-        // never decreases, so this c is at most that of the later chunks, for which `behind` is
-        // scaled; the factor below is at most 1.
+        // The forward pass divided the features of this chunk's keys by `exp(c)`, where c never
+        // decreases from one chunk to the next. The sums in `behind` are scaled for the c of the
+        // next chunk; here they are rescaled for the c of this chunk. As this c is not larger, the
+        // factor is at most 1.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());

@@ -72,11 +72,11 @@ struct Worker<P: TileProducts> {
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     states: Vec<State<P::Value>>,
-    /// Products of the features of queries with those of keys in one chunk; `of_scores` has the
-    /// adjoints of these products.
+    /// Products of the features of queries with the features of keys in one chunk. `of_scores` has
+    /// the adjoints of these products.
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
-    /// Adjoints of numerators, P; `of_denominators` has those of denominators, p.
+    /// Adjoints of the numerators, P. `of_denominators` has the adjoints of the denominators, p.
     adjoint: Vec<P::Value>,
     of_denominators: Vec<P::Value>,
     of_features: Vec<P::Value>,
@@ -107,8 +107,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Number of rows whose features are held at a time: under a causal mask, those of a whole
-    // group, otherwise those of a single chunk.
+    // Number of rows whose features are held at a time: under a causal mask, the rows of a whole
+    // group of chunks, otherwise the rows of a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
