@@ -17,9 +17,10 @@
 //! An operation that has no fused version, or none for the current device, is computed by Candle's
 //! operations, which are recorded on the tape as a single operation ([`composed::on_tape`]).
 //!
-//! All `unsafe` code of the project is in this crate: matrix products on raw pointers, threads that
-//! write to disjoint parts of a slice, calls of functions compiled for processor features detected
-//! at run time, and calls of system and CUDA functions that have no safe library.
+//! All `unsafe` code of the project is in this crate. It is used for matrix products on raw
+//! pointers, for threads that write to disjoint parts of a slice, for calls of functions that are
+//! compiled for processor features detected at run time, and for calls of system and CUDA functions
+//! that have no safe library.
 
 mod adapters;
 pub mod allocator;

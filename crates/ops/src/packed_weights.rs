@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// product.
 ///
 /// Packing costs about as much as a product with thirty rows; without this cache, each step of
-/// decoding would pay this for every weight. A packed weight takes additional memory, as a multiple
-/// of the weight's own: 1.5 for AMX's f32 products, 0.5 for bf16 products by kernels with bf16
-/// instructions, 0.25 for int8, 1 otherwise, and none on a processor whose kernel does not pack. On
-/// a GPU in half precision, each weight is converted once, which takes half of its memory in
-/// addition.
+/// decoding would pay this for every weight. A packed weight takes memory in addition to the weight
+/// itself: 1.5 times as much as the weight for f32 products with AMX, half as much for bf16
+/// products by kernels with bf16 instructions, a quarter for int8, and as much as the weight
+/// otherwise. On a processor whose kernel does not pack, it takes none. On a GPU in half precision,
+/// each weight is converted once, and the converted weight takes half as much memory as the weight,
+/// in addition.
 ///
 /// Packed weights do not follow changes of the weights, so training does not use them.
 #[derive(Debug, Default)]

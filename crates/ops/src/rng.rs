@@ -3,8 +3,8 @@
 //!
 //! With a stateful generator, a run depends on the order in which threads, devices and restarts
 //! draw from it. Here each draw is a hash of its seed, purpose and index (Salmon et al. 2011,
-//! "Parallel random numbers: as easy as 1, 2, 3"), so that there is no generator state to save, and
-//! a training step can be repeated.
+//! "Parallel random numbers: as easy as 1, 2, 3"), so there is no generator state to save, and a
+//! training step can be repeated.
 //!
 //! The hash is the final mixing function of SplitMix64 (Steele et al. 2014). As a counter-based
 //! generator, whose input advances by an odd constant, it passes the test suite BigCrush.

@@ -27,10 +27,10 @@ const MOST: usize = 1 << 24;
 /// **Decision.** The largest logits are found one after the other: in each round, the maximum of
 /// the logits that are left is computed, and then the lowest token that has this logit. To save
 /// work, the vocabulary is divided into blocks: first the `count` blocks with the largest maxima
-/// are found, which suffice, and then the largest logits in these blocks. Candle's sort on CUDA is
-/// not used, because it holds a row in the shared memory of a thread block, which is too small for
-/// a vocabulary; and for equal elements, neither the sort nor `argmax` specifies which one it
-/// returns.
+/// are found, which contain all tokens to find, and then the largest logits in these blocks.
+/// Candle's sort on CUDA is not used, because it holds a row in the shared memory of a thread
+/// block, which is too small for a vocabulary. In addition, neither the sort nor `argmax` specifies
+/// which of several equal elements it returns.
 ///
 /// # Shapes
 /// `logits (R, V)` in f32; `also` has `R` tokens.

@@ -284,9 +284,9 @@ fn sums_and_gradient(
         let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
-            // The gradient with respect to the logits of p, before the smoothed targets are
-            // subtracted: p + r (p (s - KL(p‖q)) + p - q), where r is `r_drop` and s = ln p - ln q;
-            // see `loss/pairs.rs`.
+            // Computes the gradient with respect to the logits of p, from which the smoothed
+            // targets are subtracted later. It is p + r (p (s - KL(p‖q)) + p - q), where r is
+            // `r_drop` and s = ln p - ln q; see `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?

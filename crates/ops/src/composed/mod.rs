@@ -7,9 +7,9 @@
 //! parameter differs from that of the input, the parameter is converted to the input's type by a
 //! differentiable operation, so that the parameter itself stays in f32.
 //!
-//! **Decision.** In half precision (f16 or bf16), a result is rounded once: matrix products have
-//! operands and results of the half type, and everything after a product (bias, activation,
-//! softmax, loss, dropout) is computed in f32, including the backward pass. The reason is that
+//! **Decision.** In half precision (f16 or bf16), the result of an operation is rounded only once.
+//! Matrix products have operands and results of the half type. Everything after a product (bias,
+//! activation, softmax, loss, dropout) is computed in f32, forward and backward. The reason is that
 //! Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the gradient with respect
 //! to a bias would stop growing after some hundred rows. The price is that f32 copies are kept for
 //! the backward pass.

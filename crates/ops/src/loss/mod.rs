@@ -1,9 +1,10 @@
 //! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
 //!
 //! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus
-//! `ε / V` on every class. With `p = softmax(h Wᵀ)` for a hidden state `h`, the loss of a token is
-//! `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's `CrossEntropyLoss(label_smoothing=ε)`, and its
-//! gradient with respect to the logits is `p - target`.
+//! `ε/V` on each of the V classes. With `p = softmax(h Wᵀ)` for a hidden state `h`, the loss of a
+//! token with the true class `y` is `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's
+//! `CrossEntropyLoss(label_smoothing=ε)`. Its gradient with respect to the logits is `p` minus the
+//! target distribution.
 //!
 //! With AMX (a unit for matrix products in Intel processors), where products cost almost nothing,
 //! logits are recomputed when they are needed ([`tiled`]). Otherwise the forward pass computes the

@@ -1,4 +1,4 @@
-//! Operations of networks, each with its backward pass.
+//! Operations of neural networks on tensors, each with its backward pass.
 
 mod activation;
 pub(crate) mod attention;

@@ -138,8 +138,9 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// Defines a function that prefetches the cache line of a value, on processors that support this:
-/// by the instruction of x86-64 with the hint `$x86`, or by that of ARMv8 with the hint `$arm`.
+/// Defines a function that prefetches the cache line of a value, on processors that support this.
+/// `$x86` is the hint for the instruction of x86-64, and `$arm` the hint for the instruction of
+/// ARMv8.
 macro_rules! fetch {
     ($(#[$about:meta])* $visible:vis fn $name:ident: $x86:ident, $arm:literal) => {
         $(#[$about])*

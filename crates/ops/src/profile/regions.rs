@@ -121,7 +121,7 @@ pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
 }
 
 /// Returns a function from the number of threads to the busiest thread's share of the work, for
-/// tasks of these sizes, if the next task always goes to the thread that is free first.
+/// tasks of these sizes. Each task in turn is given to the thread that is free first.
 pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     sizes: impl Fn() -> I,
 ) -> impl Fn(usize) -> f64 {

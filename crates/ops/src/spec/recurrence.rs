@@ -140,7 +140,7 @@ impl StateGradients {
 /// that each sequence reads at time `t`.
 ///
 /// Each sequence has a place, its rank by length: the longest sequence has place 0, the next
-/// longest place 1, and so on. So the sequences that have a row at a step are those at the first
+/// longest place 1, and so on. So the sequences that still have a row at a step are at the first
 /// places. "The order of steps" below means that rows are sorted by step, and within a step by
 /// place.
 #[derive(Debug)]

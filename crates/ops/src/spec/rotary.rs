@@ -101,8 +101,9 @@ impl Turns {
     }
 
     /// Interpolates positions (Chen et al. 2023, "Extending Context Window of Large Language Models
-    /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that those
-    /// in sequences `factor` times as long lie within the range of training.
+    /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that even
+    /// in sequences `factor` times as long as in training, all positions lie within the range of
+    /// training.
     #[must_use]
     pub fn interpolated(self, factor: f64) -> Self {
         Self { scaling: Scaling::Even(factor), ..self }

@@ -4,9 +4,9 @@
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
 //! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
 //! functions in reverse order. Each function computes the gradients with respect to the operation's
-//! inputs (their adjoints), adds them to those that other operations have computed for the same
-//! inputs, and then drops the tensors that the operation kept. The adjoint of a parameter is
-//! collected in its part of the flat gradient buffer. On the host, results that cost little to
+//! inputs (their adjoints), and adds them to the gradients that other operations have computed for
+//! the same inputs. Then it drops the tensors that the operation kept. The adjoint of a parameter
+//! is collected in its part of the flat gradient buffer. On the host, results that cost little to
 //! compute are recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear
 //! Memory Cost").
 //!

@@ -131,8 +131,8 @@ impl Cache {
 
     /// Drops cached rows. `text` has the indices of the text rows to keep, in their new order.
     /// `steps` says for each step whether it is kept; steps beyond the end of `steps` are dropped.
-    /// An empty cache stays empty, whatever the arguments, because the cache of a layer that keeps
-    /// sums over the past instead of rows is always empty.
+    /// A cache without rows, unless [`Cache::joined`] made it, accepts any indices and stays empty,
+    /// because a layer that keeps sums over the past instead of rows never adds rows to its cache.
     ///
     /// # Errors
     /// If there is no row with one of these indices.

@@ -43,9 +43,9 @@ use operands::{Gradients, Operands};
 ///
 /// # Shapes
 /// `qkv (N, Q + 2·K)`: query, key and value side by side, with the widths of an
-/// [`AttentionShape`](crate::AttentionShape); with dual chunk attention, the query is there several
-/// times, once for each of its rotations. `bias (H, T, T)` is added to the scores of every
-/// sequence; `T` is at least the length of the longest sequence → `(N, Q)`.
+/// [`AttentionShape`](crate::AttentionShape); with dual chunk attention, each row has several
+/// copies of the query, one for each of its rotations. `bias (H, T, T)` is added to the scores of
+/// every sequence; `T` is at least the length of the longest sequence → `(N, Q)`.
 ///
 /// # Errors
 /// If the lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too

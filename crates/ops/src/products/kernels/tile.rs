@@ -7,8 +7,8 @@
 //!
 //! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (its 24
 //! significant bits into 8 + 8 + 8). In the second case, a product of two values is the sum of the
-//! products of their parts. Those products of parts that are at least 2⁻¹⁶ of the whole suffice for
-//! the accuracy of f32.
+//! products of their parts. Products of parts that are below 2⁻²⁴ of the whole product are omitted,
+//! which leaves six; these suffice for the accuracy of f32.
 
 use super::vector::transpose_16;
 use crate::products::operand::{DEPTH, Line, Operand, PANEL, Side};

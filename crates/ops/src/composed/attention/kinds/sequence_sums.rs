@@ -1,4 +1,5 @@
-//! Weighted sums over the tokens of sequences, composed of Candle's operations.
+//! Weighted sums over the tokens of sequences (the keys and values to which a Linformer attends),
+//! composed of Candle's operations.
 
 use crate::composed::{CountedProduct, pad};
 use candle_core::{Result, Tensor};

@@ -4,9 +4,10 @@
 //!
 //! The forward pass goes over the keys with an online softmax, which is corrected whenever a larger
 //! score occurs. It keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes
-//! the weights, `P = exp(S - L)`. The adjoint of the scores S (the gradient of the loss with
-//! respect to them) is `dS = P ⊙ (dP - D)`, where `dP = dO Vᵀ` and, for each query, `D = Σ dO ⊙ O`,
-//! with the result O and its adjoint dO. The dropout mask is computed again from its key.
+//! the weights, `P = exp(S - L)`. Let O be the result, dO its adjoint (the gradient of the loss
+//! with respect to it), and V the values. The adjoint of the scores S is `dS = P ⊙ (dP - D)`, where
+//! `dP = dO Vᵀ`, and `D = Σ dO ⊙ O` for each query. The dropout mask is computed again from its
+//! key.
 //!
 //! Tiles in which no query sees a key are not computed ([`pieces`]).
 //!
@@ -36,8 +37,8 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Number of rows that a task holds: in the forward pass, a task holds a block of queries and goes
-/// over all keys in steps; in the backward pass, it holds a block of keys and goes over all
+/// Number of rows that a task holds. In the forward pass, a task holds a block of queries and goes
+/// over all keys in steps. In the backward pass, it holds a block of keys and goes over all
 /// queries. The data of the held rows stays in the second-level cache. The more rows are held, the
 /// less often the rows on the other side are read.
 const BLOCK: usize = 256;

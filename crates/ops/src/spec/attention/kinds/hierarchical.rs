@@ -107,9 +107,10 @@ impl Hierarchy {
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// Returns three things for each level, from level 1 on: the level, the range of chunks that a
-    /// token in this level-1 chunk can see (including its own), and the index of the chunk that
-    /// contains the token. `counts`: number of chunks at each level.
+    /// Returns three things for each level, from level 1 on: the level; the range of the chunks of
+    /// this level that a token in the level-1 chunk `chunk` can see, including the chunk that
+    /// contains the token; and the index of the chunk that contains the token. `counts`: number of
+    /// chunks at each level.
     fn siblings(
         &self,
         chunk: usize,
@@ -126,9 +127,9 @@ impl Hierarchy {
         })
     }
 
-    /// Returns the ranges of summaries that the tokens in this level-1 chunk see, level by level.
-    /// For each range: the level, the range of chunks, and the place of its first chunk in the
-    /// scores. `counts`: number of chunks at each level.
+    /// Returns the ranges of summaries that the tokens in the level-1 chunk `chunk` see, level by
+    /// level. For each range: the level, the range of chunks, and the place of its first chunk in
+    /// the scores. `counts`: number of chunks at each level.
     pub(crate) fn seen(
         &self,
         chunk: usize,

@@ -1,6 +1,6 @@
-//! Hierarchical attention: a token attends to the tokens in its own chunk (a short run of
-//! neighbouring tokens), to summaries of other chunks, which are the means of their keys and
-//! values, and, at higher levels, to summaries of groups of chunks.
+//! Hierarchical attention: sequences are divided into chunks of neighbouring tokens. A token
+//! attends to the tokens in its own chunk, to summaries of other chunks (the mean of the chunk's
+//! keys and the mean of its values), and, at higher levels, to summaries of groups of chunks.
 //!
 //! The keys and values that the tokens of a chunk see are gathered, summaries first. They are far
 //! fewer than the tokens of a long sequence, so the scores with them stay in the cache. The

@@ -1,4 +1,5 @@
-//! Sums over tokens, and operations on the rows of chunks other than matrix products.
+//! State of linear attention, which consists of sums over tokens, and operations on the rows of a
+//! chunk of tokens other than matrix products.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
