@@ -1,4 +1,4 @@
-//! Embedding lookup.
+//! Embedding lookup, with a backward pass that sums the gradients for each row of the table.
 //!
 //! Candle's backward pass of a lookup adds to rows with one thread for each column. This thread
 //! goes over all selected rows, which takes a millisecond, where other operations take

@@ -74,7 +74,7 @@ struct Part {
     bias: Option<Tensor>,
 }
 
-/// Like [`Part`], with the values of the tensors.
+/// Weight and bias of one part of the columns, as values on the host.
 struct Values<'a, T> {
     columns: usize,
     weight: &'a [T],

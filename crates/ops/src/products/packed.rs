@@ -70,8 +70,8 @@ impl Packed {
         self.panels
     }
 
-    /// Returns the packed lines of one panel for a range of steps. A step is a part of the summed
-    /// dimension, of 32 elements.
+    /// Returns the packed lines of one panel for a range of steps. A step has 32 indices of the
+    /// summed dimension.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
@@ -114,10 +114,10 @@ impl PackedProducts {
         );
     }
 
-    /// Computes the product of `a (m, k)` and `k` rows of `right`: those from the step `from` on.
-    /// Depending on `write`, the product replaces the values of `out` or is added to them. The left
-    /// operand is packed for this product only, unless it already lies in memory as if packed.
-    /// `out` is as for [`Self::multiply_panels`].
+    /// Computes the product of `a (m, k)` and `k` rows of `right`, from the first row of the step
+    /// `from` on. (A step has 32 rows.) Depending on `write`, the product replaces the values of
+    /// `out` or is added to them. The left operand is packed for this product only, unless it
+    /// already lies in memory in the packed order. `out` is as for [`Self::multiply_panels`].
     pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),

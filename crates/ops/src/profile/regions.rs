@@ -28,7 +28,8 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores the value that a thread-local cell had, when it is dropped, even by a panic.
+/// Guard that restores the previous value of a thread-local cell when it is dropped, even by a
+/// panic.
 struct Restored<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
 impl<T: Copy + 'static> Restored<T> {

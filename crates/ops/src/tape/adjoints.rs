@@ -249,7 +249,8 @@ impl Adjoints<'_> {
     }
 
     /// Ends the backward pass. Returns the gradients that were kept as separate tensors, in the
-    /// order of the parameters; none if gradients were written to the flat buffer in place.
+    /// order of the parameters; an empty list if gradients were written to the flat buffer in
+    /// place.
     ///
     /// # Errors
     /// If a parameter got no gradient.

@@ -98,8 +98,8 @@ struct StepGradients<T> {
     /// to the step before it: `(B, H)` each, longest sequence first.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// Gradients with respect to the queries, `(N, A)`; the energies, separately for each sequence,
-    /// `(B, A)`; the keys, `(M, A)`; and the values, `(M, V)`.
+    /// Gradients with respect to the queries, `(N, A)`; the vector v of the scores, separately for
+    /// each sequence, `(B, A)`; the keys, `(M, A)`; and the values, `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -217,8 +217,8 @@ impl Back {
         }
     }
 
-    /// Computes the gradients with respect to the gates' inputs at a step from those with respect
-    /// to the states of the step.
+    /// Computes the gradients with respect to the gates' inputs at a step from the gradients with
+    /// respect to the states of the step.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -278,8 +278,8 @@ impl Back {
         });
     }
 
-    /// Computes the gradients with respect to queries, keys, values and energies at a step from
-    /// those with respect to the gates' inputs and the returned contexts.
+    /// Computes the gradients with respect to queries, keys, values and energies at a step from the
+    /// gradients with respect to the gates' inputs and the returned contexts.
     fn attention<T: Float>(
         &self,
         step: usize,

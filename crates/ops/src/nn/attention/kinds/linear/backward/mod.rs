@@ -186,10 +186,10 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Writes or adds the adjoints of features of queries or keys that come through a state. For
-    /// queries, this is the state before the chunk, which sums the products of key features with
-    /// values and with 1. For keys, it is the state after the chunk, which sums the products of
-    /// query features with the adjoints of numerators and denominators.
+    /// Writes or adds the part of the adjoints of query or key features that comes through a state.
+    /// For queries, this is the state before the chunk, which sums the products of key features
+    /// with values and with 1. For keys, it is the state after the chunk, which sums the products
+    /// of query features with the adjoints of numerators and denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
@@ -212,7 +212,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Computes the gradient with respect to queries or keys from the gradient with respect to
-    /// their features, and writes it. These features begin at index `at` of those in `worker`.
+    /// their features, and writes it. The features begin at index `at` of the list of features in
+    /// `worker`.
     ///
     /// # Safety
     /// As for [`Self::causal`].
@@ -235,9 +236,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// Writes or adds the gradient with respect to the values that comes through `behind`, the
-    /// state of sums over later queries. The features of the keys begin at index `at` of those in
-    /// `worker`.
+    /// Writes or adds the part of the gradient with respect to the values that comes through
+    /// `behind`, the state with the sums over later queries. The features of the keys begin at
+    /// index `at` of `worker.key`.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -252,8 +253,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
-    /// Adds some queries to the state `behind`; their features begin at index `at` of those in
-    /// `worker`.
+    /// Adds some queries to the state `behind`. Their features begin at index `at` of
+    /// `worker.query`.
     fn add_queries(
         &self,
         worker: &mut Worker<P>,
