@@ -6,15 +6,16 @@ use crate::products::Matrix;
 use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
 
-/// Number of pairs of a query and a key from which on a sequence is computed in tiles (small blocks
-/// of scores), if some pairs are masked. The alternative, attention that keeps its weights, needs
-/// six matrix products instead of seven, and does not round numbers of rows up to whole panels (the
-/// 32 rows that a kernel processes together). For sequences as short as sentences, it is five times
-/// as fast as tiles. But tiles skip masked pairs, and are faster from this number on.
+/// Smallest number of pairs of a query and a key for which a sequence is computed in tiles (small
+/// blocks of scores), if some pairs are masked. The alternative, attention that keeps its weights,
+/// needs six matrix products instead of seven, and does not round numbers of rows up to whole
+/// panels (the 32 rows that a kernel processes together). For sequences as short as sentences, it
+/// is five times as fast as tiles. But tiles skip masked pairs, and are faster for this number of
+/// pairs and more.
 const LONG_MASKED: usize = 256 * 256;
-/// Number of pairs from which on a sequence is computed in tiles, if each query sees every key.
-/// Tiles then take a fifth more work, but without them a training step would take several times the
-/// memory.
+/// Smallest number of pairs for which a sequence is computed in tiles, if each query sees every
+/// key. Tiles then take a fifth more work, but without them a training step would take several
+/// times the memory.
 const LONG: usize = 512 * 512;
 /// Smallest number of queries in a sequence that is computed in tiles. Fewer queries would leave a
 /// panel partly empty.
@@ -32,7 +33,8 @@ pub(super) struct Span {
     pub(super) weights: usize,
     /// Whether the mask can hide keys from queries.
     is_masked: bool,
-    /// Largest number of keys for which a query needs only one rotation (dual chunk attention).
+    /// Largest number of keys for which each query needs only one rotation: the length of a chunk
+    /// in dual chunk attention, otherwise [`usize::MAX`].
     chunk: usize,
 }
 

@@ -209,7 +209,7 @@ pub(super) mod plain {
     /// As for [`Parts::products`].
     unsafe fn products(all: &Block) {
         for row in 0..all.rows {
-            // SAFETY: as the caller promises; so below.
+            // SAFETY: as the caller promises, here and below.
             let sums = unsafe { row_sums(all, row) };
             for (column, sum) in sums.into_iter().enumerate() {
                 // SAFETY: as above.

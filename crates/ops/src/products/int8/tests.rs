@@ -28,7 +28,7 @@ impl Sum for Emulated {
     }
 
     unsafe fn start(from: *const i32) -> Self {
-        // SAFETY: as the caller promises; so below.
+        // SAFETY: as the caller promises, here and below.
         Self(unsafe { from.cast::<[i32; 16]>().read_unaligned() })
     }
 

@@ -40,7 +40,7 @@ impl Vector for __m512 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: as the caller promises; so below.
+        // SAFETY: as the caller promises, here and below.
         unsafe { _mm512_setzero_ps() }
     }
 
@@ -130,7 +130,7 @@ impl Vector for __m256 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: as the caller promises; so below.
+        // SAFETY: as the caller promises, here and below.
         unsafe { _mm256_setzero_ps() }
     }
 
@@ -226,7 +226,7 @@ impl Vector for float32x4_t {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: as the caller promises; so below.
+        // SAFETY: as the caller promises, here and below.
         unsafe { vdupq_n_f32(0.0) }
     }
 
@@ -315,7 +315,7 @@ impl Vector for v128 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: as the caller promises; so below.
+        // SAFETY: as the caller promises, here and below.
         unsafe { v128_load(from.cast()) }
     }
 

@@ -56,8 +56,9 @@ pub(super) fn key_features(
     Ok((features, largest.squeeze(3)?.squeeze(2)?))
 }
 
-/// Adds the sums over past tokens to those over new tokens. Each of the two has been divided by its
-/// own factor `exp(c)`. The result is divided by the larger factor, whose c is also returned.
+/// Adds the sums over past tokens to the sums over new tokens. Each of the two sums has been
+/// divided by its own factor `exp(c)`. The result is divided by the larger factor, whose c is also
+/// returned.
 ///
 /// # Shapes
 /// Sums `(R, H, M, Dh + 1)` and c `(R, H)`, for past and new tokens → the same shapes.

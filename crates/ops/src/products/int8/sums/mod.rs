@@ -37,7 +37,7 @@ macro_rules! sum {
 
             #[inline(always)]
             unsafe fn start($start_from: *const i32) -> Self {
-                // SAFETY: as the caller promises; so below.
+                // SAFETY: as the caller promises, here and below.
                 Self(unsafe { $start })
             }
 

@@ -60,7 +60,7 @@ sum! {
 /// Adds the two partial sums of each column.
 #[inline(always)]
 unsafe fn whole_512(sums: __m512i) -> __m256i {
-    // SAFETY: as for the methods of [`Sum`]; so below.
+    // SAFETY: as for the methods of [`Sum`], here and below.
     unsafe { _mm512_cvtepi64_epi32(_mm512_add_epi32(sums, _mm512_srli_epi64::<32>(sums))) }
 }
 

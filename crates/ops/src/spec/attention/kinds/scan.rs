@@ -32,9 +32,10 @@ pub struct ScanInputs<'a> {
     pub x: &'a Tensor,
     /// Step size Δ before softplus: `(N, E)` for a selective scan, otherwise `(E,)`.
     pub delta: &'a Tensor,
-    /// B and C side by side: `(N, 2·S)` for a selective scan, otherwise `E·2·S` elements.
+    /// B and C side by side: `(N, 2·S)` for a selective scan, otherwise the elements of a matrix
+    /// `(E, 2·S)`, in a tensor of any shape.
     pub in_out: &'a Tensor,
-    /// Logarithm of the decay, ln(−A), with `E·S` elements.
+    /// Logarithm of the decay, ln(−A): the elements of a matrix `(E, S)`, in a tensor of any shape.
     pub log_decay: &'a Tensor,
     /// Factor D by which the input reaches the result directly, past the state, `(E,)`.
     pub skip: &'a Tensor,

@@ -43,8 +43,8 @@ pub(super) struct ChunkKeys<T> {
     pub(super) count: usize,
     /// Packed rows of the tokens in the chunk.
     pub(super) tokens: Range<usize>,
-    /// For each key, the number that is added to scores with it: the logarithm of the number of
-    /// tokens of a summary, or 0 for a token.
+    /// For each key, the number that is added to the scores of queries with it: for a summary, the
+    /// logarithm of the number of its tokens; for a token, 0.
     pub(super) added: Vec<T>,
     /// Index of each key among the places that a query has in the dropout mask.
     pub(super) places: Vec<u32>,
@@ -121,8 +121,8 @@ impl Layout {
         self.sequences.last().map_or(0, |last| last.summary + last.summaries())
     }
 
-    /// Returns the index of the first element of a sequence's summaries in one head: of their keys
-    /// (`part` 1) or their values (2).
+    /// Returns the index of the first element of a sequence's summaries in one head: of the mean
+    /// keys (`part` 1) or the mean values (2).
     pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
         let of_head = 2 * head + part - 1;
         (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head

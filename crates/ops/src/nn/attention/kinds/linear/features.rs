@@ -47,8 +47,9 @@ impl<'a, P: TileProducts> Features<'a, P> {
         Self { count, random }
     }
 
-    /// Computes φ of some queries. Random features of a query are divided by the largest of them,
-    /// since a factor that all features of a query share cancels out.
+    /// Computes φ of some queries. The random features of a query are divided by the largest of
+    /// them. This changes no result, because a factor that all features of a query share is in the
+    /// numerator and in the denominator of attention.
     pub(super) fn queries(
         &self,
         products: &P,
