@@ -38,7 +38,8 @@ pub fn decoding_attention(
         2 * shape.key_value_width() * queries * longest,
     )?;
     let (all, index) = places(visible, &lengths, longest)?;
-    // Rows of a compact cache are expanded to f32, whatever the type of the query.
+    // The rows of a compact cache have been expanded to f32, which can differ from the type of the
+    // query.
     let all = all.to_dtype(query.dtype())?;
     static INDICES: Recent<Vec<u32>> = Recent::new();
     let index = INDICES.get(index.clone(), device, || {

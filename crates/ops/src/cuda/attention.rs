@@ -22,7 +22,7 @@ pub(super) struct Sequences {
     /// Index of the first packed row of each sequence, for queries and for keys, followed by the
     /// number of rows: `(B + 1,)` each, in u32.
     pub(super) starts: [Tensor; 2],
-    /// Numbers added to the scores: `(B, H or 1, Tq, Tk)` in f32.
+    /// Numbers that are added to the scores: `(B, H or 1, Tq, Tk)` in f32.
     pub(super) mask: Tensor,
     pub(super) dropout: Dropout,
 }

@@ -47,8 +47,8 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Adds the sums of `width` columns of `x`, from column `first` on, to the gradient with respect to
-/// a parameter. They are added in place if the buffer of all parameters' gradients has a part for
-/// it.
+/// a parameter. They are added in place if the parameter has a part in the buffer of all
+/// parameters' gradients.
 ///
 /// # Shapes
 /// `x (N, …)`.

@@ -1,5 +1,5 @@
-//! Products with few rows and columns, such as those of a head in a short sequence: multiply-adds
-//! on operands that are read in place.
+//! Products with few rows and columns, such as the products of one attention head in a short
+//! sequence, by multiply-adds on operands that are read in place.
 //!
 //! For such a product, packing both operands would take more time than multiplying them. Values of
 //! the left operand are read one by one, at any distance from each other, and rows of the right

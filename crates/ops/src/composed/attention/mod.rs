@@ -46,10 +46,10 @@ pub fn cross_attention(
 /// queries beyond the end of their sequence are meaningless.
 ///
 /// # Shapes
-/// `query (N, Q)`; with dual chunk attention, each query is in its row several times, rotated by
-/// another position each time. `key (M, K)`; `bias (H, T, T)`, where `T` is at least the length of
-/// the longest sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest. Q and K are the
-/// widths of all heads of a query and of a key.
+/// `query (N, Q)`; with dual chunk attention, a row has several copies of its query, each rotated
+/// by another position. `key (M, K)`; `bias (H, T, T)`, where `T` is at least the length of the
+/// longest sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest. Q and K are the widths
+/// of all heads of a query and of a key.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -159,8 +159,8 @@ pub(super) fn by_rotation(
     Ok(sum)
 }
 
-/// Returns the numbers of queries and of keys in the longest sequences; an error if there would be
-/// more scores than the device can count.
+/// Returns the numbers of queries and of keys in the longest sequences, or an error if there would
+/// be more scores than the device can count.
 pub(crate) fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];

@@ -198,7 +198,8 @@ struct Saved<T> {
     /// With attention: the queries `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// Attention weights: for each row in turn, one weight for each key to which it attends.
+    /// Attention weights: for each row, one after the other, one weight for each key to which the
+    /// row attends.
     weights: Vec<T>,
     /// Index in `weights` of the first weight of each row, followed by the total number of weights.
     first_weight: Vec<usize>,

@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// queries in `shape` → `(R, Q)`.
 ///
 /// # Errors
-/// If the shapes disagree, `shape` is impossible, or a query's key has no row.
+/// If the shapes disagree, `shape` is impossible, or there is no row for a key that a query sees.
 pub fn decoding_attention(
     query: &Tensor,
     visible: VisibleKeys<'_>,
@@ -97,7 +97,7 @@ fn check(
     Ok(())
 }
 
-/// Whether the cached tokens fit `queries` queries of this shape. An error if a setting is
+/// Whether the cached tokens fit `queries` queries of this shape. Returns an error if a setting is
 /// impossible.
 fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
     let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = visible

@@ -1,5 +1,6 @@
-//! Backward pass of the scan (see [`selective_scan`](super::selective_scan)). It recomputes the
-//! states from those that were kept, for thirty-two tokens at a time.
+//! Backward pass of the scan (see [`selective_scan`](super::selective_scan)). The forward pass has
+//! kept the state before every thirty-second token. From such a state, the backward pass recomputes
+//! the states of the next thirty-two tokens.
 //!
 //! The adjoint of a number is the gradient of the loss with respect to it. Let g_t be the adjoint
 //! of the state h_t, and dy_t the adjoint of the result before it is multiplied by the gate. Then
@@ -26,8 +27,8 @@ const TOKENS: usize = 256;
 /// the same sums over channels.
 const BLOCKS: usize = 4;
 
-/// Records the scan that computed `out`, with its backward pass; `states` are the states that it
-/// kept.
+/// Records the scan that computed `out`, with its backward pass; `states` are the states that the
+/// scan kept.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: ScanInputs<'_>,
