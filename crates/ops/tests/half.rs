@@ -37,9 +37,9 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
 }
 
 /// Returns the errors of an operation in half precision, in units of the type's spacing. The first
-/// is the error of the result. Then follows, for each input, the error of the gradient of the sum
-/// of all elements of the result. The first `halves` inputs are activations, in the half type; the
-/// other inputs are parameters, in f32.
+/// is the error of the result. Then follows the error of a gradient for each input: the gradient of
+/// the sum of all result elements with respect to the input. The first `halves` inputs are
+/// activations, in the half type; the other inputs are parameters, in f32.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],

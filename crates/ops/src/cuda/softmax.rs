@@ -10,7 +10,8 @@ use candle_core::{Result, Tensor};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,
-    /// Numbers of heads, of the mask's heads (1 or the number of heads), of queries and of keys.
+    /// Four sizes: the number of heads, the number of heads in the mask (1 if all heads share it),
+    /// the number of queries, and the number of keys.
     pub(super) shape: [usize; 4],
 }
 

@@ -78,9 +78,9 @@ pub(super) fn pair<T: Float>(
 
 vectorised! {
     /// Replaces the logits of a pair of rows with the gradient of the loss with respect to the
-    /// logits, except for the part of the true classes: `scale` times the gradients of the cross
-    /// entropies (whose label smoothing subtracts `share` for each class), plus `weight` times the
-    /// gradients of the divergences.
+    /// logits. This gradient is `scale` times the gradient of the cross entropies plus `weight`
+    /// times the gradient of the divergences. For label smoothing, `share` is subtracted for each
+    /// class. What has to be subtracted for the true classes is left to the caller.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

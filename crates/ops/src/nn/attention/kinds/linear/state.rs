@@ -1,5 +1,5 @@
-//! State of linear attention, which consists of sums over tokens, and operations on the rows of a
-//! chunk of tokens other than matrix products.
+//! The state of linear attention, which consists of sums over tokens. Also the operations on chunks
+//! of tokens that are not matrix products.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
