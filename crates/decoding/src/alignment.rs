@@ -18,8 +18,8 @@ const AT_ONCE: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
     /// Index of the decoder layer, from 0. `None` selects the layer that aligns best in the model's
-    /// architecture: in a Transformer, the layer before the last or, if there is only one, this
-    /// layer.
+    /// architecture. In a Transformer, this is the layer before the last, or the only layer if
+    /// there is just one.
     pub layer: Option<usize>,
     /// Index of the head, from 0; `None` selects the mean of all heads.
     pub head: Option<usize>,
@@ -75,7 +75,8 @@ pub struct Alignment {
 /// Aligns each of `targets`, which have neither `<s>` nor `</s>`, with its source, which contains
 /// `</s>` after the text.
 ///
-/// The weights of a target token are those of `attention` at the position that predicts the token.
+/// For each target token, the weights are those that the selected `attention` has at the decoder
+/// position whose output predicts the token.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
@@ -93,8 +94,8 @@ pub fn align(
 }
 
 /// Aligns like [`align`], but passes the alignments to `each` one after the other, so that only the
-/// alignments of one batch are in memory. `start` is the first input of the decoder, and `end` the
-/// `</s>` of sources.
+/// alignments of one batch are in memory. `start` is the first input of the decoder, and `end` is
+/// the end token (`</s>`) in the sources.
 ///
 /// # Errors
 /// The errors of [`align`].
@@ -168,8 +169,9 @@ fn align_batch(
         .collect())
 }
 
-/// Computes the attention weights of the selected layer only, for the selected head or as the mean
-/// over heads: `(B, T, S)`.
+/// Computes the attention weights of the selected layer, for the selected head or as the mean over
+/// heads. The result has the shape `(B, T, S)` for B sentences, padded to T inputs of the decoder
+/// and S source tokens.
 fn attention(
     (model, start): (&TranslationModel, u32),
     chosen: AlignedAttention,

@@ -26,7 +26,7 @@ pub struct FinishedChunk<'a, T> {
 
 /// Returns the configuration for each of `workers` workers (threads that take batches). The limits
 /// `batch_tokens` and `batch_rows` of `config` are divided by the number of workers. `batch_rows`
-/// is also so small that there are enough batches for all workers.
+/// is reduced further if that is needed to give every worker a batch.
 pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();

@@ -2,9 +2,9 @@
 //! with any model that predicts one token at a time.
 //!
 //! A search uses a model only through [`StepModel`]. The model has a state with rows, each of which
-//! belongs to one hypothesis. The search starts the rows from the sources. Then it repeatedly
-//! steps all rows by one token, and selects the rows with which it continues. Searches run on the
-//! host, on plain rows of `f32` logits. The alternative, a search by tensor operations on the
+//! belongs to one hypothesis. The search starts the rows from the sources. Then it repeatedly steps
+//! all rows by one token, and selects the rows with which it continues. Searches run on the CPU, on
+//! plain rows of `f32` logits in main memory. The alternative, a search by tensor operations on the
 //! device, was rejected: it would depend on one tensor library, its choice among equal scores would
 //! depend on the device's sort, and it would save only the copy of one row of logits per hypothesis
 //! and step.

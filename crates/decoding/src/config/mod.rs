@@ -293,7 +293,7 @@ pub struct OutputLimits {
 
 impl DecodingConfig {
     /// Returns a configuration whose search finds as many candidates as reranking needs. If tokens
-    /// are sampled, it draws as many outputs; otherwise its beam has at least this width.
+    /// are sampled, it draws this many outputs; otherwise, its beam is at least this wide.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {

@@ -1,4 +1,6 @@
-//! Columns of a model's logits: all tokens, or the candidates of the sentences of a search.
+//! Columns of a model's logits: which token each column stands for. The columns stand for all
+//! tokens of the vocabulary, or only for candidates, the tokens to which the sentences of a search
+//! are limited.
 
 use taper_ops::composed::Likeliest;
 
@@ -127,7 +129,8 @@ impl<'a> Columns<'a> {
 }
 
 /// Returns the union of the candidates of sentences, ascending. `None` if a sentence may contain
-/// all tokens, or if the union is so large that all logits cost less than gathering its weights.
+/// all tokens, or if the union is so large that it is cheaper to compute all logits than to gather
+/// the union's rows of the output matrix first.
 pub(crate) fn union<'l>(
     lists: impl Iterator<Item = Option<&'l [u32]>>,
     vocabulary: usize,

@@ -84,8 +84,8 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         tokens: &[u32],
         mut read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()> {
-        // A sum of a few `f32` numbers is exact in `f64`, so the mean of equal logits is the same
-        // logit.
+        // The sum of a few equal `f32` numbers is exact in `f64`, so the mean of equal logits is
+        // the same logit.
         let mut sums = vec![0.0_f64; tokens.len() * state.columns];
         for (model, state) in self.models.iter().zip(&mut state.states) {
             let mut done = 0;

@@ -1,5 +1,5 @@
-//! Sources that are too large to be passed to a search, such as images, and are replaced by their
-//! numbers.
+//! Sources that are too large to be passed to a search, such as images, and are replaced by numbers
+//! (their indices).
 
 use std::fmt;
 

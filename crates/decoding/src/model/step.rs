@@ -120,7 +120,7 @@ pub trait StepModel: Sync {
 }
 
 /// Largest number of likeliest tokens that are found on a device. Each of them takes about as many
-/// GPU kernels as a layer, so if more are needed, all logits are copied to the host instead.
+/// GPU kernels as a layer, so if more are needed, all logits are copied to main memory instead.
 const LARGEST_K: usize = 32;
 
 /// Request for the tokens that a search needs from each row `r`: the `count` likeliest tokens, and
@@ -132,9 +132,9 @@ pub(crate) struct TopK {
 
 impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
-    /// admit, and for the token that the constraints ask for. Returns `None` if all logits are
-    /// needed instead: if the model cannot find likeliest tokens, if too many would be needed, or
-    /// if `columns` limits the tokens of a sentence.
+    /// admit, and for the token that is needed even if it is unlikely ([`Constraints::asked`]).
+    /// Returns `None` if all logits are needed instead: if the model cannot find likeliest tokens,
+    /// if too many would be needed, or if `columns` limits the tokens of a sentence.
     pub(crate) fn under<'a, M: StepModel>(
         (model, columns): (&M, &Columns<'_>),
         count: usize,

@@ -114,7 +114,7 @@ impl StepModel for TextInference {
     steps_of!(TextInference);
 }
 
-/// Copies blocks of logits `(rows, V)` to the host, and passes each to `read`.
+/// Copies blocks of logits `(rows, V)` to main memory, and passes each to `read`.
 fn lend(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     read: &mut impl FnMut(&[f32]) -> Result<()>,

@@ -1,4 +1,5 @@
-//! Searches: from the rows of logits that a model predicts to hypotheses.
+//! Search algorithms, which turn the rows of logits that a model predicts into hypotheses (finished
+//! translations).
 
 pub(crate) mod beam;
 pub(crate) mod candidates;

@@ -107,9 +107,9 @@ fn draw_of(
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // `uniform` is the lower end of a small interval of real numbers. It is replaced by the middle
-    // of the interval. Otherwise, for `uniform` = 0, the first token would be drawn even if it is
-    // very unlikely.
+    // `uniform` is a multiple of 2⁻⁵³, and stands for all real numbers up to the next multiple. It
+    // is replaced by the middle of this interval. Otherwise, for `uniform` = 0, the first token
+    // would be drawn even if it is very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)

@@ -10,7 +10,8 @@ use crate::{
     SpecialIds,
 };
 
-/// Index that stands for "no node", before the first token of a hypothesis.
+/// Index that stands for no node. A hypothesis without tokens has it in place of its last node, and
+/// a first token has it in place of the node before.
 const ROOT: usize = usize::MAX;
 
 /// A token of a hypothesis, with the index of the node of the token before it. Hypotheses that
@@ -96,10 +97,11 @@ pub(super) struct SentenceBeam<'a> {
     nodes: Vec<Node>,
     /// Live hypotheses, by descending rank; all have the same length.
     pub(super) live: Vec<Live>,
-    /// For each of the settings, the finished hypotheses with the best scores, best first. Of
-    /// hypotheses with equal scores, the one that finished first comes first.
+    /// For each of the `settings` (configurations that differ only in the settings of lengths), the
+    /// finished hypotheses with the best scores, best first. Of hypotheses with equal scores, the
+    /// one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
-    /// For each of the settings, whether its search is over. Its list then changes no more, even
+    /// For each of the `settings`, whether its search is over. Its list then changes no more, even
     /// if the search goes on for other settings.
     over: Vec<bool>,
     /// Number of hypotheses that have finished, including those that were not kept.
