@@ -69,9 +69,9 @@ pub enum Error {
         words: usize,
         /// Number of dimensions of a vector.
         dimensions: usize,
-        /// Number of bytes that training would need.
+        /// Memory that training would need, in MiB.
         needed: u64,
-        /// Number of bytes that training may use.
+        /// Memory that training may use, in MiB.
         allowed: u64,
         /// Number of words that would fit.
         fitting: usize,

@@ -14,10 +14,10 @@ use taper_ops::keeps_scores;
 const F32: f64 = 4.0;
 
 /// Number of values that the composed operations (made of Candle's operations, as on a GPU) hold at
-/// the peak of a pass, for each value in the result of a layer. Candle's graph holds the result of
-/// every step of an operation and, during the backward pass, also the gradients of the last steps.
-/// The number was counted with dropout and rotary positions; without these two it is a third less
-/// (`trainer/tests/composed_memory.rs`).
+/// the peak of a pass, for each scalar that [`PartCost::kept`] or [`PartCost::forgotten`] counts.
+/// Candle's graph holds the result of every step of an operation and, during the backward pass,
+/// also the gradients of the last steps. The number was counted with dropout and rotary positions;
+/// without these two it is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
 /// Number of values that the composed operations hold for each attention score: raw, masked and
 /// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
@@ -89,7 +89,7 @@ impl PartCost {
         Self { saved: scalars, ..Self::default() }
     }
 
-    /// Adds one score per head to this cost, for `heads` heads.
+    /// Adds `heads` scores for each pair of a query and a key to this cost: one for each head.
     pub(crate) fn with_heads(self, heads: usize) -> Self {
         Self { scores: self.scores + heads as f64, ..self }
     }

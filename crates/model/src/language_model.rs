@@ -61,7 +61,8 @@ impl LanguageModel {
     /// Runs the layers on whole texts; each token sees itself and the tokens before it.
     ///
     /// # Shapes
-    /// N tokens → packed `(N, D)`, where D is the width of the model.
+    /// N tokens → `(N, D)`, one row for each token, one text after the other; D is the width of the
+    /// model.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, or a text is longer than the learned positions.
@@ -113,7 +114,7 @@ impl LanguageModel {
     }
 }
 
-/// Reads one stream, the text. Each of its tokens predicts the next one.
+/// Reads one stream (kind of input of a batch), the text. Each of its tokens predicts the next one.
 impl Model for LanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -7,10 +7,11 @@
 //! for evaluation, could drift apart from the trained model.
 //!
 //! **Initialisation.** The weights of linear layers are drawn from the Xavier uniform distribution.
-//! In a fused projection, such as the one to queries, keys and values, each part is drawn as a
-//! matrix of its own. Biases are zero. Embeddings are normal with standard deviation `1/√d_model`.
-//! Layer norms begin with weights of one and biases of zero. Each value is a function of the seed,
-//! the name of the parameter, and the index of the value.
+//! In a fused projection, where several matrices are stored as one (such as those of queries, keys
+//! and values), each of them is drawn as a matrix of its own. Biases are zero. Embeddings are
+//! normal with standard deviation `1/√d_model`. Layer norms begin with weights of one and biases of
+//! zero. Each value is a function of the seed, the name of the parameter, and the index of the
+//! value.
 //!
 //! ```
 //! use candle_core::{DType, Device};

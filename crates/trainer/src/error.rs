@@ -283,7 +283,7 @@ pub enum CheckpointError {
         /// Shape of the model's parameter.
         expected: Vec<usize>,
     },
-    /// The file has a tensor without a parameter in the model.
+    /// The file has a tensor for which the model has no parameter.
     #[error("{} has a tensor '{name}' of shape {got:?} that the model lacks: it belongs to another model", path.display())]
     UnexpectedTensor {
         /// Path of the file.

@@ -35,9 +35,9 @@ pub struct TrainingSettings {
     pub learning_rate: f64,
     /// Learning rate at the end of training.
     pub last_learning_rate: f64,
-    /// Threshold of subsampling, from 0 to 1. It is compared with the share of a word among all
-    /// occurrences of words that get a vector. If the share is larger, occurrences of the word are
-    /// skipped at random; the larger the share, the more of them. 0 disables subsampling.
+    /// Threshold of subsampling, at least 0 and below 1. It is compared with the share of a word
+    /// among all occurrences of words that get a vector. If the share is larger, occurrences of the
+    /// word are skipped at random; the larger the share, the more of them. 0 disables subsampling.
     pub subsampling: f64,
     /// Smallest number of occurrences for which a word gets a vector.
     pub min_count: u64,

@@ -305,8 +305,8 @@ impl Builder {
     /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), which are between
     /// `±√(6 / (fan_in + fan_out))`.
     ///
-    /// If the matrix is a fused projection of `parts` matrices, each of these is initialised with
-    /// its own fan-out.
+    /// If the matrix is a fused projection (`parts` matrices of equal size, stored as one), each of
+    /// these matrices is initialised with its own fan-out.
     pub(crate) fn matrix(
         &mut self,
         name: &str,
@@ -318,8 +318,8 @@ impl Builder {
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Adds a fused projection of matrices that can differ in their numbers of `outputs`; each is
-    /// initialised as in [`matrix`](Self::matrix).
+    /// Adds a fused projection (several matrices that are stored as one). The matrices can differ
+    /// in their numbers of `outputs`; each is initialised as in [`matrix`](Self::matrix).
     pub(crate) fn matrices(
         &mut self,
         name: &str,

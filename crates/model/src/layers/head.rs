@@ -89,8 +89,8 @@ impl Head {
     /// objective and scale are in `spec`.
     ///
     /// # Shapes
-    /// `hidden (N, D)`, one row for each token of the last stream of `batch`, such as the target →
-    /// scalar.
+    /// `hidden (N, D)`, one row for each token of the last stream of `batch` (its last kind of
+    /// input, such as the target sentences) → scalar.
     pub(crate) fn loss(
         &self,
         hidden: &Tensor,

@@ -9,7 +9,8 @@ use taper_ops::composed;
 /// itself is finite, so a sum that multiplies it by 0 gets 0; minus infinity times 0 would be NaN.
 const NO_PLACE: f32 = -1e30;
 
-/// Places of each text in a batch, and the rows of packed logits that belong to them.
+/// Places of each text in a batch, and the rows of logits that belong to them. The logits have one
+/// row for each token, one text after the other, without padding.
 struct Places {
     texts: usize,
     longest: usize,

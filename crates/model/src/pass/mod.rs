@@ -57,9 +57,9 @@ impl Pass {
     }
 
     /// Sets whether layers are recomputed in the backward pass. A stack of n layers then keeps only
-    /// the inputs of about √n segments of layers, and computes all other results again, bit for bit
-    /// the same. This saves memory, and costs an additional forward pass. It has no effect on a
-    /// pass from [`Pass::composed`].
+    /// the inputs of about √n segments (groups of consecutive layers), and computes all other
+    /// results again, bit for bit the same. This saves memory, and costs an additional forward
+    /// pass. It has no effect on a pass from [`Pass::composed`].
     #[must_use]
     pub fn checkpointed(self, checkpoints: bool) -> Self {
         Self { checkpoints, ..self }
@@ -79,7 +79,8 @@ impl Pass {
     }
 
     /// Switches to the composed operations (made of Candle's operations) and Candle's autodiff.
-    /// They are slow, and are the reference for tests of the fused operations.
+    /// They are slow, and are the reference for tests of the fused operations, each of which does
+    /// the work of several Candle operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }

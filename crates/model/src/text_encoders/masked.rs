@@ -100,10 +100,12 @@ impl MaskedLanguageModel {
         self.vocabulary
     }
 
-    /// Encodes whole texts; `segments` has 0 or 1 for each of their tokens.
+    /// Encodes whole texts. `segments` has 0 or 1 for each token: whether the token belongs to the
+    /// first or to the second sentence of a pair.
     ///
     /// # Shapes
-    /// N tokens → packed `(N, D)`, where D is the width of the model.
+    /// N tokens → `(N, D)`, one row for each token, one text after the other; D is the width of the
+    /// model.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, or if a text is longer
@@ -182,9 +184,10 @@ impl MaskedLanguageModel {
     }
 }
 
-/// Reads the segments and the text, and predicts the masked tokens. If there is a head for next
-/// sentences, the batch has another stream before these two. It has one answer for each pair of
-/// texts: 0 if the second text follows the first, otherwise 1.
+/// Reads two streams (kinds of input of a batch), the segments and the text, and predicts the
+/// masked tokens. If there is a head for next sentences, the batch has another stream before these
+/// two. That stream has one answer for each pair of texts: 0 if the second text follows the first,
+/// otherwise 1.
 impl Model for MaskedLanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core

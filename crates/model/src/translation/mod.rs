@@ -238,8 +238,8 @@ impl TranslationModel {
     /// Runs the encoder.
     ///
     /// # Shapes
-    /// M source tokens, or patches of images → packed `(M, E)`, where E is the width of the
-    /// encoder's output.
+    /// M source tokens, or patches of images → `(M, E)`, one row for each of them, one source after
+    /// the other; E is the width of the encoder's output.
     ///
     /// # Errors
     /// If an id is not in the vocabulary, an image does not have the model's shape, or a sequence
@@ -263,8 +263,8 @@ impl TranslationModel {
     /// Runs the decoder on whole target sequences (teacher forcing).
     ///
     /// # Shapes
-    /// One target sequence for each source sequence, N tokens in all → packed `(N, D)`, where D is
-    /// the width of the model.
+    /// One target sequence for each source sequence, N tokens in all → `(N, D)`, one row for each
+    /// token, one sequence after the other; D is the width of the model.
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`], and an error if the numbers of sequences differ.
@@ -303,8 +303,8 @@ impl TranslationModel {
     }
 }
 
-/// Reads two streams: the source, which is a text or an image, and the target, which begins with
-/// `<s>` so that each token predicts the next one.
+/// Reads two streams (kinds of input of a batch): the source, which is a text or an image, and the
+/// target, which begins with `<s>` so that each token predicts the next one.
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core

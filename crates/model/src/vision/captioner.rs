@@ -74,8 +74,8 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     validate(config)
 }
 
-/// Reads two streams: the values of images, and captions that begin with `<s>`, so that each token
-/// predicts the next one.
+/// Reads two streams (kinds of input of a batch): the values of images, and captions that begin
+/// with `<s>`, so that each token predicts the next one.
 impl Model for ImageCaptioner {
     fn core(&self) -> &ModelCore {
         self.0.core()

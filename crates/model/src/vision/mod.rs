@@ -194,7 +194,8 @@ impl ImageClassifier {
     }
 }
 
-/// Reads one stream, the values of images. The class of an image is predicted at its first value.
+/// Reads one stream (kind of input of a batch), the values of images. The class of an image is
+/// predicted at its first value.
 impl Model for ImageClassifier {
     fn core(&self) -> &ModelCore {
         &self.core

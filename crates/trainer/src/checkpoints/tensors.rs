@@ -52,8 +52,8 @@ impl Written for Named {
 }
 
 /// A named tensor of a running training. Its values are copied to main memory only when it is
-/// written, so that there is never a second copy of all tensors. Until then, training can change
-/// the values.
+/// written, so that there is never a second copy of all tensors. If training changes the values
+/// before that, the file gets the changed values.
 #[derive(Debug)]
 pub(crate) struct Live {
     name: String,

@@ -190,8 +190,8 @@ pub struct MergedWeights {
 }
 
 /// Adds the adapters of the checkpoint in the directory `checkpoint` to the weights that they
-/// change. `recipe`: recipe of a run that has the resulting weights and no adapters; it becomes the
-/// [`Identity::recipe`](crate::Identity) of the result.
+/// change. `recipe`: the configuration of a run that would have the resulting weights and no
+/// adapters; it becomes the [`Identity::recipe`](crate::Identity) of the result.
 ///
 /// # Errors
 /// If the checkpoint cannot be loaded, or has no adapters.

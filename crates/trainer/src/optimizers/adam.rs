@@ -6,8 +6,8 @@ use taper_ops::{AdamStep, adam_step};
 use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Adam (Kingma and Ba 2015, algorithm 1, with bias correction). The weight decay is added to the
-/// gradient. If `decoupled` is true, it is applied directly to the weights instead, which is AdamW
-/// (Loshchilov and Hutter 2019, algorithm 2).
+/// gradient. If `decoupled` is true, the weight decay is applied directly to the weights instead,
+/// which is AdamW (Loshchilov and Hutter 2019, algorithm 2).
 #[derive(Debug)]
 pub(super) struct Adam {
     pub(super) config: OptimizerConfig,

@@ -12,7 +12,8 @@ use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
 impl<M: Model> Trainer<M> {
     /// Begins a run with the current weights of `model`. Its checkpoints are saved in the directory
-    /// `checkpoints`.
+    /// `checkpoints`. They contain `identity`, which describes the run's recipe (all settings of
+    /// the run), tokenizer and validation.
     ///
     /// # Errors
     /// If the configuration is not valid, or buffers cannot be allocated.
@@ -67,9 +68,9 @@ impl<M: Model> Trainer<M> {
     /// `path` is in `checkpoints`, the pointer `last` is set to it.
     ///
     /// `identity` replaces the identity in the checkpoint. So if the caller has accepted a change
-    /// of the recipe, it need not be accepted again in the next resumption. If the validation has
-    /// another description or metric than in the checkpoint, the best score and the count of
-    /// validations without improvement are reset.
+    /// of the recipe (the settings of the run), it need not be accepted again in the next
+    /// resumption. If the validation has another description or metric than in the checkpoint, the
+    /// best score and the count of validations without improvement are reset.
     ///
     /// # Errors
     /// See [`Trainer::resume`]. Also if the pointer `last` cannot be written.

@@ -44,7 +44,7 @@ pub struct DueUpdate {
     pub loss_limit: f64,
 }
 
-/// Error with which the summation of gradients ends after the stop flag was set.
+/// Error with which the summation of gradients ends if the stop flag is set.
 #[derive(Debug, thiserror::Error)]
 #[error("asked to stop")]
 struct Stopped;
@@ -108,8 +108,9 @@ impl Updater {
         })
     }
 
-    /// Switches from fused operations to plain Candle operations, whose gradients Candle computes.
-    /// They are slow, and are the reference in tests of the fused operations.
+    /// Switches from fused operations, each of which does the work of several Candle operations, to
+    /// plain Candle operations, whose gradients Candle computes. The plain operations are slow, and
+    /// are the reference in tests of the fused ones.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
@@ -137,8 +138,10 @@ impl Updater {
     /// The loss is the mean over the target tokens of all micro-batches: each micro-batch
     /// contributes its sum of losses, divided by the number of target tokens in all micro-batches.
     /// So the gradient is the same as that of a single batch with all these sentences, even if the
-    /// micro-batches have different numbers of tokens. After `stop` is set, no further micro-batch
-    /// is computed, and the update is not made.
+    /// micro-batches have different numbers of tokens.
+    ///
+    /// `stop` is read before every micro-batch except a process's first. If it is set at one of
+    /// these times, the process computes no more micro-batches, and no process makes the update.
     ///
     /// # Errors
     /// If the model cannot compute a batch, a parameter gets no gradient, the device has too little

@@ -1,5 +1,6 @@
 //! Softmax attention (Vaswani et al. 2017, section 3.2.1) to all keys, or to the keys that a sparse
-//! pattern makes visible; fused in [`taper_ops`].
+//! pattern makes visible. [`taper_ops`] computes it as one fused operation, in place of several of
+//! Candle's.
 
 use super::super::positions::PreparedPositions;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};

@@ -1,5 +1,6 @@
-//! Encoder of BERT (Devlin et al. 2019, section 3). Its inputs are tokens, positions and segments;
-//! its outputs are one row for each token, and one row for each text.
+//! Encoder of BERT (Devlin et al. 2019, section 3). Its inputs are tokens, positions and segments
+//! (0 or 1 for each token, which says to which sentence of a pair the token belongs). Its outputs
+//! are one row for each token, and one row for each text.
 
 use crate::config::Pooling;
 use crate::cost::PartCost;

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::{DualChunk, Turns};
 
 /// Computes `PE(p, 2i) = sin(p f_i)` and `PE(p, 2i+1) = cos(p f_i)` for the positions p in `at`,
-/// with the frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+/// with the frequencies `f_i` (Vaswani et al. 2017, section 3.5). The result is a row-major matrix
+/// `(P, D)` for P positions and D = `width`.
 ///
 /// With `halves`, all sines of a position come first, then all its cosines.
 #[must_use]
@@ -252,7 +253,7 @@ impl Relative {
         pass: &Pass,
     ) -> Result<StackPositions> {
         // The bias `(H, 1, T)` is computed for the last token of the longest row, with H heads and
-        // T keys. A shorter row uses the end of it, because only distances matter.
+        // T keys. A shorter row uses only the last entries of it, because only distances matter.
         let last = positions.iter().copied().max().unwrap_or(0) as usize;
         self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
     }

@@ -185,8 +185,8 @@ mod tests {
         Ok([apart, attend(cached_rows)?])
     }
 
-    /// Compares the fused operation, the plain Candle operation and decoding with the brute-force
-    /// calculation.
+    /// Compares the fused operation (one in place of several of Candle's), the plain Candle
+    /// operations and decoding with the brute-force calculation.
     #[test]
     fn attention_is_that_of_the_matrix_of_relative_positions() -> TestResult {
         for (chunk_rule, lengths) in [

@@ -35,9 +35,9 @@ impl Sublayer {
 
     /// Makes what surrounds the sublayer called `name`, which has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // The fused operations, which run on the CPU, keep two tensors fewer than Candle's
-        // operations: the input of the sublayer, which another sublayer keeps, and the result of
-        // the norm, which they compute again.
+        // The fused operations run on the CPU, and each does the work of several Candle operations.
+        // They keep two tensors fewer than these: the input of the sublayer, which another sublayer
+        // keeps, and the result of the norm, which they compute again.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,

@@ -1,21 +1,21 @@
 //! Hierarchical attention: a token attends to the tokens of its own chunk, and to summaries of
-//! other chunks. [`taper_ops`] has the fused operation.
+//! other chunks. [`taper_ops`] computes it as one fused operation, in place of several of Candle's.
 //!
 //! ```text
 //! O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 //! ```
 //!
-//! Here `C` is the chunk of token `i`, under a causal mask only its tokens up to `i`; `k̄_J` and
-//! `v̄_J` are the means of the keys and values of chunk `J`, which has `|J|` tokens; and `Z_i` is
-//! the sum of the weights.
+//! Here `C` are the tokens of the chunk to which token `i` belongs (under a causal mask, only those
+//! up to `i`); `k̄_J` and `v̄_J` are the means of the keys and values of chunk `J`, which has `|J|`
+//! tokens; and `Z_i` is the sum of the weights.
 //!
 //! With one level of summaries, the `J` are all other chunks or, under a causal mask, all chunks
 //! before `C`. In a sequence of n tokens, a query then has about `chunk + n / chunk` scores.
 //!
 //! With more levels, `chunk` chunks of one level form one chunk of the next level. At the last
-//! level, the `J` are all other chunks. At every lower level, they are only those chunks that
-//! belong to the same chunk of the next level. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ`
-//! scores.
+//! level, the `J` are all other chunks. At every lower level, they are only the other chunks of
+//! this level that belong to the same chunk of the next level as token `i`. A query has about
+//! `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores.
 //!
 //! This is how Zhu and Soricut 2021 ("H-Transformer-1D", section 4) coarsen blocks of scores, but
 //! queries are not coarsened, and the weight of a summary is multiplied by its number of tokens. If

@@ -1,6 +1,6 @@
-//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3); [`taper_ops`]
-//! has the fused operation. With random features in place of elu(x) + 1, it is the attention of a
-//! Performer ([`super::performer`]).
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3). [`taper_ops`]
+//! computes it as one fused operation, in place of several of Candle's. With random features in
+//! place of elu(x) + 1, it is the attention of a Performer ([`super::performer`]).
 //!
 //! ```text
 //! O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε),   φ(x) = elu(x) + 1

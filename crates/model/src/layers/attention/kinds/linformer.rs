@@ -1,5 +1,5 @@
 //! Low-rank attention (Wang et al. 2020, "Linformer: Self-Attention with Linear Complexity",
-//! section 4); [`taper_ops`] has the fused operations.
+//! section 4). [`taper_ops`] has fused operations for it, each in place of several of Candle's.
 //!
 //! ```text
 //! O = softmax(Q (E K)ᵀ / √d) (F V)

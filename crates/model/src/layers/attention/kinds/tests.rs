@@ -35,8 +35,8 @@ fn performer(causal: bool, vectors: &Tensor) -> LinearAttention {
     LinearAttention::performer(HEADS, causal, Products::F32, RandomFeatures::given(vectors))
 }
 
-/// Runs the fused operation if Candle does not track the input. Otherwise runs the composed
-/// operation, which is made of Candle's operations.
+/// If Candle does not track the input, runs the fused operation, which does the work of several
+/// Candle operations. Otherwise runs the composed operation, which is made of Candle's operations.
 fn run(kind: &LinearAttention, qkv: &Tensor, lengths: &[usize]) -> Result<Tensor> {
     on_tape(kind, None, qkv, lengths)
 }

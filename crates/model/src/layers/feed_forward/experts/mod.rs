@@ -43,12 +43,14 @@ pub(crate) struct Experts {
     site: u64,
 }
 
-/// Assignment of the tokens of a pass to experts.
+/// Assignment of the tokens of a pass to experts. Choice c of a token is the expert with its c-th
+/// largest probability.
 struct Plan {
     /// Indices of the tokens of each expert.
     tokens: Vec<Vec<u32>>,
-    /// For each choice and token, a row among the rows of all experts, which are stored one expert
-    /// after the other. A dropped token gets the index after the last row.
+    /// For each choice and token, the index of the row that the chosen expert returns for the
+    /// token. The rows of all experts are numbered one expert after the other. A dropped token gets
+    /// the index after the last row.
     rows: Vec<Vec<u32>>,
     /// For each choice and token, the index of the chosen expert.
     experts: Vec<Vec<u32>>,
