@@ -128,8 +128,8 @@ impl RerankingConfig {
         self.candidates > 0
     }
 
-    /// Returns the runs that score candidates besides the model that translates; none if there is no
-    /// choice.
+    /// Returns the runs (folders of trained models) that score candidates, in addition to the model
+    /// that translates; none if there is no choice.
     pub fn models(&self) -> impl Iterator<Item = &Path> {
         let models = [&self.reverse, &self.language_model].into_iter().flatten();
         models.filter(move |_| self.is_active()).map(PathBuf::as_path)

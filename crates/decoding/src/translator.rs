@@ -246,7 +246,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Translates one batch for each of `settings`, which differ only in [`LengthSettings`]. The
+    /// Translates one batch with each of `settings`, which differ only in [`LengthSettings`]. The
     /// result is indexed by sentence and then by setting.
     fn translate_chunk(
         &self,

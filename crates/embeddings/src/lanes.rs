@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-/// Number of numbers in a group (lanes). The widest vector registers hold sixteen f32 numbers. Sums
+/// Number of lanes (numbers) in a group. The widest vector registers hold sixteen f32 numbers. Sums
 /// are computed over the lanes of a group in a fixed order, so that they are the same on registers
 /// of any width.
 pub(crate) const LANES: usize = 16;
@@ -91,7 +91,7 @@ pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
 }
 
 /// Computes `eˣ` with an error of a few units in the last place. x is first limited to the range
-/// from −80 to 80. It is then divided into n·ln 2 + rest with an integer n. 2ⁿ is made by writing n
+/// from −80 to 80. It is then written as n·ln 2 + rest with an integer n. 2ⁿ is made by writing n
 /// to the exponent's bits, and e^rest is approximated by a polynomial.
 #[inline(always)]
 fn exp(x: f32) -> f32 {

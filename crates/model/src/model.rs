@@ -28,7 +28,7 @@ pub trait Model: Send + Sync {
     /// Parts that all models have; the model's [`Builder`](crate::Builder) makes them.
     fn core(&self) -> &ModelCore;
 
-    /// Shape of the model.
+    /// Configuration from which the model was made.
     fn config(&self) -> &ModelConfig {
         &self.core().config
     }
@@ -61,7 +61,7 @@ pub trait Model: Send + Sync {
     /// The errors of [`Model::loss`].
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
 
-    /// Parameters, in order.
+    /// All parameters of the model, in the order in which they were made.
     fn parameters(&self) -> &ParameterStore {
         &self.core().store
     }

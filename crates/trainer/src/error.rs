@@ -126,7 +126,7 @@ pub enum TrainError {
         /// Names of the measured scores.
         available: String,
     },
-    /// The observer failed.
+    /// The [`Observer`](crate::Observer) of the training returned an error.
     #[error("cannot record the events at update {step}")]
     Observer {
         /// Number of updates made so far.

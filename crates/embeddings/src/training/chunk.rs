@@ -15,8 +15,8 @@ use crate::Result;
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
 /// Number that is part of the key of the random draws that decide which words are kept. The draws
-/// for window sizes and negatives have [`WINDOWS`] instead, so that they are independent of the
-/// former.
+/// for window sizes and negatives have [`WINDOWS`] instead, so that the two kinds of draws are
+/// independent.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 
@@ -153,9 +153,8 @@ impl<'a> Sampling<'a> {
     }
 
     /// Passes each word of a piece to `take`, together with its context words before it, those
-    /// after it, and a source of negatives. Context words are in the same sentence. There are as
-    /// many on each side as a number that is drawn at random from 1 to the window, or fewer at the
-    /// ends of a sentence.
+    /// after it, and a source of negatives. Context words are in the same sentence. Their number on
+    /// each side is drawn at random from 1 to the window, and is smaller at the ends of a sentence.
     #[inline(always)]
     pub(super) fn windows(
         &self,

@@ -1,5 +1,5 @@
-//! Shape of a model. One type holds all of it: each field is documented there, and each default is
-//! stated once.
+//! Shape of a model: all of its settings are fields of [`ModelConfig`], where each is documented,
+//! and each default is stated once.
 
 mod architecture;
 mod attention;

@@ -259,7 +259,7 @@ impl Pass {
         self.tape.as_ref()
     }
 
-    /// Returns the tape by value, for backward passes that begin elsewhere than at a loss.
+    /// Returns the tape by value, for a backward pass that does not begin at a loss.
     #[must_use]
     pub fn into_tape(self) -> Option<Tape> {
         self.tape

@@ -39,8 +39,9 @@ pub struct EncoderOutput {
 }
 
 impl EncoderOutput {
-    /// Packed rows `(M, E)`: M is the number of source tokens or image patches, and E is the width
-    /// of the encoder's output, in a Transformer the width of the model.
+    /// Rows `(M, E)`, one source after the other, without padding. M is the number of source tokens
+    /// or image patches, and E is the width of the encoder's output, in a Transformer the width of
+    /// the model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
         &self.hidden

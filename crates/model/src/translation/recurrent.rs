@@ -156,9 +156,9 @@ impl RecurrentLayers {
             RecurrentAttention::Dot => {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
-                // The backward pass of attention needs the state, which the last layer has counted.
-                // The backward pass of the readout needs the state and the result of attention side
-                // by side.
+                // The backward pass of attention needs the state, whose memory was already counted
+                // for the last layer. The backward pass of the readout needs the state and the
+                // result of attention side by side.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)

@@ -2,9 +2,9 @@
 //! saved, and two pointers, which are text files with the name of such a directory.
 //!
 //! ```text
-//! checkpoints/step-00012000/model.safetensors      the weights to translate with
-//! checkpoints/step-00012000/optimizer.safetensors  what training needs besides
-//! checkpoints/step-00012000/state.json             counters, position, hashes
+//! checkpoints/step-00012000/model.safetensors      weights of the model
+//! checkpoints/step-00012000/optimizer.safetensors  state of the optimizer, to resume training
+//! checkpoints/step-00012000/state.json             counters, position in the data, hashes
 //! checkpoints/last, checkpoints/best               text files with the name of a directory
 //! ```
 //!

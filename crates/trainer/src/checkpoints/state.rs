@@ -137,7 +137,7 @@ impl Window {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// The format of this file.
+    /// Format of the state file, `state.json`.
     pub format_version: u32,
     /// Number of updates.
     pub step: u64,
@@ -195,7 +195,7 @@ pub struct State {
     pub base: Option<Base>,
     /// Sizes and hashes of the checkpoint's other files, by name.
     pub files: BTreeMap<String, FileEntry>,
-    /// SHA-256 of this file's content with an empty `checksum`.
+    /// SHA-256 of the content that the state file has if `checksum` is empty.
     pub checksum: String,
 }
 

@@ -1,6 +1,6 @@
 //! Exchange between processes with one GPU each. Gradients and weights are sent from GPU to GPU
 //! with the library NCCL. Messages are sent over another [`Exchange`] (the host), for example
-//! sockets. It also connects the processes, and notices if one of them disappears.
+//! sockets. The host also connects the processes, and notices if one of them disappears.
 
 use std::collections::VecDeque;
 

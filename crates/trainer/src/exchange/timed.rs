@@ -67,7 +67,7 @@ mod tests {
     /// Time that each call of [`Slow`] takes.
     const LASTS: Duration = Duration::from_millis(20);
 
-    /// Exchange of which every call takes some time.
+    /// Exchange in which every call takes some time.
     struct Slow {
         waits_to_begin: bool,
     }

@@ -43,7 +43,8 @@ pub struct Trainer<M> {
     /// Whether everything that is due after the last update has been done, so that the state can be
     /// saved.
     settled: bool,
-    /// First error of the observer; training ends with this error after the current update.
+    /// First error of the [`Observer`], which receives the events of training. Training ends with
+    /// this error after the current update.
     unobserved: Option<TrainError>,
     /// Learning rate of the last update, for log events.
     learning_rate: f64,
@@ -154,8 +155,9 @@ impl<M: Model> Trainer<M> {
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Moves to the next epoch if the current epoch now has fewer micro-batches than the position
-    /// in it, because the text or the size of batches was changed.
+    /// Moves to the next epoch if the position in the data is at or beyond the end of its epoch.
+    /// This can happen after the text or the size of batches was changed, because the epoch can
+    /// then have fewer micro-batches than before.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let position = self.state.position;
         let batches = source.batches(position.epoch).map_err(cannot_fetch(position));

@@ -110,7 +110,8 @@ impl GradientTree {
     /// Number of buffers that are needed to sum the gradients of each of `subtrees`, one after the
     /// other, if all sums are kept.
     fn buffers(subtrees: &[Range<usize>]) -> usize {
-        // The sum of a left half is kept while the right half, which is no longer, is summed.
+        // The sum of a left half is kept while the right half is summed. The right half never has
+        // more leaves than the left half.
         let of_one = |leaves: usize| 1 + leaves.max(1).ilog2() as usize;
         let kept = subtrees.iter().enumerate();
         kept.map(|(before, subtree)| before + of_one(subtree.len())).max().unwrap_or(0)
@@ -298,8 +299,8 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 8].map(buffers), [1, 2, 2, 3, 4]);
     }
 
-    /// Sums the gradients of an update of `leaves` micro-batches as the process `rank` of `size`
-    /// processes does. Returns the number of buffers that were made, and of sums that are sent.
+    /// Sums the gradients that the process `rank` of `size` processes sums in an update of `leaves`
+    /// micro-batches. Returns the number of buffers that were made, and of sums that are sent.
     fn kept_by_a_process(leaves: usize, rank: usize, size: usize) -> (u64, u64) {
         let (store, mut tree) = (store(), GradientTree::default());
         let mut nodes = nodes_of(0..leaves, &leaves_of(leaves, rank, size));

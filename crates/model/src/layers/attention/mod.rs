@@ -3,9 +3,9 @@
 //!
 //! The computation between the projections of self-attention is a [`Mechanism`]: either the softmax
 //! over keys (module [`softmax`]), or a mechanism of module [`kinds`], which needs the cargo
-//! feature `kinds`. A mechanism can be written in plain Candle, as the Transformer-XL is; then
-//! [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape (the record of
-//! operations for the backward pass).
+//! feature `kinds`. A mechanism can be written in plain Candle, for example that of the
+//! Transformer-XL. Then [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape
+//! (the record of operations for the backward pass).
 //!
 //! **Decision.** A mechanism gets projections in which all sequences follow each other (packed),
 //! and the past that its layer keeps. Only Linformer and Transformer-XL have parameters in their

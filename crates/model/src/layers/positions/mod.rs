@@ -317,7 +317,8 @@ impl StackPositions {
     }
 }
 
-/// Positions of one batch, as a layer uses them.
+/// Positions of one batch, prepared for a layer: rotations, slopes (ALiBi) or biases (T5). A field
+/// is `None` if the model has another kind of positions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreparedPositions {
     pub(crate) rotary: Option<RotaryPositions>,

@@ -10,7 +10,8 @@
 //! tokens; and `Z_i` is the sum of the weights.
 //!
 //! With one level of summaries, the `J` are all other chunks or, under a causal mask, all chunks
-//! before `C`. In a sequence of n tokens, a query then has about `chunk + n / chunk` scores.
+//! before that of token `i`. In a sequence of n tokens, a query then has about `chunk + n / chunk`
+//! scores.
 //!
 //! With more levels, `chunk` chunks of one level form one chunk of the next level. At the last
 //! level, the `J` are all other chunks. At every lower level, they are only the other chunks of

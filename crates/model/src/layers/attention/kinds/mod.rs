@@ -66,8 +66,8 @@ pub(crate) fn state_space(
     Ok(Arc::new(StateSpace::new(build, name, config, at)?))
 }
 
-/// Makes the computation between the projections of a state-space layer; `at` is as for
-/// [`state_space`].
+/// Makes the computation between the projections of a state-space layer. `at` says whether the
+/// stack is causal, and has the index of the layer in the stack, from 0.
 pub(super) fn unprojected_state_space(
     build: &mut Builder,
     name: &str,
