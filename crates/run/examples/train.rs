@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release -p taper-run --example train
 //!
-//! Training by a recipe makes a run, which is a folder on disk. Here it is temporary; a run in a
-//! folder that is kept can also be opened by the commands `taper resume`, `taper translate` and
-//! `taper serve`.
+//! A recipe is a text in TOML with the settings of a training. Training by a recipe makes a run,
+//! which is a folder on disk. Here, this folder is temporary. A run in a folder that is kept can
+//! also be opened by the commands `taper resume`, `taper translate` and `taper serve`.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ const PHRASES: [(&str, &str); 8] = [
     ("see you tomorrow", "bis morgen"),
 ];
 
-/// Recipe, as in a file: the keys that differ from their defaults.
+/// Recipe, with the same text as in a file. Keys that it does not name have their defaults.
 const RECIPE: &str = r#"
 device = "cpu"
 dtype = "f32"

@@ -221,8 +221,9 @@ pub(super) struct Counterpart {
 }
 
 impl Family {
-    /// Counterparts that the parameter `name`, which has the given shape in a run, can have in a
-    /// folder, in the order of the table.
+    /// All counterparts that the parameter `name` can have in a folder: one for each entry of
+    /// [`Family::modules`] for this parameter, in the order of the entries. `shape` is the shape of
+    /// the parameter in a run.
     pub(super) fn counterparts(
         &self,
         name: &str,

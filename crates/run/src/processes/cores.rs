@@ -17,9 +17,10 @@ pub fn cores() -> usize {
 /// of threads. `wanted`: number of threads of all processes on this machine together, or 0 for one
 /// thread on each core. For a single process, returns `wanted` and binds nothing.
 ///
-/// If there are fewer cores than processes, or the launcher has already bound this process to some
-/// of the cores that all of them may use, the binding does not change. This must be called before
-/// other threads start, because only threads that start later inherit the binding.
+/// The binding does not change if there are fewer cores than processes. Nor does it change if the
+/// launcher has already bound this process to only some of the cores that the processes may use.
+/// This function must be called before other threads start, because only threads that start later
+/// inherit the binding.
 #[must_use]
 pub fn take_share(place: &Place, wanted: usize) -> usize {
     let &Place { local_rank, local_size, can_be_bound, .. } = place;
@@ -32,12 +33,12 @@ pub fn take_share(place: &Place, wanted: usize) -> usize {
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
         // Either the cores are unknown, or the process can run on any core but only has computing
-        // time for some of them, as in a container. Then no cores are chosen.
+        // time for some of them, as in a container. In both cases, no cores are chosen.
         return threads(cores());
     };
-    // `mpirun`, `srun`, or a command such as `numactl` binds each process apart. If this process
-    // only has the cores of the process that started it, or those of a container, all processes
-    // share them.
+    // `mpirun`, `srun`, or a command such as `numactl` can bind each process to cores of its own.
+    // Otherwise, this process has the same cores as the process that started it, or all cores of a
+    // container, and all processes share these cores.
     let is_apart = can_be_bound || differs_from_parent();
     let of_all = if is_apart { of_group().or_else(online) } else { None };
     if let Some(of_all) = of_all.filter(|&of_all| allowed.len() < of_all) {

@@ -2,7 +2,7 @@
 //! Statistical Machine Translation", section 4).
 //!
 //! The model assumes that each target token of a sentence pair translates one of the source tokens
-//! or the empty word, each of which is equally likely to be the translated one.
+//! or the empty word, and that all of these are equally likely to be the translated one.
 //! Expectation-maximisation finds `p(target | source)`.
 //!
 //! Expected counts are integers, in units of 2⁻³⁰. Their sums are exact, so no result depends on

@@ -66,8 +66,9 @@ pub struct StudentFiles {
     pub run: PathBuf,
     /// Page, which the pipeline writes; `None`: no page.
     pub page: Option<PathBuf>,
-    /// Whether the first teacher began with the weights of another run. Its training, which the
-    /// student's recipe has, may then be too short for random weights.
+    /// Whether the training of the first teacher began with the weights of another run. The
+    /// student's recipe has the settings of this training, such as the number of updates. They may
+    /// then be too few for a student, because its training begins with random weights.
     pub teacher_was_trained_further: bool,
 }
 

@@ -278,7 +278,7 @@ mod tests {
         };
         assert_eq!(line(20, 30, 1).weights(), 20 * 2 * 30);
         assert_eq!(line(20, 30, 5).weights(), 5 * 20 * 5 * 2 * 30);
-        // Each of the long lines alone has too many.
+        // The lines with 100 and with 50 parts each have more weights than a group may have.
         let lines = [
             line(20, 30, 1),
             line(20, 30, 1),

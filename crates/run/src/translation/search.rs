@@ -21,8 +21,8 @@ const _: () = assert!(
     taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
 );
 
-/// Inference form of `model`, with the special tokens of its target vocabulary. `tokenizer`: its
-/// target tokenizer.
+/// Prepares `model` for a search: returns it in the form for inference, together with the ids of
+/// the special tokens of its target vocabulary. `tokenizer`: target tokenizer of the model.
 pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialIds<Inference> {
     let tokens = tokenizer.special_tokens();
     let special = match tokenizer.folder() {

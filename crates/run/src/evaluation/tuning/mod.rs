@@ -203,7 +203,8 @@ fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
 fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
-    // As in training and in a search, the tokens before a target count.
+    // As in training and in a search, the length of a target includes the special tokens before it,
+    // such as the token that names its language.
     let before = run.tokenizers.target().before_target().len();
     let lengths = sources.iter().zip(&targets);
     Ok(ExpectedLength::fit(

@@ -100,7 +100,8 @@ fn written(
 /// these rows. `theirs` describes the folder's tensors for the layer.
 fn modules(theirs: &Counterpart) -> Vec<Module> {
     let mut end = 0;
-    // If a family has a matrix transposed, the factors for it are still not transposed.
+    // In some model families, such as GPT-2, folders have the matrices of linear layers transposed.
+    // The factors of the adapters are not transposed in these folders.
     let (is_transposed, order) = match theirs.order {
         Order::Transposed => (true, Order::Same),
         order => (false, order),

@@ -8,8 +8,8 @@ use taper_model::FeedForwardKind;
 use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::tokens::TokenizerFiles;
 
-/// Description of CTranslate2's models as a family, for import. The module `engines` exports such
-/// models.
+/// Description of CTranslate2's models as a model family, in the same form as the families of the
+/// library Transformers. It is used only for import; the module `engines` exports such models.
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "model of CTranslate2",
     model_type: "ctranslate2",

@@ -58,8 +58,8 @@ pub(super) const fn key_value_heads(usual: Option<usize>) -> Key {
     Key::derived("num_key_value_heads", usual, count, |recipe| recipe.model.heads)
 }
 
-/// Family like Llama, with the names of weights in `SHARED`. Its list of keys is empty; the caller
-/// sets it.
+/// Description of a model family whose weights have the same names as Llama's. Its list of keys is
+/// empty; the caller sets it.
 pub(super) const fn llama_family(
     name: &'static str,
     model_type: &'static str,

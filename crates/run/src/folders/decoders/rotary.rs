@@ -215,8 +215,8 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
 fn write(recipe: &RunConfig) -> Option<Value> {
     let mut rotary = recipe.model.rotary;
     let kind = match (rotary.pairs, rotary.scaling) {
-        // Transformers has no names for some kinds of scaling. For these, the name written here is
-        // not known when the file is read again, so the export is refused.
+        // Transformers has no names for some kinds of scaling. For these kinds, this function
+        // writes names that `read` refuses. An export reads the new file as a check, so it fails.
         (RotaryPairs::Interleaved, _) => "interleaved",
         (_, RotaryScaling::None) => return None,
         (_, RotaryScaling::Interpolation) => "linear",

@@ -33,9 +33,9 @@ const DROPOUT: Numbers =
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family like BART. `activation`, `attention_dropout` and `scales` (whether embeddings
-/// are scaled) are the family's defaults for these keys. `tied` is the family's key for tied
-/// matrices, and `own` is one further key, which differs between families.
+/// Keys of a model family like BART. `activation`, `attention_dropout` and `scales` (whether
+/// embeddings are scaled) are the family's defaults for these keys. `tied` is the family's key for
+/// tied matrices, and `own` is one further key, which differs between families.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,
@@ -66,7 +66,8 @@ pub(super) const fn keys(
     ]
 }
 
-/// Family like BART, with the names of tensors in `SHARED`. The caller sets its keys.
+/// Description of a model family whose tensors have the same names as BART's. Its list of keys is
+/// empty; the caller sets it.
 pub(super) const fn bart_family(
     name: &'static str,
     model_type: &'static str,

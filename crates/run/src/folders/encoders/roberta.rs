@@ -126,8 +126,8 @@ fn read_positions(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Integer value of a key; `usual` if the key is absent, and `None` if the value is no such
-/// integer.
+/// Value of a key that must be an integer and at least 0. Returns `usual` if the key is absent, and
+/// `None` if it has any other value.
 fn count(given: &Value, usual: usize) -> Option<usize> {
     match given {
         Value::Null => Some(usual),

@@ -50,7 +50,7 @@ fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u6
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
     // A model that reads only one sequence of tokens for each example, such as a language model,
-    // has only target tokens.
+    // has only target tokens, so the number of source tokens is skipped.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

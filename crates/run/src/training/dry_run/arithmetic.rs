@@ -15,9 +15,10 @@ const ROUNDS: usize = 1_000_000;
 pub struct Arithmetic {
     /// Billions of multiplications and additions per second.
     pub gflops: f64,
-    /// Peak of the processor in the same unit: the rate of the multiply-add instructions of our
-    /// matrix-product kernel with operands in registers, on as many threads as an update uses. It
-    /// is measured between the updates. `None` if the device has no such kernel.
+    /// Peak of the processor in the same unit: the rate of the multiply-add instructions that this
+    /// program's kernel for matrix products uses, with operands in registers and on as many threads
+    /// as an update uses. It is measured between the updates. `None` if the device has no such
+    /// kernel.
     pub peak_gflops: Option<f64>,
     /// `gflops` as a share of `peak_gflops`; `None` if there is no peak.
     pub share_of_peak: Option<f64>,
@@ -51,7 +52,8 @@ impl OperationShare {
 #[derive(Debug)]
 pub struct Peak {
     kernel: Option<Kernel>,
-    /// Number of products that the kernel computes for one product of the model.
+    /// Number of matrix products that the kernel computes for one matrix product of the model. It
+    /// is more than 1 if the kernel splits operands into parts, such as f32 into several bf16.
     parts: f64,
     rates: Vec<f64>,
 }

@@ -101,8 +101,8 @@ fn dry_run_with<M: TaskModel>(
     }
     let (config, device) = (&ready.config, ready.model.parameters().device());
     let cost = Cost::count(config, vocabularies(&ready.prepared.tokenizers), device);
-    // A dry run does not read the weights of a parent run, as a training would, so the memory for
-    // this is added.
+    // A training reads frozen weights from the parent run, and a dry run does not. So the memory
+    // for these weights is added.
     let unread = memory::unread_bytes(device, &cost);
     announce(config, &ready.prepared, device, 1, observer)?;
     taper_ops::allocator::keep_freed_pages();

@@ -40,7 +40,7 @@ impl Reranker {
         Ok(Self { models, ..Self::alone(config, tokenizer) })
     }
 
-    /// Reranker without other models than the translating one.
+    /// Reranker that uses no models except the one that translates.
     fn alone(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         let are_drawn = config.sampling.is_active();
         Self { settings: config.reranking.clone(), tokenizer, are_drawn, models: Arc::default() }
@@ -122,8 +122,9 @@ impl Reranker {
         Ok(scores.collect())
     }
 
-    /// Two lists of scores of all candidates, one text after the other: by the reverse model, and
-    /// by the language model.
+    /// Scores of all candidates by the reverse model (of the opposite direction of translation),
+    /// and scores of all candidates by the language model. Each list has the candidates of the
+    /// first text, then those of the second text, and so on.
     fn by_models(
         &self,
         weights: &Criteria,
