@@ -144,7 +144,8 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
     let is_limited = !settings.key("max_length").is_null();
     if !translates && is_limited && settings.key("max_new_tokens").is_null() {
-        // The limit includes the tokens of the prompt; here, there is only a limit of new tokens.
+        // This key limits the tokens of the prompt and the new tokens together. Taper can only
+        // limit the new tokens.
         names.push("max_length");
     }
     if translates && settings.key("early_stopping") == "never" {

@@ -7,8 +7,8 @@
 //!
 //! Expected counts are integers, in units of 2⁻³⁰. Their sums are exact, so no result depends on
 //! the order of additions or on the number of threads. To bound the memory, each source token keeps
-//! only the [`KEPT`] target tokens that occur with it most often. The empty word keeps all target
-//! tokens.
+//! at most [`KEPT`] target tokens: those with the largest expected counts in the first iteration.
+//! The empty word keeps all target tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -148,7 +148,8 @@ fn from_lexicon(
         } else {
             source.token(id).and_then(|token| target.id(&token))
         };
-        // The model has no row for some tokens of an imported vocabulary.
+        // The model has no embedding for some tokens of an imported vocabulary, so translations
+        // cannot contain these tokens.
         let has_row = |same: &u32| (*same as usize) < targets;
         tokens.extend(same.filter(has_row).filter(|_| !source.is_special(id)));
         ascending(tokens)

@@ -46,10 +46,11 @@ impl Measurement {
 }
 
 /// Translates the student's test sets, or its validation set if it has none, with the ensemble
-/// `teachers` and with the run `student`. The teachers have the number type of the weights and the
-/// search settings of their configurations. The student has weights in int8, as on the page that
-/// [`super::write_pipeline`] makes. `progress` receives the number of sentences that each of the
-/// two has translated. Returns `None` if the student has neither test sets nor a validation set.
+/// `teachers` and with the run `student`. The teachers use the number type of weights and the
+/// search settings in their own configurations. The student has weights in int8, as on the page
+/// that [`super::write_pipeline`] makes. `progress` receives the number of sentences that each of
+/// the two has translated. Returns `None` if the student has neither test sets nor a validation
+/// set.
 ///
 /// # Errors
 /// When a run cannot be loaded, or a set cannot be read, translated or scored.

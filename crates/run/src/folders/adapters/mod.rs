@@ -3,11 +3,14 @@
 //! B, of low rank; their product `B A` is added to a matrix of the model.
 //!
 //! The name of a tensor consists of [`PREFIX`], the name of the matrix in the model family of the
-//! library Transformers, and the kind of the factor. If a layer of Taper's model fuses several
-//! matrices, as `qkv` fuses `q_proj`, `k_proj` and `v_proj`, each matrix (a part of the layer) has
-//! its own adapters, in Taper's run (the model with its files) and in the folder. If the folder's
-//! module fuses the matrices too, as GPT-2's `c_attn` does, its factor A is a stack of the parts'
-//! factors A, and its factor B has the parts' factors B as blocks on a diagonal.
+//! library Transformers, and the kind of the factor.
+//!
+//! A layer of Taper's model can fuse several matrices: `qkv` fuses `q_proj`, `k_proj` and `v_proj`.
+//! Each of these matrices is then a part of the layer. In Taper's run (the model with its files),
+//! each part has factors A and B of its own. So it has in a folder, if the matrices are separate
+//! modules there. Some folders have a single module for all parts, such as GPT-2's `c_attn`, with
+//! one factor A and one factor B. This A consists of the factors A of the parts, one below the
+//! other. This B has the factors B of the parts as blocks on its diagonal, and zeros elsewhere.
 
 mod export;
 mod import;

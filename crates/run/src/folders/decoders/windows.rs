@@ -16,8 +16,8 @@ pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recip
 })
 .spelled(&[""]);
 
-/// Key for whether a Qwen has windows. When it is read, the other keys for windows are read with
-/// it.
+/// Key for whether a Qwen has windows. The function that reads it also reads the other keys for
+/// windows, because it is the only one of them that says whether the others count.
 pub(super) const USE: Key =
     Key::custom("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe))))
         .spelled(&[""]);
