@@ -15,7 +15,8 @@ use crate::pipeline::absolute;
 
 /// Largest width (`d_model`) of a student in the recipe that is written for it.
 const MOST_WIDTH: usize = 256;
-/// Width of a head if the student is narrower than its teacher.
+/// Width of a head if the student is narrower than its teacher, or its width is not a multiple of
+/// the teacher's number of heads.
 const HEAD_WIDTH: usize = 32;
 /// Layers of the encoder. A source is encoded once, so a deep encoder costs little.
 const ENCODER_LAYERS: usize = 6;

@@ -28,7 +28,8 @@ const HELD_OUT: f64 = 0.05;
 /// Number of examples, and number of their tokens.
 #[derive(Debug, Clone, Default)]
 pub struct ExampleCounts {
-    /// Number of sentences or texts to learn from; 0 for running text.
+    /// Number of sentence pairs or texts in the files, including those that are held out; 0 for
+    /// running text.
     pub examples: u64,
     /// Approximate number of tokens to learn from in one epoch; for pairs, the tokens of the side
     /// that has more of them.

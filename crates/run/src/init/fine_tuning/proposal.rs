@@ -30,12 +30,12 @@ const TOKENS: (usize, usize) = (512, 4096);
 /// this size still needs too much memory, adapters are proposed instead of training all weights,
 /// and then adapters on base weights in fewer bits.
 const FEW_TOKENS: usize = 1024;
-/// Desired number of updates in an epoch. With little text there are fewer, because an update has
-/// at least `TOKENS.0` tokens.
+/// Desired number of updates in an epoch, and smallest number of updates in a training. With little
+/// text an epoch has fewer, because an update has at least `TOKENS.0` tokens.
 const UPDATES_OF_AN_EPOCH: u64 = 50;
 /// Largest number of tokens in all epochs together; there is always at least one epoch.
 const MOST_TOKENS: u64 = 40_000_000;
-/// Largest number of epochs.
+/// Largest number of epochs, unless they have fewer than [`UPDATES_OF_AN_EPOCH`] updates together.
 const MOST_EPOCHS: u64 = 10;
 /// Number of validations in a training.
 const VALIDATIONS: u64 = 12;
