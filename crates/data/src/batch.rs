@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Inputs and correct answers of one training step. They are packed: the rows (such as token
-/// sequences) of a stream follow each other, without padding.
+/// Inputs and correct answers of one training step. The inputs are packed: in each [`Stream`], the
+/// rows (such as token sequences) follow each other, without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// One stream for each input of the model, in the model's order. For translation, the streams

@@ -8,7 +8,7 @@ use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 /// Plan of an epoch (its division into batches), which is made once.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
-/// Sequence of the epochs of a data set, without end.
+/// Endless sequence of the epochs of a data set.
 ///
 /// An epoch is planned by the first thread that requests it. Planning is slow, because it may sort
 /// the whole text, so the last two plans are kept.
@@ -73,15 +73,15 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions of batches from `first` on. They never end, because epochs follow one another; but
-    /// without data there are none. If `first` is after the last batch of an epoch, the positions
-    /// begin with the next epoch.
+    /// Positions of batches from `first` on. The iterator never ends, because after each epoch
+    /// comes another; but if the data set is empty, the iterator is empty too. If `first` is after
+    /// the last batch of an epoch, the positions begin with the next epoch.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }
 }
 
-/// See [`Epochs::positions`].
+/// Iterator over the positions of batches, made by [`Epochs::positions`].
 #[derive(Clone)]
 pub struct Positions {
     epochs: Arc<Epochs>,

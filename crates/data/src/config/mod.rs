@@ -255,7 +255,7 @@ impl DataConfig {
         tags
     }
 
-    /// Refuses settings, and combinations of settings, that cannot work in any task.
+    /// Refuses settings, and combinations of settings, that are impossible whatever the task is.
     ///
     /// # Errors
     ///

@@ -115,8 +115,8 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Refuses settings, and combinations of settings, that cannot work in any task. `is_changed`
-    /// is true if the recipe normalises or lowercases text before it is tokenised.
+    /// Refuses settings, and combinations of settings, that are impossible whatever the task is.
+    /// `is_changed` is true if the recipe normalises or lowercases text before it is tokenised.
     pub(super) fn validate(&self, is_changed: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.vocabulary_size > LARGEST_VOCABULARY {

@@ -24,8 +24,9 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
     Ok(())
 }
 
-/// Replaces patterns like [`expand_pairs`], but for corpora that consist of a single list of files.
-/// In the names of files, one of `endings` may follow the text that the pattern matches.
+/// Replaces the patterns of a split by the matching files, for corpora that have no separate files
+/// for source and target. Each of `endings` is tried as the end of a pattern: with `.txt`, the
+/// pattern `a*` also matches the file `ab.txt`.
 pub(crate) fn expand_texts(
     config: &DataConfig,
     split: &mut Corpora,

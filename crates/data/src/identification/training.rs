@@ -115,7 +115,9 @@ pub fn train_identifier(
     Ok(trainee.rounded(of_language.into_keys().map(str::to_owned).collect()))
 }
 
-/// Piece of a line, starting at the beginning of a word if one is near.
+/// Piece of a line with a random number of characters within [`PIECE`], or the whole line if it is
+/// shorter. The piece begins with the first whole word after a random place in the line; if too few
+/// characters follow from there, it begins at the random place itself.
 fn piece_of(line: &str, draws: Draws) -> &str {
     let length = (PIECE.0 + draws.unit(2) * (PIECE.1 - PIECE.0)) as usize;
     let count = line.chars().count();

@@ -261,9 +261,10 @@ impl CaptionedDataset {
     }
 }
 
-/// Renumbers the captions of the images in `part`. The new numbers follow the order in which the
-/// captions first occur. `count` is the number of captions before. Returns the old number of each
-/// caption that is used, in the order of the new numbers.
+/// Renumbers the captions of the images in `part`, so that captions of no image in `part` get no
+/// number. The new numbers follow the order in which the captions first occur. `count` is the
+/// number of captions under the old numbers. Returns the old number of each caption that has a new
+/// one, in the order of the new numbers.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

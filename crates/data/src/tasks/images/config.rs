@@ -138,7 +138,7 @@ impl ImagesConfig {
         self.channels * self.size * self.size
     }
 
-    /// Refuses settings that are impossible in any task.
+    /// Refuses settings that are impossible whatever the task is.
     ///
     /// # Errors
     ///

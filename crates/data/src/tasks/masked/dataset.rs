@@ -27,7 +27,7 @@ pub struct MaskedDataset {
     text: Arc<TextDataset>,
     words: Words,
     config: MaskedConfig,
-    /// Largest number of tokens of a row, including marks.
+    /// Largest number of tokens of a row, including the marks `<cls>` and `<sep>`.
     row_length: usize,
     /// Id of the token between documents.
     end: u32,

@@ -49,8 +49,10 @@ impl Words {
         }
     }
 
-    /// True if `next` continues the word of `token`. This is so if the characters on both sides of
-    /// the boundary are letters or digits, or if `token` ends in the sign for a space.
+    /// True if `next` continues the word of `token`. If the vocabulary marks the tokens that
+    /// continue a word, `next` must have this mark, and `token` must not be a special token.
+    /// Otherwise `next` must begin with a letter or digit, and `token` must end with a letter, a
+    /// digit or the sign for a space.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0

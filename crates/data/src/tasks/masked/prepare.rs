@@ -97,8 +97,9 @@ pub fn masked_split(
     of_text(Arc::new(text), config, tokenizer)
 }
 
-/// Copy of the settings with blocks that are shorter than a row, so that the row has room for its
-/// special tokens (marks).
+/// Copy of the settings for reading running text. Its blocks are shorter than a row, so that the
+/// row has room for its special tokens (marks). Documents need no barrier between them, because a
+/// block is later divided into rows of one document each.
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;

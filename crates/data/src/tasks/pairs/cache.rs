@@ -1,12 +1,21 @@
-//! Pairs in the [tokenised cache](crate::text::cache). For each pair, the file has its line in the
-//! corpus (u64), the lengths of source and target (u32 each), and the ids of source and target (u32
-//! each). The memory holds only the lengths of each pair, 8 bytes, and the place in the file of
-//! every 64th pair, or of every pair if pairs have word links (links between source words and
-//! target words).
+//! Stores sentence pairs in the [tokenised cache](crate::text::cache), the file with the ids of a
+//! split, and reads them from it.
 //!
-//! In a split with word links, the number of links of a pair (u32) is before its ids. The ids are
-//! followed by the index of the word of each source token, the index of the word of each target
-//! token, and the two words of each link (u32 each).
+//! The file has these numbers for each pair, one after another:
+//!
+//! - the line of the pair in the corpus (u64);
+//! - the number of source ids and the number of target ids (u32 each);
+//! - the source ids, and then the target ids (u32 each).
+//!
+//! If the split has word links (links between source words and target words), the number of links
+//! of the pair (u32) is before its ids, and these numbers (u32 each) are after its ids:
+//!
+//! - for each source token, the index of the source word to which it belongs;
+//! - for each target token, the index of the target word to which it belongs;
+//! - for each link, the index of its source word and the index of its target word.
+//!
+//! Memory holds only the lengths of both sides of each pair, which are 8 bytes, and the place in
+//! the file of every 64th pair, or of every pair if the split has word links.
 
 use std::path::Path;
 

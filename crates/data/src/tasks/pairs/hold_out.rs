@@ -20,8 +20,9 @@ use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Sid
 const PURPOSE: u64 = 5;
 
 /// Copy of the configuration with a validation set that is drawn from the training text. The set is
-/// two files in the folder `run` of the run. If they do not exist, the set is drawn by `seed` and
-/// written to them. If `config.hold_out` is 0, the copy is unchanged.
+/// stored in two files, one for each side, in the folder `run` that the training writes. If these
+/// files exist, they are used without changes; otherwise the set is drawn by `seed` and written to
+/// them. If `config.hold_out` is 0, the copy is unchanged.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Makes difficult variants of a test set, such as texts in capitals or with typing errors. People
-//! type such texts, but they are rare in corpora.
+//! Makes difficult ("hostile") variants of a test set, such as texts in capitals or with typing
+//! errors. People type such texts, but they are rare in corpora.
 
 use super::modifiers::letters::{
     is_ideographic, joined, with_doubled_word, without_end_punctuation,
@@ -14,7 +14,7 @@ const PURPOSE: u64 = 12;
 /// Smallest number of letters of a word that is translated alone.
 const LETTERS: usize = 4;
 
-/// The change that makes a source hostile.
+/// A change that makes a source hostile, which means difficult to translate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hostility {
     /// The whole source is in capitals. Case is ignored when translations are compared.

@@ -7,7 +7,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if the pairs of an epoch, in both directions, do not have numbers of 32 bits.
+/// [`Error::Config`] if the pairs of an epoch in which both directions are trained are too many to
+/// be numbered with 32 bits.
 pub(super) fn require_few_pairs(
     split: &str,
     corpora: impl Iterator<Item = (usize, f64)>,

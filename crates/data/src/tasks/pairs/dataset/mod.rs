@@ -257,8 +257,8 @@ impl PairDataset {
         self.corpora.partition_point(|(end, _)| *end <= pair)
     }
 
-    /// The largest possible lengths of a source row and of a target row, including special tokens
-    /// and after variation.
+    /// The largest possible lengths of a source row and of a target row, including special tokens.
+    /// If the data set changes pairs in each epoch, these are the lengths after the changes.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
         match &self.variation {
@@ -372,7 +372,7 @@ impl Dataset for PairDataset {
         Ok(most * SAMPLING_MARGIN)
     }
 
-    /// Makes a data set for each direction, which reads the same cache.
+    /// Makes a data set for each direction. All of them read the same file of tokenised pairs.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         let mut parts: Vec<(Direction, Vec<u32>)> = Vec::new();
         let mut first = 0;

@@ -24,6 +24,8 @@ const MOST_FUNCTIONS: usize = 48;
 /// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common
 /// would be compared.
 const FEWEST_ROWS: usize = 3;
+
+/// Largest number of rows (hash functions) of a band.
 const MOST_ROWS: usize = 16;
 
 /// Hash functions of all bands.

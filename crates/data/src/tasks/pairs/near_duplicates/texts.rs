@@ -85,7 +85,8 @@ impl StoredTexts {
     }
 }
 
-/// Source and target in the bytes of a pair; `None` if other bytes were written in their place.
+/// Source and target in the bytes of a pair; `None` if the bytes are not a pair, because another
+/// program changed the file.
 fn divided(mut bytes: Vec<u8>) -> Option<(String, String)> {
     let length = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let end = LENGTH_BYTES.checked_add(length).filter(|end| *end <= bytes.len())?;
