@@ -63,10 +63,12 @@ impl EncodedText {
         self.text.trim().is_empty()
     }
 
-    /// Indices of the tokens of the byte range `part`; `None` if they might differ from the tokens
-    /// of this part alone. No token may cross the end of `part`. The part must begin at the
-    /// beginning of the text. If `stand_alone` is true, it may also begin after a blank, because a
-    /// word after a blank then has the same tokens as at the beginning of a text.
+    /// Indices of the tokens of the byte range `part`. `None` if this part of the text might have
+    /// other tokens when it is encoded alone.
+    ///
+    /// The tokens are known to be the same if `part` begins at the beginning of the text, and no
+    /// token crosses the end of `part`. If `stand_alone` is true, `part` may also begin after a
+    /// blank, because a word after a blank then has the same tokens as at the beginning of a text.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
         if part.is_empty() {
             return None;

@@ -340,10 +340,10 @@ fn train_unigram(
 /// Returns a word with its count. If the word occurs more than once, one of its occurrences gets
 /// the sentinel after it, and is returned separately.
 ///
-/// The trainer takes as candidates for pieces the substrings of the distinct words that are
-/// followed by at least two different characters. A whole word that is not the beginning of another
-/// word is followed only by the separator. So without the sentinel it would never be a candidate,
-/// however frequent it is.
+/// The trainer looks for candidates for pieces among the substrings of the distinct words. A
+/// substring is a candidate only if at least two different characters follow it. A whole word that
+/// is not the beginning of another word is followed only by NUL, which the trainer puts between
+/// words. So without the sentinel it would never be a candidate, however frequent it is.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
     let rest = count - u64::from(marked.is_some());
