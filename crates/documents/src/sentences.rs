@@ -1,13 +1,14 @@
 //! Division of texts into sentences, by rules.
 //!
 //! A sentence ends after `.`, `!`, `?` or a similar mark, and after the closing quotes and brackets
-//! that follow the mark. But it ends there only if a blank follows, and then no lower-case letter.
-//! After a Chinese or Japanese mark, no blank is needed.
+//! that follow the mark. A blank must follow, and the next character after the blank must not be a
+//! lower-case letter. After a Chinese or Japanese mark, neither is required.
 //!
 //! A full stop does not end a sentence after an abbreviation, after an initial, or after the number
-//! of a list item at the beginning. In languages that write ordinals with a full stop, it does not
-//! end one after any number of one or two digits before a letter. The abbreviations of a number of
-//! languages are known. For any other language, the abbreviations listed under `*` apply.
+//! of a list item at the beginning of the sentence. In languages that write ordinals with a full
+//! stop, a full stop after any number of one or two digits does not end a sentence if a letter is
+//! next. The abbreviations of a number of languages are known. For any other language, the
+//! abbreviations listed under `*` apply.
 
 use std::ops::Range;
 

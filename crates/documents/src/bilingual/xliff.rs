@@ -28,8 +28,8 @@ pub(crate) struct Content {
 pub(crate) struct Unit {
     /// First byte of the opening tag of the source.
     pub(crate) start: usize,
-    /// Byte at which a target can be inserted: after the source and, in version 1.2, after the
-    /// element with the source's division into segments.
+    /// Byte at which a target can be inserted: after the source or, if an element `seg-source` of
+    /// version 1.2 (the source divided into segments) follows the source, after that element.
     pub(crate) end: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,

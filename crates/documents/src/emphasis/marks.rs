@@ -32,6 +32,7 @@ enum Mark {
 #[derive(Debug, Default)]
 struct Marks {
     groups: Vec<Vec<(bool, Mark)>>,
+    /// True if no text has followed the last mark yet, so that another mark belongs to its group.
     is_beside: bool,
 }
 

@@ -28,7 +28,9 @@ pub(crate) struct Input<R> {
     read: usize,
     /// First half of a surrogate pair whose second half has not been read yet.
     surrogate: Option<u16>,
+    /// Number of line ends that have been read.
     lines: u64,
+    /// Number of bytes of the current token that have been read.
     since: u64,
 }
 
