@@ -15,8 +15,8 @@ pub struct WeightedReference<'a> {
     pub weight: f64,
 }
 
-/// For each hypothesis, the weighted mean of its sentence scores against each of `references`
-/// alone, from 0 to 100 for BLEU and chrF. Each pair of a hypothesis and a reference is compared.
+/// For each hypothesis, the weighted mean of its sentence scores against the single references. A
+/// mean is from 0 to 100 for BLEU and chrF. Every hypothesis is compared with every reference.
 ///
 /// # Errors
 /// When an option of the metric is out of range, or there is no reference.
