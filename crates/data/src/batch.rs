@@ -1,5 +1,5 @@
 //! Batches of ids (such as token ids) in host memory, in one form for all tasks, and the position
-//! of a batch in a run.
+//! of a batch in a training.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
 //! Damaged and hostile input, and checks of all code that reads such input.
 //!
 //! Each module states what must hold for one damaged input: [`corpora`] for text, images and
-//! tokenizers, [`checkpoints`], [`recipes`], [`records`] for runs, [`scores`], and [`vectors`] for
-//! word vectors. Their tests are property tests, which damage valid input at random. The fuzz
-//! targets in `fuzz` run the same checks on inputs that a coverage-guided fuzzer generates.
+//! tokenizers, [`checkpoints`], [`recipes`], [`records`] for the logs and scores of trainings,
+//! [`scores`], and [`vectors`] for word vectors. Their tests are property tests, which damage valid
+//! input at random. The fuzz targets in `fuzz` run the same checks on inputs that a coverage-guided
+//! fuzzer generates.
 //!
 //! Random bytes test little of a parser, because it already refuses the first bytes. [`assault`]
 //! therefore starts from valid input and damages it a little, so that the parser understands most

@@ -2,8 +2,8 @@
 //! hub](https://huggingface.co/docs/hub/api) or another server with the same API.
 //!
 //! [`push`] uploads a folder as one commit. Large files are uploaded first, by Git LFS. Small files
-//! are sent within the commit. [`pull`] downloads the files of one revision into a folder. It
-//! continues files that an earlier call has downloaded in part, and compares each file with the
+//! are sent within the commit. [`pull`] downloads the files of one revision into a folder. If an
+//! earlier call was interrupted, it downloads only what is missing. It compares each file with the
 //! hub's checksum.
 
 mod checksums;

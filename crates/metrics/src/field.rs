@@ -1,4 +1,5 @@
-//! Fields of signatures.
+//! Fields of signatures. A signature is a text that states the settings on which a score depends; a
+//! field has the name and the value of one setting.
 
 use std::fmt;
 

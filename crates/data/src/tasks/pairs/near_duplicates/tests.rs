@@ -1,4 +1,5 @@
-//! Compares near duplicates with the exact Jaccard indices of all pairs of sentence pairs.
+//! Compares the near duplicates that are found with the exact Jaccard index of every two sentence
+//! pairs.
 
 use super::*;
 use crate::Draws;

@@ -1,7 +1,7 @@
-//! Stores running text in [shards](crate::text::shards), which are parts of a text that are
-//! tokenised separately. A shard is a sequence of passages (pieces of text that are tokenised
-//! separately) that together have about a fixed number of bytes. The passages may come from several
-//! files.
+//! Stores running text in [shards](crate::text::shards). Each shard is a file with the ids of a
+//! part of the text, so that several processes can tokenise a text together. This part consists of
+//! successive passages, which may come from several files and together have about a fixed number of
+//! bytes. A passage is a piece of text that is tokenised on its own.
 //!
 //! A passage is encoded as one byte, which is 1 if the passage begins a document and otherwise 0,
 //! then the number of its ids (u32), and then the ids (u32 each). `</s>` is inserted between

@@ -34,6 +34,7 @@ pub(super) struct Merged<'a> {
     near: Option<NearDuplicates>,
     corpora: Vec<CorpusReport>,
     sides: [SideCounter; 2],
+    /// For each side, whether each id of its vocabulary is a token of a single byte.
     is_byte: [Vec<bool>; 2],
     has_links: bool,
 }

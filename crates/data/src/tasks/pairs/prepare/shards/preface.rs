@@ -1,15 +1,17 @@
 //! Preface of each pair in a shard (a file with a part of the tokenised pairs): facts for cleaning
-//! rules that compare the pair with other pairs of the split. These facts are a hash for finding
-//! repetitions, the lengths of the pair, and its keys for finding near duplicates.
+//! rules that compare the pair with other pairs of the split.
 //!
-//! ```text
-//! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
-//! characters of source and target (u32 each)                                       lengths
-//! keys (u32 each), bytes of source and target (u32 each), source, target           near duplicates
-//! ```
+//! A preface has a part for each rule that is on, in this order:
 //!
-//! Each of these parts is present only if its rule is on. If the first part contains a reason to
-//! drop the pair, the other parts are absent.
+//! - for the rule that drops duplicates: a hash of both texts (16 bytes), and one byte that says
+//!   why the pair must be dropped because of its tokens, or 0 if it need not be dropped;
+//! - for the rule that drops pairs of unusual lengths: the number of characters of the source and
+//!   that of the target (u32 each);
+//! - for the rule that drops near duplicates: the keys by which similar pairs are found (u32 each),
+//!   the number of bytes of the source and that of the target (u32 each), the text of the source,
+//!   and the text of the target.
+//!
+//! If the first part has a reason to drop the pair, the preface ends after it.
 
 use std::io::{Error, ErrorKind};
 
