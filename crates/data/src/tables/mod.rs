@@ -81,7 +81,8 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Texts of a row of cells, divided by `separator`.
+    /// Texts of the chosen columns of `row`. `separator` is the name of the character between
+    /// columns, such as `comma`; it is used only in errors.
     ///
     /// # Errors
     ///

@@ -153,8 +153,8 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, if a line is not a label with a text or a word with a tag, or if a
-    /// split of questions has none with an answer.
+    /// If a file is missing, if a line does not have a label and a text (for a tagger: a word and a
+    /// tag), or if no question of a split of questions has an answer.
     pub fn read(
         label_of: LabelOf,
         config: &DataConfig,

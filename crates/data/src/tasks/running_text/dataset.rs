@@ -138,7 +138,7 @@ pub(crate) fn push_rows(
     }
 }
 
-/// Blocks of one epoch. At each of its tokens, a block predicts the next token of the text.
+/// Blocks of one epoch. At each token of a block, the model predicts the next token of the text.
 ///
 /// If batches are shuffled, the place of each block is random and depends only on the seed, the
 /// epoch and the index of the block. An epoch has as many blocks as fit into the text. nanoGPT

@@ -26,8 +26,9 @@ impl PairPlan {
     ///
     /// Pairs are shuffled. Then they are sorted by length, after each length was multiplied by a
     /// random factor within `1 ± length_noise / 2`. Then they are divided into batches that are as
-    /// full as the budget allows, and finally the batches are shuffled. So pairs of equal length
-    /// are combined differently in each epoch. A pair that exceeds the budget is a batch by itself.
+    /// full as the budget of tokens allows, and finally the batches are shuffled. So pairs of equal
+    /// length are combined differently in each epoch. A pair that exceeds the budget is a batch by
+    /// itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, epoch: Epoch) -> Self {
         let pairs = dataset.pairs_in(epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);

@@ -77,8 +77,9 @@ impl NearDuplicates {
     ///
     /// A rejected pair has a Jaccard index of at least the threshold with a pair of the collection.
     /// A similar pair is found with probability 0.95 if the index is exactly the threshold, with a
-    /// higher probability above it, and always if the pairs are equal. In lists of hundreds of
-    /// pairs that were made from a template, fewer are found.
+    /// higher probability above it, and always if the pairs are equal. These probabilities are
+    /// lower if the collection has many pairs that were made from one template, because the number
+    /// of pairs under a key and the number of comparisons are limited.
     ///
     /// # Errors
     ///
