@@ -120,7 +120,7 @@ impl ConceptDecoder {
             end - 1
         });
         let last = Tensor::from_iter(last, self.0.device())?;
-        let logits = self.0.logits(&hidden.index_select(&last, 0)?, &pass)?; // (texts, V)
+        let logits = self.0.logits(&hidden.index_select(&last, 0)?, &pass)?; // (texts, V): V words
         let rows = logits.to_dtype(DType::F64)?.to_vec2::<f64>()?;
         Ok(rows.iter().map(|row| likeliest(row)).collect())
     }

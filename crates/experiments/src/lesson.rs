@@ -19,8 +19,8 @@ pub(crate) struct Lesson {
     pub(crate) learning_rate: f64,
 }
 
-/// Source of batches that are drawn. A batch depends only on the seed, the epoch and the batch's
-/// index in the epoch.
+/// Source of batches that are drawn at random. A batch depends only on the seed, the epoch and the
+/// batch's index in the epoch.
 struct Drawn<D> {
     seed: u64,
     draw: D,

@@ -44,7 +44,8 @@ const MOODS: [&str; 6] = ["tired", "hungry", "afraid", "lazy", "ill", "sleepy"];
 const SHAPES: [&str; 6] = ["wide", "steep", "muddy", "narrow", "crowded", "dark"];
 /// Verbs of sentences in the active voice; sentences in the passive voice all have "seen".
 const VERBS: [&str; 4] = ["visit", "cross", "enter", "reach"];
-/// Words that stand in place of a living thing and in place of a place. `it` never stands for them.
+/// The word that stands in place of a living thing, and the word that stands in place of a place.
+/// `it` never stands for one of them.
 const NEITHER: [&str; 2] = ["someone", "somewhere"];
 /// Other words. The last two have the ids [`HIDDEN`] and [`IT`].
 const OTHERS: [&str; 10] =
@@ -283,6 +284,7 @@ impl PronounReader {
     /// Id of the likeliest word at `it`, for each sentence.
     fn answers(&self, sentences: &[&Referred], pass: &Pass) -> Result<Vec<u32>, TheoryError> {
         let packed = pack(sentences);
+        // N tokens, width D, and a vocabulary of V words.
         let hidden = self.0.hidden(&packed, &vec![0; packed.ids.len()], pass)?; // (N, D)
         let asked = Tensor::new(rows_of_it(&packed), &Device::Cpu)?;
         let logits = self.0.logits(&hidden.index_select(&asked, 0)?, pass)?; // (sentences, V)

@@ -27,9 +27,9 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Number of tokens of a text. The next constant, [`PIXELS`], is the number of pixels along an
-/// image's side.
+/// Number of tokens of a text.
 const TOKENS: usize = 65;
+/// Number of pixels along an image's side.
 const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;

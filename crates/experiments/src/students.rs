@@ -40,7 +40,8 @@ const TEACHER: [usize; 2] = [48, 48];
 /// Network of linear layers with activations between them. It maps a point to one number.
 struct Network {
     core: ModelCore,
-    layers: Vec<(Tensor, Tensor)>, // (O, I) and (O,)
+    /// Weight `(O, I)` and bias `(O,)` of each layer, for I inputs and O outputs.
+    layers: Vec<(Tensor, Tensor)>,
     inputs: usize,
     units: Activation,
 }

@@ -131,8 +131,8 @@ pub enum Mark {
     /// Single dots.
     Dots,
     /// Points joined by a line, with a coloured area between the line and the height `base`. Ridges
-    /// of one colour belong together: they share one entry of the legend, which has the name of the
-    /// first of them that has a name.
+    /// of one colour belong together and have one entry in the legend. The entry has the name of
+    /// the first of these ridges that has a name.
     Ridge {
         /// Height of the lower end of the area.
         base: f64,

@@ -32,7 +32,7 @@ struct Engine {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 thread_local! {
-    /// Queue of the engine's jobs; set only on the engine's thread.
+    /// Queue of the computing thread's jobs; set only on this thread.
     static JOBS: OnceCell<Receiver<Job>> = const { OnceCell::new() };
 }
 
@@ -102,7 +102,7 @@ impl<M: Send + 'static> Work<M> {
     /// Queues a job.
     ///
     /// # Errors
-    /// When this process is a fork of the process that has the engine's thread.
+    /// When this process is a fork of the process that has the computing thread.
     pub(crate) fn start(
         job: impl FnOnce(Sender<M>, &Cancelled) + Send + 'static,
     ) -> PyResult<Self> {
@@ -192,7 +192,7 @@ impl Drop for GoOn {
     }
 }
 
-/// Waits, on the engine's thread, until a permission is dropped. Other jobs run in the meantime,
+/// Waits, on the computing thread, until a permission is dropped. Other jobs run in the meantime,
 /// because the thread that holds the permission may need the result of another job before it drops
 /// the permission.
 pub(crate) fn wait_for(permission: &Receiver<()>) {

@@ -18,6 +18,7 @@ use crate::settings::{Limits, ServeSettings};
 /// State shared by all requests.
 pub(crate) struct App {
     pub(crate) settings: ServeSettings,
+    /// The served runs.
     pub(crate) engines: Vec<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) observer: Observer,

@@ -3,8 +3,9 @@
 use crate::histogram::Histogram;
 use crate::wire::Message;
 
-/// Number of the type f32 in TensorFlow's `types.proto`; the next constant is that of strings.
+/// Number of the type f32 in TensorFlow's `types.proto`.
 const FLOAT: u64 = 1;
+/// Number of the type of strings in TensorFlow's `types.proto`.
 const STRING: u64 = 7;
 /// Version of the data that the plugin for hyper-parameters reads.
 const PARAMETERS_VERSION: u64 = 0;

@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
 }
 
 /// Returns the `[model]` section of the recipe of the run that `--from` names, from which the new
-/// run gets its first weights; `None` without `--from`. If the new run already exists and is
-/// resumed, returns the `[model]` section of its own recipe.
+/// run gets its first weights; `None` without `--from`. If `--run` names a run that exists and is
+/// resumed, returns the `[model]` section of that run's own recipe.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
     let resumed = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);

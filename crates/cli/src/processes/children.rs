@@ -62,7 +62,8 @@ impl Children {
                 .envs(Place::local(rank, size, port).variables())
                 .env(KEY_VARIABLE, &key)
                 .env(VARIABLE, std::process::id().to_string())
-                // A child process ends with its parent, so it does not watch the pipeline.
+                // A child process ends with its parent, so it need not watch the pipeline
+                // (`taper pipeline`) that may have started its parent.
                 .env_remove(STEP_LOCK)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

@@ -20,8 +20,8 @@ use crate::text::say;
 use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
-/// Time after which this process ends because another process is gone, if it is busy. A process
-/// that waits for the others notices their end, and ends at once.
+/// Time between the loss of another process and the end of this process, if this process is busy. A
+/// process that waits for the others notices the loss, and ends at once.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
@@ -42,10 +42,10 @@ pub(crate) struct Processes {
     children: Children,
 }
 
-/// Waits, if a launcher has started the processes, so that another process can report the error. It
-/// is called when this process has failed and leaves the report to another process. A launcher such
-/// as mpirun ends all processes as soon as one has failed, so this process must not end before the
-/// report.
+/// Waits so that another process can report the error. This function is called when this process
+/// has failed and leaves the report to another process. A launcher such as mpirun ends all
+/// processes as soon as one has failed, so this process must not end before the report. Does not
+/// wait if no launcher has started the processes.
 pub(crate) fn let_another_speak() {
     let get = |name: &str| std::env::var(name).ok();
     let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());

@@ -78,7 +78,8 @@ pub(crate) struct Reporter<'a> {
     /// First update of this process, and the seconds of training after it.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
-    /// Unit in which speed is counted.
+    /// What the model predicts, as a short plural noun such as `tok` (see [`Task::answers`]). Speed
+    /// is printed in this unit.
     answers: &'static str,
     /// Change that continues a training that has ended.
     continuation: Option<Continuation>,

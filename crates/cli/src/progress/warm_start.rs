@@ -1,4 +1,4 @@
-//! Report of the parts that a new run has taken from another run.
+//! Report of the weights, tokenizer and fixed vectors that a new run has taken from elsewhere.
 
 use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;

@@ -45,7 +45,8 @@ pub struct RunData {
     pub data: Option<Value>,
     /// Results on test sets, in the form of `scores.json`.
     pub scores: Vec<Value>,
-    /// Results on hostile variants of test sets, in the form of `scores.hostile.json`.
+    /// Results on hostile variants of test sets, in the form of `scores.hostile.json`. In a hostile
+    /// variant, lines are changed to be harder to translate.
     pub hostile: Vec<Value>,
     /// Commands that began and continued the run, in order.
     pub commands: Vec<Command>,

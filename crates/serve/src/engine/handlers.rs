@@ -175,9 +175,10 @@ impl<'s> Handlers<'s> {
         let Some(handler) = jobs.first().map(|job| self.for_job(job)) else {
             return Ok(Vec::new());
         };
-        // Lighter work in a pause of a search stays on the threads of this search. A thread of the
-        // pool may wait for the search, so work for which each thread of the pool does a part would
-        // never end there, and neither would the search, which waits for this work.
+        // A search pauses between two steps so that lighter work is answered, and then a thread of
+        // the search calls this method. The work stays on the threads of the search, because a
+        // thread of the run's pool may be waiting for the search. Work that needs every thread of
+        // the pool would then never end. Nor would the search, which waits for this work.
         let is_in_pause = rayon::current_thread_index().is_some();
         match self.pool.as_ref().filter(|_| !is_in_pause) {
             Some(pool) => pool.install(|| handler.answer(jobs, control)),

@@ -1,4 +1,4 @@
-//! A loaded run, and the queue of all clients' requests to it.
+//! A loaded run (the folder of a trained model), and the queue of all clients' requests to it.
 //!
 //! **Decision.** One thread owns a run and works through its queue. The queue has several
 //! [lanes](queue), each with requests of similar weight (estimated cost). The thread takes requests

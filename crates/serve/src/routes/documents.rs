@@ -112,7 +112,8 @@ pub(super) struct DocumentWork {
     translation: DocumentTranslation,
     direction: Direction,
     terms: String,
-    /// Window of sentences in progress, with the translations of its first sentences.
+    /// Window (sentences that are translated together) in progress, with the translations of its
+    /// first sentences.
     window: Option<(SentenceWindow, Vec<anyhow::Result<TranslatedSentence>>)>,
     /// Whether a part of the document is already translated.
     has_begun: bool,

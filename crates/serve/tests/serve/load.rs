@@ -10,6 +10,7 @@ use crate::common::{Reply, Running, frozen, lines, singly};
 
 /// Number of clients that send requests at the same time.
 const CLIENTS: usize = 64;
+/// Number of requests that each client sends.
 const REQUESTS: usize = 6;
 
 #[test]

@@ -40,9 +40,13 @@ struct Emitted {
 
 /// Columns that all programs have.
 pub(super) struct Basis {
+    /// 1 at the token `<cls>`, which comes first; 0 elsewhere.
     pub(super) is_class: Column,
+    /// 1 at each character of the input, and 0 at `<cls>`.
     pub(super) is_token: Column,
+    /// For each character of the alphabet: 1 where the input has this character, and 0 elsewhere.
     pub(super) tokens: Vec<Column>,
+    /// For each position of the input, from 0: 1 at this position, and 0 elsewhere.
     pub(super) indices: Vec<Column>,
 }
 

@@ -142,8 +142,11 @@ struct Layer {
     attention: Option<AttentionKind>,
     /// Number of experts; 0 for an ordinary feed-forward layer.
     experts: usize,
+    /// Number of parameters of one layer.
     parameters: u64,
+    /// Number of tokens of the sequence.
     tokens: usize,
+    /// FLOPs of one layer's forward pass: `attention_flops` and everything around attention.
     forward_flops: u64,
     /// FLOPs of self-attention without its projections. Full attention counts every pair of tokens,
     /// as papers do; other kinds count the pairs that they compute.

@@ -26,7 +26,7 @@ pub(crate) fn run(command: &TheoryCommand) -> Result<()> {
     }
 }
 
-/// Reads the file of a Turing machine or of a program of select and aggregate.
+/// Reads the file of a Turing machine or of a RASP program (select and aggregate).
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -158,6 +158,7 @@ struct Partial {
     lines: usize,
     /// Number of bytes of these translations.
     bytes: u64,
+    /// Whether the translation is complete and is in its place.
     whole: bool,
 }
 
