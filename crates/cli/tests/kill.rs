@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 const SETTINGS: &str = "--set training.max_updates=60 --set training.checkpoint_every=2 \
      --set training.validate_every=9 --set training.ema_decay=0.9 --set training.accumulation=2";
 
+/// Setting with which the first epochs train both directions.
 const BIDIRECTIONAL: &str = "--set data.bidirectional_epochs=3";
 
 #[test]

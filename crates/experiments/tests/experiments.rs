@@ -69,8 +69,9 @@ fn probes_explain_linear_maps_alone() {
     assert!(explained(&states, &apart, 400) < 0.1);
 }
 
-/// Checks that probes explain the moments and the weights much better from the layers of a trained
-/// decoder than from those of an untrained one (Akyürek et al. 2023, section 5).
+/// Checks that probes explain the moments Xᵀy/n and the weights of ridge regression much better
+/// from the layers of a trained decoder than from those of an untrained one (Akyürek et al. 2023,
+/// section 5).
 #[test]
 fn layers_hold_the_moments_of_linear_functions() -> TestResult {
     let (trained, drawn) = (probe(&regressor(3, 400, 1)?)?, probe(&regressor(3, 0, 1)?)?);

@@ -4,6 +4,7 @@
 use crate::common::wait_for;
 use crate::common::{Workspace, golden, mentions, set, stderr};
 
+/// Settings of a small student that is trained briefly.
 const SMALL: &str = "--set model.encoder_layers=2 --set model.decoder_layers=1 \
     --set training.max_updates=40 --set training.checkpoint_every=5 \
     --set training.validate_every=0";
@@ -71,8 +72,8 @@ fn a_student_is_validated_on_the_pairs_that_its_teacher_held_out() {
     workspace.fail("pipeline small/own.toml --folder own", &["own_text", "data.hold_out"]);
 }
 
-/// The tokenizers of an imported model have special tokens of their own; those of a MarianMT and of
-/// an NLLB are two, with one vocabulary.
+/// The tokenizers of an imported model have special tokens of their own. A MarianMT and an NLLB
+/// have two tokenizers, which share one vocabulary.
 #[test]
 fn a_model_that_was_imported_and_fine_tuned_is_a_teacher() {
     let workspace = Workspace::new();

@@ -38,6 +38,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
+/// Settings with which a model learns each of the directions.
 const LEARN: &str = "--set training.schedule.warmup=50 --set training.max_updates=1000 \
      --set training.validate_every=500 --set training.log_every=200 --set model.d_model=64 \
      --set model.d_ff=128 --set model.heads=4 --set data.batching.max_tokens=600";

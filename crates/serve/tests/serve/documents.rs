@@ -12,7 +12,9 @@ use taper_serve::{Limits, ServeSettings};
 
 use crate::common::{Reply, Running, frozen, lines, singly};
 
+/// Header of a form whose parts are separated by the boundary `b`.
 const KIND: &str = "Content-Type: multipart/form-data; boundary=b\r\n";
+/// Fields of a form that name the languages of the frozen run.
 const PAIR: [(&str, &str); 2] = [("source", "aa"), ("target", "bb")];
 
 /// Returns a form with the fields `fields` and a file that has the name `name`.

@@ -11,7 +11,9 @@ use crate::common::{Reply, Running, frozen, lines};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+/// Header of a request from a page of another site.
 const EVIL: &str = "Origin: https://evil.example\r\n";
+/// Header with which a browser says that a request comes from another site.
 const CROSS: &str = "Sec-Fetch-Site: cross-site\r\n";
 
 #[test]
