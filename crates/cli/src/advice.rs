@@ -77,7 +77,8 @@ pub(crate) fn use_of(run: &str, verb: Verb) -> String {
     }
 }
 
-/// Returns the commands that use a recipe, for the comment at the head of the recipe's file.
+/// Returns the commands that use a recipe (a TOML file with all settings of a training), for the
+/// comment at the head of this file.
 pub(crate) fn usage(recipe: &Path, from: Option<&Path>) -> Vec<String> {
     let recipe = quoted(recipe);
     let from = from.map_or_else(String::new, |run| format!(" --from {}", quoted(run)));

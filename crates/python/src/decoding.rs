@@ -24,7 +24,8 @@ const WINDOW: usize = 4096;
 /// fills this cell.
 pub(crate) type Packed = OnceLock<PackedModels>;
 
-/// Keys of a recipe's table `[decoding]` with the values that replace those of the run.
+/// Keys of the table `[decoding]` of a recipe (a TOML file with all settings of a training), with
+/// the values that replace those of the run.
 type Changes = Map<String, Value>;
 
 /// Returns `config` with the values in `changes`.

@@ -57,7 +57,7 @@ impl Training {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrainOptions {
-    /// Changed keys of the recipe, as `key=value`.
+    /// Changed keys of the recipe (the TOML file with all settings of a training), as `key=value`.
     overrides: Vec<String>,
     device: Option<String>,
     /// Run or checkpoint that gives the new run its first weights.

@@ -1,4 +1,4 @@
-//! State shared by all requests: the runs, the settings, the counters.
+//! State shared by all requests: the runs (trained models), the settings, the counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ fn one_line<S: Serializer>(error: &&anyhow::Error, serializer: S) -> Result<S::O
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ServeEvent<'a> {
-    /// A run was loaded.
+    /// A run, which is the folder of a trained model, was loaded.
     Loaded {
         /// Description of the run.
         run: &'a RunInfo,

@@ -1,4 +1,4 @@
-//! Descriptions of runs for clients.
+//! Descriptions of runs (trained models) for clients.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;

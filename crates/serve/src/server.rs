@@ -121,8 +121,8 @@ impl Server {
         let Self { app, runtime, listener, address, stop } = self;
         tell(&app.observer, &ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
-        // Dropping the runtime ends the remaining connections, so that engines drop the work for
-        // them.
+        // Dropping the runtime ends the remaining connections. The threads of the runs then drop
+        // the work for these connections.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
         tell(&app.observer, &ServeEvent::Stopped { cut_off });

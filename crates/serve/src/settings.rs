@@ -9,7 +9,7 @@ use taper_run::LoadSettings;
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
-    /// Folders of the runs.
+    /// Folders of the runs (trained models).
     pub runs: Vec<PathBuf>,
     /// Weights and device of the runs.
     pub load: LoadSettings,

@@ -13,7 +13,7 @@ use taper_run::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
 pub struct Request {
     /// Lines of text.
     pub lines: Vec<String>,
-    /// Number of hypotheses of the search; `None` for the number in the run's recipe.
+    /// Number of hypotheses of the search; `None` for the number in the run's settings.
     pub beam_size: Option<usize>,
 }
 

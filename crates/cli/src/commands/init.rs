@@ -1,4 +1,4 @@
-//! `taper init`: writes a recipe for a user's text.
+//! `taper init`: writes a recipe (a TOML file with all settings of a training) for a user's text.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -134,7 +134,8 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
     tell(&filtered.made, &folders.output, "")
 }
 
-/// Reports the files that were made, and how a recipe can read them.
+/// Reports the files that were made, and how a recipe (a TOML file with the settings of a training)
+/// can name them.
 fn tell(pairs: &MadePairs, output: &Path, tag: &str) -> Result<()> {
     for origin in &pairs.origins {
         let mut line = format!("{}: {} pairs", origin.origin, grouped(origin.pairs));

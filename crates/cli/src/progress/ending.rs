@@ -62,7 +62,7 @@ fn first_use(run: &str, task: Task) -> String {
     format!("{:width$}   {effect}", advice::use_of(run, verb))
 }
 
-/// Returns the change of the recipe with which a finished training continues. Also returns a
+/// Returns the change of settings with which a finished training continues. Also returns a
 /// description of the jump that the learning rate then makes, or an empty text if there is no jump.
 fn continuation_words(continuation: Continuation) -> (String, String) {
     match continuation {

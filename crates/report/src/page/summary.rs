@@ -177,7 +177,8 @@ fn training(run: &RunData, language: Language) -> Vec<Stat> {
     cards
 }
 
-/// Card of the number of parameters, which follows from the recipe and the vocabulary.
+/// Card of the number of parameters. It is computed from the settings of the model and the size of
+/// the vocabulary.
 fn size(run: &RunData, language: Language) -> Option<Stat> {
     let count = |key: &str| run.data.as_ref()?[key].as_u64().map(|count| count as usize);
     let vocabularies = count("source_vocabulary").zip(count("target_vocabulary"))?;

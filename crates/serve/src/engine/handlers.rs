@@ -1,4 +1,4 @@
-//! Handlers of a run: a service for each kind of request that its model answers.
+//! Handlers of a run (a trained model): a service for each kind of request that the model answers.
 //!
 //! **Decision.** Requests of all kinds wait in one queue, so they are boxed there. A [`Verb`] is a
 //! type of requests, and names the type of their answers. A service implements [`Answers`] only for

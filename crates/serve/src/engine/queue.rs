@@ -1,4 +1,5 @@
-//! Queue of a run's work. It has several lanes, each for work of similar weight.
+//! Queue of the work of a run (a trained model). It has several lanes, each for work of similar
+//! weight (estimated cost).
 //!
 //! **Decision.** Light work never waits for the end of heavy work: between two steps, a search lets
 //! work in all lighter lanes go first. And waiting heavy work does not count when the server

@@ -1,4 +1,5 @@
-//! Kinds of requests that a run answers; other requests are refused before they are queued.
+//! Kinds of requests that a run (a trained model) answers. Other requests are refused before they
+//! are queued.
 
 use std::any::TypeId;
 

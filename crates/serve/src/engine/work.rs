@@ -1,4 +1,4 @@
-//! Requests to a run, and its answers.
+//! Requests to a run (a trained model), and its answers.
 
 use std::any::{Any, TypeId};
 use std::fmt::Debug;

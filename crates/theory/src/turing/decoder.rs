@@ -44,35 +44,44 @@ pub struct TuringDecoder {
 
 /// Columns of the residual stream.
 struct Columns {
+    /// State after the token, with a column for each state.
     states: Vec<Column>,
-    /// Symbol that the token writes.
+    /// Symbol that the token writes, with a column for each symbol.
     written: Vec<Column>,
+    /// 1 if the token is a step that moves the machine head to the left.
     is_left: Column,
+    /// 1 if the token is a step that moves the machine head to the right.
     is_right: Column,
+    /// 1 if the token is a symbol of the input.
     is_input: Column,
+    /// 1 if the token is the first state.
     is_start: Column,
     /// 1 at `</s>`, a mark with which a document can begin.
     is_end: Column,
     /// Share of `</s>` among the tokens so far.
     end_share: Column,
-    /// This column and the next three have 1/(i+1), i, i² and i/(i+1) at position i.
+    /// 1/(i+1) at position i.
     inverse: Column,
+    /// i at position i.
     place: Column,
+    /// i² at position i.
     square: Column,
+    /// i/(i+1) at position i.
     ratio: Column,
-    /// This column has the cell of the machine head after the token, and the next column the cell
-    /// that the token wrote to, both divided by i + 1 at position i.
+    /// Cell of the machine head after the token, divided by i + 1 at position i.
     cell_share: Column,
+    /// Cell that the token wrote to, divided by i + 1 at position i.
     written_share: Column,
-    /// The cell of the machine head after the token, as an integer, and its square. The next field
-    /// has the same for the cell that the token wrote to.
+    /// Cell of the machine head after the token, as an integer, and the square of this integer.
     cell: [Column; 2],
+    /// Cell that the token wrote to, as an integer, and the square of this integer.
     written_cell: [Column; 2],
     /// Position of a token that writes; −1 for the first state, which stands for blanks, and −2 for
     /// `</s>`.
     time: Column,
     /// Symbol under the head of the machine, with a column for each symbol.
     read: Vec<Column>,
+    /// Next token by the rules of the machine, with a column for each token of the vocabulary.
     next: Vec<Column>,
 }
 

@@ -3,8 +3,8 @@
 //! The text is one configuration after the other. Each configuration is W tokens, one for each
 //! cell: the cell's symbol and, at the machine's head, the state. A cell depends on three cells of
 //! the configuration before, so each token attends to the tokens at distances of W − 2 to W. A
-//! sliding window of W + 1 tokens is therefore enough. So is every pattern that contains such a
-//! window, for example BigBird's, which also has global and random blocks (Zaheer et al. 2020).
+//! sliding window of W + 1 tokens is therefore enough. A pattern that contains such a window is
+//! enough too, for example BigBird's, which also has global and random blocks (Zaheer et al. 2020).
 //! Appendix B of that paper has a decoder for tapes without a bound, which reads the past again and
 //! again. Before the first configuration there is one more token, the left neighbour of cell 0.
 

@@ -1,4 +1,4 @@
-//! Options of the recipe and of the weights of a run.
+//! Options of the recipe (the settings of the training) and of the weights of a run.
 
 use std::path::Path;
 

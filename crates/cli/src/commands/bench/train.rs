@@ -214,7 +214,8 @@ impl Report {
     }
 }
 
-/// Returns the shape of a recipe's model, or of a preset.
+/// Returns the shape of the model in a recipe (a TOML file with the settings of a training), or of
+/// a preset.
 fn shape(arguments: &BenchTrain) -> Result<ModelConfig> {
     let (shape, rate) = match &arguments.recipe {
         Some(recipe) => {

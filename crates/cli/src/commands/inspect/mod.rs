@@ -94,8 +94,9 @@ fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     Ok((shape.config.clone(), (shape.vocabulary, shape.vocabulary)))
 }
 
-/// Returns the configuration of a run or a recipe, and the sizes of its vocabularies. If another
-/// run gave the run its first weights, sets `parent` to that run.
+/// Returns the configuration of a run or of a recipe (a TOML file with all settings of a training),
+/// and the sizes of its vocabularies. If another run gave the run its first weights, sets `parent`
+/// to that run.
 fn of_target(
     target: &Path,
     arguments: &Inspect,

@@ -1,6 +1,6 @@
 //! `taper completions SHELL`: prints a script with which a shell asks the program itself for
-//! completions. These are commands and options, runs, checkpoints of runs, and keys of recipes with
-//! their values.
+//! completions. These are commands and options, runs, checkpoints of runs, and keys of recipes
+//! (TOML files with the settings of trainings) with their values.
 
 use std::ffi::OsStr;
 use std::io::Write;

@@ -19,7 +19,7 @@ macro_rules! bundled {
     };
 }
 
-/// Names and contents of the files of the recipe and its corpus.
+/// Names and contents of the files of the recipe (the settings of the training) and of its corpus.
 pub(super) const FILES: [(&str, &[u8]); 7] = bundled![
     "configs/quickstart.toml",
     "data/everyday-en-zh/train.en",

@@ -1,5 +1,5 @@
 //! `taper import` and `taper export`: read models of the library Transformers, and write models for
-//! it and for other engines.
+//! it and for other programs that run models, such as CTranslate2.
 
 use anyhow::{Result, bail};
 use taper_run::engines::{self, ctranslate2::Ctranslate2, onnx::Onnx};

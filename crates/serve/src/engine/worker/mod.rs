@@ -1,5 +1,5 @@
-//! Thread of a run: it gathers waiting work into batches, answers it, and loads the run again after
-//! a failure.
+//! Thread of a run (a trained model): it gathers waiting work into batches, answers it, and loads
+//! the run again after a failure.
 
 mod turn;
 

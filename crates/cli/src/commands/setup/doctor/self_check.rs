@@ -21,7 +21,8 @@ const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
 /// Largest accepted difference from the expected loss.
 const MOST: f64 = 0.01;
 
-/// Changes to the recipe of the quickstart, so that its training takes only a few seconds.
+/// Changes to the recipe (the settings of the training) of `taper quickstart`, so that the training
+/// takes only a few seconds.
 const SMALL: [&str; 8] = [
     "device=cpu",
     "model.d_model=64",
