@@ -34,13 +34,15 @@ const TEMPLATE: &str = "chat_template.jinja";
 const SETTINGS: &str = "tokenizer_config.json";
 /// Largest size of a template in bytes.
 const MOST_BYTES: u64 = 1 << 24;
-/// Approximate number of instructions that a template may execute.
+/// Amount of work that a template may do, in the unit of the library `minijinja`. An instruction
+/// costs 1, and about 64 bytes of data that the template makes also cost 1. So the limit bounds
+/// both the time and the memory of a template.
 const FUEL: u64 = 2_000_000;
 /// Longest time that a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Size of the stack of a template's thread, in bytes. The system allocates memory only for the
 /// part of the stack that is used. Dropping a nested value takes stack for every level; this size
-/// suffices for the deepest value that a template can make with [`FUEL`] instructions.
+/// suffices for the deepest value that a template can make within the limit [`FUEL`].
 const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
@@ -129,7 +131,7 @@ impl ChatTemplate {
 
     /// Renders a conversation with [`render`](Self::render) on a separate thread, so that a slow
     /// template delays no other client. If rendering takes longer than [`PATIENCE`], the thread is
-    /// left alone, and ends at the latest when its template has executed [`FUEL`] instructions.
+    /// left alone, and ends at the latest when its template has reached the limit [`FUEL`].
     ///
     /// # Errors
     /// Errors of `render`, and an error if rendering takes too long.
