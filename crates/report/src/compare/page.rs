@@ -86,7 +86,7 @@ impl Comparison<'_> {
     }
 
     /// Makes a chart of parallel coordinates. It has an axis for each key that differs between the
-    /// recipes, an axis for each score, and a line for each run. Empty if no key differs.
+    /// recipes, an axis for each score, and a line for each run. Empty if the recipes are equal.
     fn coordinates(&self, language: Language) -> String {
         let mut axes = self.recipes.clone();
         if axes.is_empty() {
