@@ -20,7 +20,7 @@ use candle_core::Tensor;
 /// embedding is also the output projection depends on `tied`.
 #[derive(Debug, Clone)]
 pub struct LanguageModel {
-    core: ModelCore,
+    pub(crate) core: ModelCore,
     vocabulary: usize,
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,

@@ -2,7 +2,7 @@
 //! the order in which matrix kernels read them.
 
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
-use crate::translation::{in_blocks, packs};
+use crate::translation::in_blocks;
 use crate::{LanguageModel, Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
@@ -67,7 +67,7 @@ impl LanguageModel {
             model: self.clone(),
             context: context.min(most).max(1),
             cache_type: CacheType::Exact,
-            packs: packs(self.is_int8),
+            packs: self.core.packs(self.is_int8),
         }
     }
 
@@ -79,6 +79,15 @@ impl LanguageModel {
     pub fn round_to_int8(&mut self) -> Result<()> {
         self.is_int8 = true;
         Ok(self.parameters().round_to_int8()?)
+    }
+
+    /// Packs the weights of all linear layers for generation, and frees the values of the weights
+    /// themselves; see [`TranslationModel::keep_packed`](crate::TranslationModel::keep_packed).
+    ///
+    /// # Errors
+    /// If a weight cannot be packed.
+    pub fn keep_packed(&mut self) -> Result<()> {
+        Ok(self.core.keep_packed(self.is_int8)?)
     }
 }
 

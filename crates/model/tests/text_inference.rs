@@ -60,6 +60,24 @@ fn same(ours: &[f32], theirs: &[f32], what: &str) {
 }
 
 #[test]
+fn packed_weights_alone_generate_the_same_and_refuse_other_passes() {
+    for dtype in [DType::F32, DType::BF16] {
+        let make = || model_in(dtype, Positions::Rotary, AttentionKind::Full);
+        let (whole, mut packed) = (make(), make());
+        packed.keep_packed().unwrap();
+        let expected = after(&whole.inference(40), &TEXT, 5);
+        for _ in 0..2 {
+            assert_eq!(after(&packed.inference(40), &TEXT, 5), expected);
+        }
+        let read = packed.hidden(&Sequences::pack(&[&TEXT[..]]), &Pass::evaluate());
+        if Kernel::best(Products::for_model(dtype, &Device::Cpu)) != Kernel::Gemm {
+            let refused = read.unwrap_err().to_string();
+            assert!(refused.contains("freed when it was packed"), "{refused}");
+        }
+    }
+}
+
+#[test]
 fn reading_is_stepping_and_the_full_forward_pass() {
     for positions in ALL_POSITIONS {
         let model = model(positions);

@@ -35,7 +35,12 @@ impl<'a> Host<'a> {
 
     pub(crate) fn elements<T: WithDType>(&self) -> Result<&[T]> {
         match &**self.storage {
-            Storage::Cpu(storage) => Ok(&T::cpu_storage_as_slice(storage)?[self.start..self.end]),
+            Storage::Cpu(storage) => {
+                match T::cpu_storage_as_slice(storage)?.get(self.start..self.end) {
+                    Some(elements) => Ok(elements),
+                    None => bail!("the values of this weight were freed when it was packed"),
+                }
+            }
             _ => bail!("a fused operation got a tensor that is not on the host"),
         }
     }
@@ -83,6 +88,25 @@ pub(crate) fn update_elements(
     update: impl FnMut(&mut [f32]) -> Result<()>,
 ) -> Result<()> {
     tensor.inplace_op1(&Update(RefCell::new(update)))
+}
+
+/// Frees the elements of a tensor on the host, and of all tensors that share its storage. Reading
+/// them is an error from then on.
+pub(crate) fn free_elements(tensor: &Tensor) -> Result<()> {
+    tensor.inplace_op1(&Free)
+}
+
+struct Free;
+
+impl InplaceOp1 for Free {
+    fn name(&self) -> &'static str {
+        "free-elements"
+    }
+
+    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> Result<()> {
+        *storage = f32::to_cpu_storage(&[]);
+        Ok(())
+    }
 }
 
 struct Update<F>(RefCell<F>);

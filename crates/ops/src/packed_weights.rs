@@ -1,7 +1,7 @@
 //! Weights packed for matrix products: copied to the order in which a kernel reads them, and kept
 //! as long as the weights do not change.
 
-use crate::host::Host;
+use crate::host::{Host, free_elements};
 use crate::products::int8::{Int8Kernel, Int8Matrix, PackedInt8};
 use crate::products::{Kernel, Matrix, Packed, Packing, Products, Right, Threads};
 use candle_core::{DType, Result, Tensor, TensorId};
@@ -20,6 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// in addition.
 ///
 /// Packed weights do not follow changes of the weights, so training does not use them.
+///
+/// [`PackedWeights::replace`] packs a weight and frees its own values, so that a model that only
+/// decodes holds each weight once.
 #[derive(Debug, Default)]
 pub struct PackedWeights {
     is_int8: bool,
@@ -97,6 +100,19 @@ impl PackedWeights {
         let new = weight.detach().to_dtype(dtype)?;
         converted.insert((weight.id(), dtype), new.clone());
         Ok(new)
+    }
+
+    /// Packs a weight `(O, I)`, and frees the values of the weight itself. From then on, only
+    /// products of the type `products` that use this cache can read the weight, and all other
+    /// operations on it return an error. Does nothing for a weight that this cache would not pack.
+    ///
+    /// # Errors
+    /// If the values were freed already, or the weight is not a matrix.
+    pub fn replace(&self, weight: &Tensor, products: Products) -> Result<()> {
+        match weight.device().is_cpu() && self.get(weight, products)?.is_some() {
+            true => free_elements(weight),
+            false => Ok(()),
+        }
     }
 
     fn pack(&self, weight: &Tensor, products: Products) -> Result<Option<PackedWeight>> {

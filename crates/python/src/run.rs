@@ -49,7 +49,17 @@ impl LoadOptions {
         };
         // Each later call may choose any direction of the run, so all directions are loaded.
         let every_direction = true;
-        Ok(LoadSettings { checkpoint, device, weights, overrides, from, to, every_direction })
+        let only_decodes = false;
+        Ok(LoadSettings {
+            checkpoint,
+            device,
+            weights,
+            overrides,
+            from,
+            to,
+            every_direction,
+            only_decodes,
+        })
     }
 }
 

@@ -62,6 +62,10 @@ pub struct LoadSettings {
     /// tokenizers of the loaded run then do not add the token of a language, and a direction has to
     /// be chosen for each use.
     pub every_direction: bool,
+    /// Whether the model is only used for decoding: its weights are then kept only in the order in
+    /// which decoding reads them, which halves their memory. Scoring, attention maps and other
+    /// passes over such a model return an error.
+    pub only_decodes: bool,
 }
 
 /// Trained run, loaded for commands that use a model.

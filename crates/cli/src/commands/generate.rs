@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use taper_model::LanguageModel;
 use taper_run::generation::{GeneratedText, Generator, Prompt, PromptContent};
-use taper_run::{LoadedRun, answer_each};
+use taper_run::{LoadSettings, LoadedRun, answer_each};
 
 use crate::arguments::Generate;
 use crate::items::{Faults, SpelledLines};
@@ -22,7 +22,7 @@ const RULE: &str = "---------------";
 /// all are complete.
 pub(crate) fn run(arguments: &Generate) -> Result<()> {
     let prompts = prompts(arguments)?;
-    let run: LoadedRun<LanguageModel> = arguments.loading.load(&arguments.run)?;
+    let run: LoadedRun<LanguageModel> = load(arguments)?;
     let settings = arguments.settings(&run.config)?;
     let generator = Generator::new(&run, &settings)?;
     let place = |index: usize| match prompts.len() {
@@ -66,6 +66,12 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
     })?;
     printed?;
     print_line("")
+}
+
+/// Loads the run. Its model only decodes, and so takes half of the memory.
+fn load(arguments: &Generate) -> Result<LoadedRun<LanguageModel>> {
+    let settings = LoadSettings { only_decodes: true, ..arguments.loading.settings() };
+    LoadedRun::open(&arguments.run, &settings)
 }
 
 /// Returns the prompts of the arguments. If there are none, standard input is the prompt, unless it

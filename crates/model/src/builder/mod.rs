@@ -7,9 +7,10 @@ use crate::config::{LoraConfig, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::weight::Weight;
 use candle_core::{DType, Device, Result, Tensor};
+use std::sync::Arc;
 use tally::{Stream, Tally};
 use taper_ops::rng::{Counter, mix, name_key};
-use taper_ops::{ParameterStore, Products};
+use taper_ops::{PackedWeights, ParameterStore, Products};
 
 /// Builder of a model's parameters. Each parameter is added under its full name.
 ///
@@ -38,6 +39,8 @@ pub struct Builder {
     /// Type in which frozen parameters are made. [`Builder::held`] changes it while its closure
     /// runs.
     base_dtype: DType,
+    /// Weights of linear layers, for [`ModelCore::projections`].
+    projections: Vec<Tensor>,
 }
 
 /// Parts that all models have.
@@ -47,6 +50,34 @@ pub struct ModelCore {
     pub(crate) activations: DType,
     pub(crate) config: ModelConfig,
     pub(crate) cost: Cost,
+    /// Weights of linear layers, without gradients, and the type of the products with them. Tables
+    /// of embeddings, and output projections that may share such a table, are not among them.
+    projections: Arc<[(Tensor, Products)]>,
+    /// Packed weights that have replaced those of `projections`; see [`ModelCore::keep_packed`].
+    packs: Option<Arc<PackedWeights>>,
+}
+
+impl ModelCore {
+    /// Packs the weights of linear layers, in int8 if `is_int8` is true, and frees the values of
+    /// the weights themselves. From then on, the model can only decode.
+    pub(crate) fn keep_packed(&mut self, is_int8: bool) -> Result<()> {
+        let packs = self.packs(is_int8);
+        for (weight, products) in self.projections.iter() {
+            packs.replace(weight, *products)?;
+        }
+        self.packs = Some(packs);
+        Ok(())
+    }
+
+    /// Packed weights for decoding: those that the model keeps, or an empty cache, which packs in
+    /// int8 if `is_int8` is true.
+    pub(crate) fn packs(&self, is_int8: bool) -> Arc<PackedWeights> {
+        match &self.packs {
+            Some(packs) => packs.clone(),
+            None if is_int8 => Arc::new(PackedWeights::int8()),
+            None => Arc::default(),
+        }
+    }
 }
 
 impl ModelCore {
@@ -105,6 +136,7 @@ impl Builder {
             base_dtype: DType::F32,
             tally: Tally::new(Stream::Last),
             only_counts: false,
+            projections: Vec::new(),
         }
     }
 
@@ -254,7 +286,10 @@ impl Builder {
         let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
         let cost = Cost::from_streams(streams.iter().copied().zip(costs.iter().copied()));
         let config = config.clone();
-        ModelCore { store: self.store, activations: self.activations, config, cost }
+        let products = self.products;
+        let projections = self.projections.into_iter().map(|weight| (weight, products)).collect();
+        let (store, activations) = (self.store, self.activations);
+        ModelCore { store, activations, config, cost, projections, packs: None }
     }
 
     /// Adds a parameter. `value` computes each value of the parameter. It gets a source of random
@@ -296,10 +331,11 @@ impl Builder {
         Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
-    /// Declares that the parameter `name` consists of several matrices by which a layer multiplies
-    /// its input. `outputs` has the number of outputs of each matrix.
-    pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
+    /// Declares that `weight`, the parameter `name`, consists of several matrices by which a linear
+    /// layer multiplies its input. `outputs` has the number of outputs of each matrix.
+    pub(crate) fn project(&mut self, name: &str, weight: &Weight, outputs: &[usize]) {
         self.store.set_projections(name, outputs);
+        self.projections.push(weight.value().clone());
     }
 
     /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), which are between

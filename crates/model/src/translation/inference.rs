@@ -96,16 +96,21 @@ pub(crate) fn in_blocks(
     })
 }
 
-/// Makes an empty store for the packed weights of a model, which are in int8 if `is_int8` is true.
-pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
-    Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
-}
-
 impl TranslationModel {
     /// Prepares the model for decoding.
     #[must_use]
     pub fn inference(&self) -> Inference {
-        Inference { model: self.clone(), packs: packs(self.is_int8) }
+        Inference { model: self.clone(), packs: self.core.packs(self.is_int8) }
+    }
+
+    /// Packs the weights of all linear layers for decoding, and frees the values of the weights
+    /// themselves, so that each is in memory only once. From then on, only
+    /// [`TranslationModel::inference`] computes with the model; other passes return an error.
+    ///
+    /// # Errors
+    /// If a weight cannot be packed.
+    pub fn keep_packed(&mut self) -> Result<()> {
+        Ok(self.core.keep_packed(self.is_int8)?)
     }
 
     /// Rounds the weights to int8. From then on, [`TranslationModel::inference`] multiplies in
@@ -146,7 +151,9 @@ impl Inference {
         }
         let output = taper_ops::threads::in_pool(self.model.device(), || {
             let head = self.model.output.of_classes(tokens)?;
-            let (tokens, packs) = (tokens.len(), packs(self.model.is_int8));
+            let (tokens, is_int8) = (tokens.len(), self.model.is_int8);
+            let packs = if is_int8 { PackedWeights::int8() } else { PackedWeights::default() };
+            let packs = Arc::new(packs);
             Ok::<_, candle_core::Error>(ShortlistedOutput { head, tokens, packs })
         })?;
         self.start_with(source, Some(Arc::new(output)))

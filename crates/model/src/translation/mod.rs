@@ -28,8 +28,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use inference::in_blocks;
 pub use inference::{DecodeState, Inference};
-pub(crate) use inference::{in_blocks, packs};
 
 /// Output of an encoder, to which a decoder attends.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! must hold for any order of hypotheses, and up to rounding also in int8 and in bf16.
 
 use candle_core::{DType, Device, Tensor};
-use taper_model::{Builder, ModelError, Sequences, Transformer};
+use taper_model::{Builder, Model, ModelError, Sequences, Transformer};
 
 use super::common::translation::{decodes_as_at_once, rows_carry_their_past, step};
 use super::common::{TestResult, largest_difference};
@@ -40,6 +40,36 @@ fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
         assert!(error > 0.0 && error < 0.2, "{name}: {error}");
     }
     Ok(())
+}
+
+/// Compares models that keep only their packed weights with models that keep their own weights too.
+#[test]
+fn packed_weights_alone_decode_to_the_same_bits() -> TestResult {
+    every(|model, name| {
+        for (dtype, is_int8) in [(DType::F32, false), (DType::BF16, false), (DType::F32, true)] {
+            let made = || -> Result<Transformer, ModelError> {
+                let builder = Builder::seeded(7, &Device::Cpu, dtype);
+                let mut made = Transformer::new(model.config(), 19, 19, builder)?;
+                if is_int8 {
+                    made.round_to_int8()?;
+                }
+                Ok(made)
+            };
+            let logits = |model: &Transformer| -> Result<Vec<Vec<f32>>, ModelError> {
+                let inference = model.inference();
+                let mut state = inference.start(&Sequences::pack(&SOURCES))?;
+                step(&inference, &mut state, &[2, 2, 2])?;
+                Ok(step(&inference, &mut state, &[12, 5, 16])?.to_vec2()?)
+            };
+            let (whole, mut packed) = (made()?, made()?);
+            packed.keep_packed()?;
+            let expected = logits(&whole)?;
+            for _ in 0..2 {
+                assert_eq!(logits(&packed)?, expected, "{name}, {dtype:?}, int8: {is_int8}");
+            }
+        }
+        Ok(())
+    })
 }
 
 #[test]

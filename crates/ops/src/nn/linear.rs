@@ -88,7 +88,10 @@ fn forward<T: Float>(
     let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
-    let weight_values = Right::from_row_major(&weight_host, width, true)?;
+    let right = match &packed {
+        Some(packed) => packed.right(),
+        None => Right::from_row_major(&weight_host, width, true)?,
+    };
     let (bias_host, residual_host) =
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
@@ -110,10 +113,6 @@ fn forward<T: Float>(
         if let Some(residual) = residual_values {
             add(out, &residual[first..first + out.len()]);
         }
-    };
-    let right = match &packed {
-        Some(packed) => packed.right(),
-        None => weight_values,
     };
     let left = (x_host.elements::<T>()?, Matrix::rows(width));
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));

@@ -71,6 +71,10 @@ impl TaskModel for LanguageModel {
         Ok(Self::round_to_int8(self)?)
     }
 
+    fn keep_packed(&mut self) -> Result<()> {
+        Ok(Self::keep_packed(self)?)
+    }
+
     fn batches(split: Split<'_>) -> Result<Batches<'_>> {
         let name = held_out(split.config, split.name);
         let blocks = TextBlocks::open(&split.config.data, split.tokenizer(), name)?;

@@ -170,6 +170,15 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
+    /// Packs the weights for decoding and frees what decoding does not need, if the model can do
+    /// so. From then on, the model can only decode.
+    ///
+    /// # Errors
+    /// If a weight cannot be packed.
+    fn keep_packed(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Attention of the model on a validation example; `None` if the task does not show attention
     /// on examples, or the model has no attention weights.
     ///

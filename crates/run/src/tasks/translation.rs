@@ -108,6 +108,10 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
+    fn keep_packed(&mut self) -> Result<()> {
+        Ok(Self::keep_packed(self)?)
+    }
+
     /// Shows attention between source and reference instead of the model's translation, so that the
     /// pictures of all validations show the same text.
     fn attention_on(

@@ -115,6 +115,7 @@ impl Weights {
             from: self.from.clone(),
             to: self.to.clone(),
             every_direction: false,
+            only_decodes: false,
         }
     }
 }

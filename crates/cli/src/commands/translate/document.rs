@@ -31,7 +31,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let source = read(file)?;
     // Parses the document here, so that errors in it are found before the model is loaded.
     source.document("").with_context(|| file.display().to_string())?;
-    let run = load(arguments)?;
+    let run = load(arguments, false)?;
     let settings = arguments.settings(&run)?;
     let document = source.document(&run.config.data.source_language)?;
     let (name, lines) = (name_of(file), document.lines().len());

@@ -21,7 +21,7 @@ use conversation::converse;
 use input::Input;
 use output::Output;
 use taper_run::translation::{LineTranslator, Order, OverlongRule, TranslatedLine, Translation};
-use taper_run::{BadItem, LoadedRun, truncated_translations};
+use taper_run::{BadItem, LoadSettings, LoadedRun, truncated_translations};
 
 /// Output line of `--json` for a line of text with its translations.
 #[derive(Debug, Serialize)]
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     let form = arguments.form();
     if arguments.text.input.is_none() && std::io::stdin().is_terminal() {
         refuse_files(&arguments.text)?;
-        let run = load(arguments)?;
+        let run = load(arguments, false)?;
         return converse(&run, &arguments.settings(&run)?, form);
     }
     // Opens the files first, so that errors in them are found before the model is loaded.
@@ -62,9 +62,11 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     faults.end(lines)
 }
 
-/// Loads the run; the arguments decide how special tokens in the text are treated.
-fn load(arguments: &Translate) -> Result<LoadedRun> {
-    let mut run: LoadedRun = arguments.loading.load(&arguments.run)?;
+/// Loads the run; the arguments decide how special tokens in the text are treated. With
+/// `only_decodes`, the model can only search translations; see [`LoadSettings::only_decodes`].
+fn load(arguments: &Translate, only_decodes: bool) -> Result<LoadedRun> {
+    let settings = LoadSettings { only_decodes, ..arguments.loading.settings() };
+    let mut run = LoadedRun::open(&arguments.run, &settings)?;
     run.tokenizers = run.tokenizers.with_spelled(arguments.items.special_tokens.rule.into());
     Ok(run)
 }
@@ -91,7 +93,8 @@ fn translate(
     input: &mut Input,
     output: &Output,
 ) -> Result<(Faults, usize)> {
-    let run = load(arguments)?;
+    // Links between words are computed by a pass of their own.
+    let run = load(arguments, !arguments.alignments)?;
     let settings = arguments.settings(&run)?;
     let translator = LineTranslator::new(&run, &settings)?;
     output.begin(&Order::new(&run, &settings, form, &input.hashes())?)?;

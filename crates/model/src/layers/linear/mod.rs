@@ -72,7 +72,7 @@ impl Linear {
         weight: Weight,
         (inputs, outputs): (usize, &[usize]),
     ) -> Result<Self> {
-        build.project(&format!("{name}.weight"), outputs);
+        build.project(&format!("{name}.weight"), &weight, outputs);
         let columns = outputs.iter().fold(0, |sum: usize, &count| sum.saturating_add(count));
         build.count(PartCost::product(inputs, columns));
         let bias = if build.biases {

@@ -66,6 +66,9 @@ impl<M: TaskModel> LoadedRun<M> {
         if is_int8 {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
         }
+        if settings.only_decodes {
+            model.keep_packed().with_context(|| checkpoint.display().to_string())?;
+        }
         let (config, tokenizers) = match chosen_direction(&config, settings)? {
             Some(direction) => in_direction(&config, &tokenizers, &direction)?,
             None => (config, tokenizers),
