@@ -1,7 +1,7 @@
 //! Interface between trainer and model: parameters, the loss on a batch, and costs.
 
 use candle_core::{DType, Device, Tensor};
-use taper_ops::{ParameterStore, composed};
+use taper_ops::{Parameter, ParameterStore, composed};
 
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
@@ -60,6 +60,16 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// The errors of [`Model::loss`].
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
+
+    /// Completes the loading of a parameter whose values have been set. A model that only decodes
+    /// packs the weights of linear layers here, and frees their own values; for other models, there
+    /// is nothing to do.
+    ///
+    /// # Errors
+    /// If the parameter cannot be rounded or packed.
+    fn finish_loading(&self, parameter: &Parameter) -> candle_core::Result<()> {
+        self.core().finish_loading(parameter)
+    }
 
     /// All parameters of the model, in the order in which they were made.
     fn parameters(&self) -> &ParameterStore {

@@ -81,13 +81,11 @@ impl LanguageModel {
         Ok(self.parameters().round_to_int8()?)
     }
 
-    /// Packs the weights of all linear layers for generation, and frees the values of the weights
-    /// themselves; see [`TranslationModel::keep_packed`](crate::TranslationModel::keep_packed).
-    ///
-    /// # Errors
-    /// If a weight cannot be packed.
-    pub fn keep_packed(&mut self) -> Result<()> {
-        Ok(self.core.keep_packed(self.is_int8)?)
+    /// From now on, the model only generates; see
+    /// [`TranslationModel::only_decode`](crate::TranslationModel::only_decode).
+    pub fn only_decode(&mut self, is_int8: bool) {
+        self.is_int8 = is_int8;
+        self.core.only_decode(is_int8);
     }
 }
 

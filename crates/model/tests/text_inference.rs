@@ -6,7 +6,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::{ALL_POSITIONS, largest_difference, largest_of};
 use taper_model::{
-    AttentionConfig, AttentionKind, Builder, LanguageModel, ModelConfig, ModelError, Pass,
+    AttentionConfig, AttentionKind, Builder, LanguageModel, Model, ModelConfig, ModelError, Pass,
     Positions, Sequences, TextInference, TextState,
 };
 use taper_ops::{CacheType, Kernel, Products};
@@ -64,7 +64,8 @@ fn packed_weights_alone_generate_the_same_and_refuse_other_passes() {
     for dtype in [DType::F32, DType::BF16] {
         let make = || model_in(dtype, Positions::Rotary, AttentionKind::Full);
         let (whole, mut packed) = (make(), make());
-        packed.keep_packed().unwrap();
+        packed.only_decode(false);
+        packed.parameters().all().try_for_each(|one| packed.finish_loading(one)).unwrap();
         let expected = after(&whole.inference(40), &TEXT, 5);
         for _ in 0..2 {
             assert_eq!(after(&packed.inference(40), &TEXT, 5), expected);

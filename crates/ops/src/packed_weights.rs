@@ -59,6 +59,12 @@ impl PackedWeights {
         Self { is_int8: true, ..Self::default() }
     }
 
+    /// Whether weights are packed in int8.
+    #[must_use]
+    pub fn is_int8(&self) -> bool {
+        self.is_int8
+    }
+
     /// Returns the largest number of bytes that `scalars` weights take when packed for the f32
     /// products of this processor.
     #[must_use]

@@ -7,10 +7,11 @@ use crate::config::{LoraConfig, ModelConfig};
 use crate::cost::{Cost, LayerCost, PartCost};
 use crate::layers::weight::Weight;
 use candle_core::{DType, Device, Result, Tensor};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tally::{Stream, Tally};
 use taper_ops::rng::{Counter, mix, name_key};
-use taper_ops::{PackedWeights, ParameterStore, Products};
+use taper_ops::{PackedWeights, Parameter, ParameterStore, Products};
 
 /// Builder of a model's parameters. Each parameter is added under its full name.
 ///
@@ -40,7 +41,7 @@ pub struct Builder {
     /// runs.
     base_dtype: DType,
     /// Weights of linear layers, for [`ModelCore::projections`].
-    projections: Vec<Tensor>,
+    projections: HashMap<String, Tensor>,
 }
 
 /// Parts that all models have.
@@ -50,23 +51,20 @@ pub struct ModelCore {
     pub(crate) activations: DType,
     pub(crate) config: ModelConfig,
     pub(crate) cost: Cost,
-    /// Weights of linear layers, without gradients, and the type of the products with them. Tables
-    /// of embeddings, and output projections that may share such a table, are not among them.
-    projections: Arc<[(Tensor, Products)]>,
-    /// Packed weights that have replaced those of `projections`; see [`ModelCore::keep_packed`].
+    /// Weights of linear layers, without gradients, by the names of their parameters. Tables of
+    /// embeddings, and output projections that may share such a table, are not among them.
+    projections: Arc<HashMap<String, Tensor>>,
+    /// Type of the products with `projections`.
+    products: Products,
+    /// Packed weights that replace those of `projections`, if the model only decodes.
     packs: Option<Arc<PackedWeights>>,
 }
 
 impl ModelCore {
-    /// Packs the weights of linear layers, in int8 if `is_int8` is true, and frees the values of
-    /// the weights themselves. From then on, the model can only decode.
-    pub(crate) fn keep_packed(&mut self, is_int8: bool) -> Result<()> {
-        let packs = self.packs(is_int8);
-        for (weight, products) in self.projections.iter() {
-            packs.replace(weight, *products)?;
-        }
-        self.packs = Some(packs);
-        Ok(())
+    /// From now on, the model only decodes: [`ModelCore::finish_loading`] packs the weights of
+    /// linear layers, in int8 if `is_int8` is true.
+    pub(crate) fn only_decode(&mut self, is_int8: bool) {
+        self.packs = Some(self.packs(is_int8));
     }
 
     /// Packed weights for decoding: those that the model keeps, or an empty cache, which packs in
@@ -76,6 +74,18 @@ impl ModelCore {
             Some(packs) => packs.clone(),
             None if is_int8 => Arc::new(PackedWeights::int8()),
             None => Arc::default(),
+        }
+    }
+
+    /// Completes the loading of a parameter; see [`Model::finish_loading`](crate::Model).
+    pub(crate) fn finish_loading(&self, parameter: &Parameter) -> Result<()> {
+        let Some(packs) = &self.packs else { return Ok(()) };
+        if packs.is_int8() {
+            parameter.round_to_int8()?;
+        }
+        match self.projections.get(parameter.name()) {
+            Some(weight) => packs.replace(weight, self.products),
+            None => Ok(()),
         }
     }
 }
@@ -136,7 +146,7 @@ impl Builder {
             base_dtype: DType::F32,
             tally: Tally::new(Stream::Last),
             only_counts: false,
-            projections: Vec::new(),
+            projections: HashMap::new(),
         }
     }
 
@@ -286,10 +296,15 @@ impl Builder {
         let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
         let cost = Cost::from_streams(streams.iter().copied().zip(costs.iter().copied()));
         let config = config.clone();
-        let products = self.products;
-        let projections = self.projections.into_iter().map(|weight| (weight, products)).collect();
-        let (store, activations) = (self.store, self.activations);
-        ModelCore { store, activations, config, cost, projections, packs: None }
+        ModelCore {
+            store: self.store,
+            activations: self.activations,
+            config,
+            cost,
+            projections: Arc::new(self.projections),
+            products: self.products,
+            packs: None,
+        }
     }
 
     /// Adds a parameter. `value` computes each value of the parameter. It gets a source of random
@@ -335,7 +350,7 @@ impl Builder {
     /// layer multiplies its input. `outputs` has the number of outputs of each matrix.
     pub(crate) fn project(&mut self, name: &str, weight: &Weight, outputs: &[usize]) {
         self.store.set_projections(name, outputs);
-        self.projections.push(weight.value().clone());
+        self.projections.insert(name.to_owned(), weight.value().clone());
     }
 
     /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), which are between

@@ -103,14 +103,13 @@ impl TranslationModel {
         Inference { model: self.clone(), packs: self.core.packs(self.is_int8) }
     }
 
-    /// Packs the weights of all linear layers for decoding, and frees the values of the weights
-    /// themselves, so that each is in memory only once. From then on, only
-    /// [`TranslationModel::inference`] computes with the model; other passes return an error.
-    ///
-    /// # Errors
-    /// If a weight cannot be packed.
-    pub fn keep_packed(&mut self) -> Result<()> {
-        Ok(self.core.keep_packed(self.is_int8)?)
+    /// From now on, the model only decodes, in int8 if `is_int8` is true. When the parameters are
+    /// loaded afterwards, each weight of a linear layer is packed for decoding, and its own values
+    /// are freed, so that it is in memory only once. Then only [`TranslationModel::inference`]
+    /// computes with the model; other passes return an error.
+    pub fn only_decode(&mut self, is_int8: bool) {
+        self.is_int8 = is_int8;
+        self.core.only_decode(is_int8);
     }
 
     /// Rounds the weights to int8. From then on, [`TranslationModel::inference`] multiplies in

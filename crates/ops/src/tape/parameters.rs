@@ -18,6 +18,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Number of rows that [`Parameter::round_to_int8`] rounds at once.
+const ROUNDED_ROWS: usize = 1024;
+
 /// A trainable tensor in f32, or a constant of a base (see [`ParameterStore`]).
 #[derive(Debug, Clone)]
 pub struct Parameter {
@@ -130,6 +133,40 @@ impl Parameter {
             Ok(())
         })?;
         Ok(filled)
+    }
+
+    /// Rounds the values to those that int8 can represent, with one scale for each row, if the
+    /// parameter is the weight of a linear layer or an embedding; see [`Int8Matrix`].
+    ///
+    /// # Errors
+    /// If a weight is not finite, or the device has no memory left. Some rows may then be rounded,
+    /// and others not.
+    pub fn round_to_int8(&self) -> Result<()> {
+        if !Int8Matrix::holds(self.name(), self.shape()) {
+            return Ok(());
+        }
+        let width = self.shape()[1].max(1);
+        // A copy of all rows could be the largest block of memory that loading a model needs.
+        let round = |values: &mut [f32]| {
+            values.chunks_mut(ROUNDED_ROWS * width).all(|rows| {
+                let rounded = Int8Matrix::round(rows, width);
+                rows.copy_from_slice(&rounded.to_f32());
+                rounded.scales().iter().all(|scale| scale.is_finite())
+            })
+        };
+        let is_finite = match self.fill(round)? {
+            Some(is_finite) => is_finite,
+            None => {
+                let mut values = self.values()?;
+                let is_finite = round(&mut values);
+                self.set(values)?;
+                is_finite
+            }
+        };
+        if !is_finite {
+            candle_core::bail!("{} has a weight that is not finite", self.name());
+        }
+        Ok(())
     }
 
     /// Returns a copy of the parameter's values, in row-major order.
@@ -308,20 +345,13 @@ impl ParameterStore {
         self.all().find(|parameter| parameter.name == name)
     }
 
-    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent,
-    /// with one scale for each row; see [`Int8Matrix`].
+    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent;
+    /// see [`Parameter::round_to_int8`].
     ///
     /// # Errors
     /// If a weight is not finite, or the device has no memory left.
     pub fn round_to_int8(&self) -> Result<()> {
-        for parameter in self.all().filter(|one| Int8Matrix::holds(one.name(), one.shape())) {
-            let rounded = Int8Matrix::round(&parameter.values()?, parameter.shape()[1]);
-            if !rounded.scales().iter().all(|scale| scale.is_finite()) {
-                candle_core::bail!("{} has a weight that is not finite", parameter.name());
-            }
-            parameter.set(rounded.to_f32())?;
-        }
-        Ok(())
+        self.all().try_for_each(Parameter::round_to_int8)
     }
 
     /// Returns the index of the parameter that has this tensor, if there is one outside the base.

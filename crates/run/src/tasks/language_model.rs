@@ -71,8 +71,9 @@ impl TaskModel for LanguageModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    fn keep_packed(&mut self) -> Result<()> {
-        Ok(Self::keep_packed(self)?)
+    fn only_decode(&mut self, is_int8: bool) -> bool {
+        Self::only_decode(self, is_int8);
+        true
     }
 
     fn batches(split: Split<'_>) -> Result<Batches<'_>> {

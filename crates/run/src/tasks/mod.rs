@@ -170,13 +170,11 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
-    /// Packs the weights for decoding and frees what decoding does not need, if the model can do
-    /// so. From then on, the model can only decode.
-    ///
-    /// # Errors
-    /// If a weight cannot be packed.
-    fn keep_packed(&mut self) -> Result<()> {
-        Ok(())
+    /// Makes the model, whose weights are loaded afterwards, a model that only decodes, in int8 if
+    /// `is_int8` is true: weights are kept only in the order in which decoding reads them. Returns
+    /// false, and changes nothing, if there are no such models for this task.
+    fn only_decode(&mut self, _is_int8: bool) -> bool {
+        false
     }
 
     /// Attention of the model on a validation example; `None` if the task does not show attention

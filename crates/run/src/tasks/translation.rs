@@ -108,8 +108,9 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    fn keep_packed(&mut self) -> Result<()> {
-        Ok(Self::keep_packed(self)?)
+    fn only_decode(&mut self, is_int8: bool) -> bool {
+        Self::only_decode(self, is_int8);
+        true
     }
 
     /// Shows attention between source and reference instead of the model's translation, so that the

@@ -116,7 +116,9 @@ pub fn load_model(
         let weights = Weights::open(checkpoint, &state)?;
         let wanted = tensors::assigned(&path, weights.shapes(), store.parameters(), &[""])?;
         weights.each(&mut |Named { name, values, .. }| match wanted.get(&name) {
-            Some((_, parameter)) => parameter.set(values).map_err(failed),
+            Some((_, parameter)) => {
+                parameter.set(values).and_then(|()| model.finish_loading(parameter)).map_err(failed)
+            }
             None => Ok(()),
         })?;
         return Ok(state);
@@ -125,7 +127,7 @@ pub fn load_model(
         let reader = Reader::new(&path, file)?;
         reader.require(store.parameters())?;
         load_base(checkpoint, &state, store)?;
-        reader.load(store.parameters())
+        reader.load(store.parameters(), |parameter| model.finish_loading(parameter))
     })?;
     Ok(state)
 }

@@ -158,9 +158,15 @@ impl Reader {
     /// parameters. If a parameter is in main memory, f32 values are read directly into its memory,
     /// because an additional copy would take as long as the reading.
     ///
+    /// Each parameter that has been set is passed to `finish`.
+    ///
     /// If a tensor has values that are not finite, there is an error, but the tensors before it
     /// have been set.
-    pub(crate) fn load(self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
+    pub(crate) fn load(
+        self,
+        parameters: &[Parameter],
+        finish: impl Fn(&Parameter) -> candle_core::Result<()>,
+    ) -> Result<(), CheckpointError> {
         let path = self.path.clone();
         let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
         let refused = |source| CheckpointError::Tensor { path: path.clone(), source };
@@ -171,10 +177,13 @@ impl Reader {
                 return Ok(false);
             };
             require_finite(&path, name, is_finite)?;
+            finish(parameter).map_err(refused)?;
             Ok(true)
         };
         self.each_else(read, &mut |Named { name, values, .. }| match wanted.get(&name) {
-            Some((_, parameter)) => parameter.set(values).map_err(refused),
+            Some((_, parameter)) => {
+                parameter.set(values).and_then(|()| finish(parameter)).map_err(refused)
+            }
             None => Ok(()),
         })
     }

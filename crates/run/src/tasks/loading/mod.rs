@@ -61,13 +61,11 @@ impl<M: TaskModel> LoadedRun<M> {
         let mut config = without_adapters(&config);
         let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
         let mut model: M = build_model(&config, &tokenizers, &device, None)?;
+        let only_decodes = settings.only_decodes && model.only_decode(is_int8);
         let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
         let shortlist = RunShortlist::new(root, tokenizers.hash());
-        if is_int8 {
+        if is_int8 && !only_decodes {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
-        }
-        if settings.only_decodes {
-            model.keep_packed().with_context(|| checkpoint.display().to_string())?;
         }
         let (config, tokenizers) = match chosen_direction(&config, settings)? {
             Some(direction) => in_direction(&config, &tokenizers, &direction)?,
