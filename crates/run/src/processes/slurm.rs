@@ -45,19 +45,18 @@ fn expanded(list: &str) -> impl Iterator<Item = Option<usize>> {
     })
 }
 
-/// First machine of a list such as `node[07-09,12],other3`: node07.
+/// First machine of a list such as `node[07-09,12],other3`: node07. A name can have several
+/// brackets: the first machine of `rack[1-2]node[3-4]` is rack1node3.
 fn first_of(list: &str) -> Option<String> {
-    let end = list.find([',', '[']).unwrap_or(list.len());
-    let (name, rest) = list.split_at(end);
-    let first = match rest.strip_prefix('[') {
-        None => name.to_owned(),
-        Some(rest) => {
-            let (ranges, after) = rest.split_once(']')?;
-            let suffix = after.split(',').next().unwrap_or_default();
-            let first = ranges.split([',', '-']).next()?;
-            format!("{name}{first}{suffix}")
-        }
-    };
+    let (mut first, mut rest) = (String::new(), list);
+    loop {
+        let end = rest.find([',', '[']).unwrap_or(rest.len());
+        first.push_str(&rest[..end]);
+        let Some(bracket) = rest[end..].strip_prefix('[') else { break };
+        let (ranges, after) = bracket.split_once(']')?;
+        first.push_str(ranges.split([',', '-']).next()?);
+        rest = after;
+    }
     Some(first).filter(|first| !first.is_empty())
 }
 
@@ -75,9 +74,12 @@ mod tests {
             ("node07,other3", "node07"),
             ("node[07-09,12],other3", "node07"),
             ("rack[1]-node,x", "rack1-node"),
+            ("rack[1-2]node[3-4]", "rack1node3"),
+            ("rack[1,5]node[03-04]-ib,x[1-2]", "rack1node03-ib"),
         ] {
             assert_eq!(first_of(list).as_deref(), Some(first));
         }
         assert_eq!(first_of(""), None);
+        assert_eq!(first_of("rack[1-2"), None);
     }
 }
