@@ -17,7 +17,8 @@ impl PowerLaw {
     /// Fits the law to the lowest loss for each size, by least squares of the logarithms. The other
     /// losses are ignored, because the law describes models whose loss is limited only by their
     /// size, and of several trainings the one with the lowest loss comes closest to this limit.
-    /// Returns `None` if there are fewer than two sizes.
+    /// Returns `None` if there are fewer than two sizes, or if no finite N_c describes the losses,
+    /// for example because they are equal for all sizes.
     #[must_use]
     pub fn fit(points: &[Observation<1>]) -> Option<Self> {
         let mut best: Vec<(f64, f64)> = Vec::new();
@@ -37,7 +38,10 @@ impl PowerLaw {
         let product: f64 = best.iter().map(|one| (one.0 - size) * (one.1 - loss)).sum();
         let square: f64 = best.iter().map(|one| (one.0 - size).powi(2)).sum();
         let exponent = -product / square;
-        Some(Self { critical: (loss / exponent + size).exp(), exponent })
+        // If losses hardly change with the size, N_c exceeds the range of f64 or falls below it. If
+        // they are all 1, it is undetermined (0 / 0).
+        let critical = (loss / exponent + size).exp();
+        (critical.is_normal() && exponent.is_finite()).then_some(Self { critical, exponent })
     }
 
     /// Loss that the law predicts for a model of `parameters` parameters.
@@ -66,5 +70,13 @@ mod tests {
         assert!((fitted.exponent - law.exponent).abs() < 1e-9, "{fitted:?}");
         assert!((fitted.critical / law.critical - 1.0).abs() < 1e-6, "{fitted:?}");
         assert_eq!(PowerLaw::fit(&points[..1]), None);
+    }
+
+    #[test]
+    fn losses_that_do_not_depend_on_the_size_have_no_power_law() {
+        for loss in [0.5, 1.0, 3.0] {
+            let points = [1e3, 1e4, 1e5].map(|size| Observation { inputs: [size], loss });
+            assert_eq!(PowerLaw::fit(&points), None, "{loss}");
+        }
     }
 }
