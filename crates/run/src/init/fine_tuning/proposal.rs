@@ -45,7 +45,7 @@ const TRANSLATED: usize = 200;
 /// Recipe, with the facts by which the choices are explained.
 pub(super) struct Proposal {
     pub(super) config: RunConfig,
-    /// Number of epochs.
+    /// Number of epochs, rounded up.
     pub(super) epochs: u64,
     /// Estimated memory, in bytes, of a training of all weights, for which the machine has too
     /// little; `None` if the proposal trains all weights.
@@ -78,9 +78,7 @@ pub(super) fn propose(
     config.model.lora = LoraConfig::default();
     config.model.embeddings = EmbeddingsConfig::default();
     let tokens = tokens_of_update(&read.counts);
-    let updates = (read.counts.tokens / tokens as u64).max(1);
-    let epochs = (MOST_TOKENS / read.counts.tokens.max(1)).clamp(1, MOST_EPOCHS);
-    let updates = (epochs * updates).max(UPDATES_OF_AN_EPOCH);
+    let (updates, epochs) = length(read.counts.tokens, tokens as u64);
     config.training = training(kind, updates);
     if kind == Examples::Pairs {
         config.evaluation.validation_sentences = TRANSLATED;
@@ -110,6 +108,15 @@ pub(super) fn propose(
     // By the estimate, no choice fits into the memory. The trial at the beginning of training shows
     // whether that is so.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
+}
+
+/// Number of updates and number of epochs, rounded up, of a training on `tokens` tokens, of which
+/// an update has `tokens_of_update`.
+fn length(tokens: u64, tokens_of_update: u64) -> (u64, u64) {
+    let of_epoch = (tokens / tokens_of_update).max(1);
+    let epochs = (MOST_TOKENS / tokens.max(1)).clamp(1, MOST_EPOCHS);
+    let updates = (epochs * of_epoch).max(UPDATES_OF_AN_EPOCH);
+    (updates, updates.div_ceil(of_epoch))
 }
 
 /// Settings for a training of `updates` updates on examples of this kind.
@@ -187,6 +194,11 @@ mod tests {
             |tokens| tokens_of_update(&ExampleCounts { tokens, ..ExampleCounts::default() });
         let all = [0, 20_000, 30_000, 60_000, 120_000, 1_000_000, u64::MAX].map(update_of);
         assert_eq!(all, [512, 512, 512, 1024, 2048, 4096, 4096]);
+        // The smallest number of updates can need more epochs than usual.
+        assert_eq!(length(500, 512), (50, 50));
+        assert_eq!(length(2000, 512), (50, 17));
+        assert_eq!(length(5120, 512), (100, 10));
+        assert_eq!(length(20_000_000, 4096), (9764, 2));
         assert_eq!(rounded(6.7e-5), 7e-5);
         assert_eq!(rounded(4e-4), 4e-4);
     }
