@@ -55,7 +55,13 @@ impl CountedCandidates {
             }
         }
         corners.sort_by(|one, other| one.at.total_cmp(&other.at));
-        let mut best = (0.0, metric.value(&sums));
+        // At the value 0, a candidate can have the same total as the steepest one, which is chosen
+        // from there on. So the value 0 and the values up to the first corner have separate scores.
+        let mut best = (0.0, self.score(metric, &without));
+        let score = metric.value(&sums);
+        if score > best.1 {
+            best = (corners.first().map_or(1.0, |first| first.at / 2.0), score);
+        }
         let mut rest = &corners[..];
         while let Some(first) = rest.first() {
             let at = first.at;
@@ -178,6 +184,29 @@ mod tests {
             gained += usize::from(score > with(weights[axis]));
         }
         assert!(gained > 0, "no weight could be improved");
+    }
+
+    #[test]
+    fn the_score_of_the_value_0_is_that_of_the_first_of_equal_candidates() {
+        let metric = Bleu::default();
+        let reference = "a b c d e";
+        let counts = |hypothesis| {
+            let segment = Segment { hypothesis, references: vec![reference] };
+            let counted = Statistics::count(&metric, &[segment]).expect("counted");
+            counted.rows().next().expect("a row").to_vec()
+        };
+        let (good, bad) = (counts(reference), counts("a b c d x"));
+        let weights = [1.0, 0.5, 0.0, 0.0];
+        // The candidates differ only in their score by the first criterion.
+        for (scores, counts) in [([0.0, 1.0], [&bad, &good]), ([1.0, 0.0], [&good, &bad])] {
+            let scored = |score| [score, 0.3, 0.0, 0.0];
+            let text = vec![(scored(scores[0]), 0), (scored(scores[1]), 1)];
+            let counts = counts.map(Clone::clone).to_vec();
+            let candidates = CountedCandidates { texts: vec![text], counts };
+            let (value, score) = candidates.best_value(&metric, &weights, 0);
+            assert_eq!(candidates.score(&metric, &[value, 0.5, 0.0, 0.0]), score, "{value}");
+            assert!((score - 100.0).abs() < 1e-9, "{score}");
+        }
     }
 
     #[test]
