@@ -17,12 +17,12 @@ const LARGEST: u64 = 1 << 26;
 /// Terms with their prescribed translations.
 ///
 /// A line contains a term if it has the term's words as whole words; in scripts without spaces, the
-/// term's characters suffice. A term in lower case matches any case. Of terms that overlap in a
-/// line, only the first one counts, and of terms that begin at the same position, only the longest
-/// one.
+/// term's characters suffice. A term in lower case matches any case: `λόγος` also `ΛΌΓΟΣ`, `straße`
+/// also `STRASSE`, and `izmir` also `İZMİR`. Of terms that overlap in a line, only the first one
+/// counts, and of terms that begin at the same position, only the longest one.
 pub struct Terms {
     terms: Vec<Term>,
-    /// Automaton that finds terms in a text, after both have been converted to lower case.
+    /// Automaton that finds terms in a text, after both have been [`Folded`].
     finder: AhoCorasick,
     /// SHA-256 of the text from which the terms were read.
     hash: String,
@@ -91,7 +91,7 @@ impl Terms {
         if terms.is_empty() {
             return Ok(None);
         }
-        let finder = AhoCorasick::new(terms.iter().map(|term| folded(&term.source)))
+        let finder = AhoCorasick::new(terms.iter().map(|term| Folded::new(&term.source).text))
             .with_context(|| format!("{place}too many terms"))?;
         let hash = hexadecimal(&Sha256::digest(text.as_bytes()));
         Ok(Some(Self { terms, finder, hash }))
@@ -100,24 +100,24 @@ impl Terms {
     /// Indices of the terms that occur in a text, each once, in the order of their first
     /// occurrences.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
-        let folded = folded(text);
-        let whole = self.finder.find_overlapping_iter(&folded).filter(|occurrence| {
-            let term = &self.terms[occurrence.pattern().as_usize()];
-            is_whole(text, occurrence.range())
-                && (!term.has_case || text[occurrence.range()] == term.source[..])
+        let folded = Folded::new(text);
+        let occurrences = self
+            .finder
+            .find_overlapping_iter(&folded.text)
+            .filter_map(|one| Some((one.pattern().as_usize(), folded.range(one.range())?)));
+        let whole = occurrences.filter(|(number, range)| {
+            is_whole(text, range.clone()) && self.terms[*number].matches(&text[range.clone()])
         });
         let mut occurrences: Vec<_> = whole.collect();
         // Among terms with the same range in the text, those that match only their own case come
         // first.
-        occurrences.sort_by_key(|one| {
-            let has_case = self.terms[one.pattern().as_usize()].has_case;
-            (one.start(), std::cmp::Reverse((one.end(), has_case)))
+        occurrences.sort_by_key(|(number, range)| {
+            (range.start, std::cmp::Reverse((range.end, self.terms[*number].has_case)))
         });
         let (mut numbers, mut end) = (Vec::new(), 0);
-        for one in occurrences {
-            let number = one.pattern().as_usize();
-            if one.start() >= end {
-                end = one.end();
+        for (number, range) in occurrences {
+            if range.start >= end {
+                end = range.end;
                 if !numbers.contains(&number) {
                     numbers.push(number);
                 }
@@ -175,8 +175,19 @@ impl Term {
         }
         let written = tokenizer.decode(&tokens)?.trim().to_owned();
         let written = (written != target).then_some(written);
-        let has_case = folded(&source) != source;
+        let has_case = has_case(&source);
         Ok(Self { source, has_case, target, written, tokens })
+    }
+
+    /// Whether the term matches `part` of a text, which is the same as the term when both are
+    /// [`Folded`].
+    fn matches(&self, part: &str) -> bool {
+        if self.has_case {
+            return part == self.source;
+        }
+        // `SS` can stand for `ß`, but `ss` cannot: `Masse` and `Maße` are different words.
+        !part.chars().any(char::is_lowercase)
+            || part.chars().flat_map(lower).eq(self.source.chars().flat_map(lower))
     }
 }
 
@@ -192,17 +203,55 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
-/// Text in lower case, with the same byte positions: a character whose lower-case form has another
-/// length in bytes is not changed.
-fn folded(text: &str) -> String {
-    let fold = |character: char| {
-        let mut lower = character.to_lowercase();
-        match (lower.next(), lower.next()) {
-            (Some(one), None) if one.len_utf8() == character.len_utf8() => one,
-            _ => character,
-        }
+/// Whether a term is not in lower case.
+fn has_case(term: &str) -> bool {
+    term.chars().any(|one| !one.to_lowercase().eq([one]))
+}
+
+/// Lower case of a character, in which one letter does not have several forms: `σ` for the `ς` at
+/// the end of a word, because both have the capital `Σ`; and `i` for the Turkish capital `İ`.
+fn lower(character: char) -> impl Iterator<Item = char> {
+    let character = match character {
+        'ς' => 'σ',
+        'İ' => 'i',
+        other => other,
     };
-    text.chars().map(fold).collect()
+    character.to_lowercase()
+}
+
+/// Text in [lower case](lower), with `ss` for each `ß`, because the capital of `ß` is usually `SS`.
+struct Folded {
+    text: String,
+    /// Byte position of each character in this text and in the original one, and the lengths of
+    /// both texts. Only characters at which a character of the original begins are listed.
+    places: Vec<(usize, usize)>,
+}
+
+impl Folded {
+    fn new(original: &str) -> Self {
+        let (mut text, mut places) = (String::with_capacity(original.len()), Vec::new());
+        for (at, character) in original.char_indices() {
+            places.push((text.len(), at));
+            for one in lower(character) {
+                match one {
+                    'ß' => text.push_str("ss"),
+                    other => text.push(other),
+                }
+            }
+        }
+        places.push((text.len(), original.len()));
+        Self { text, places }
+    }
+
+    /// Byte range in the original text of the byte range `part` of this text; `None` if it begins
+    /// or ends within a character of the original.
+    fn range(&self, part: std::ops::Range<usize>) -> Option<std::ops::Range<usize>> {
+        let place = |at: usize| {
+            let index = self.places.binary_search_by_key(&at, |place| place.0).ok()?;
+            Some(self.places[index].1)
+        };
+        Some(place(part.start)?..place(part.end)?)
+    }
 }
 
 /// Whether the byte range `part` of a text neither begins nor ends within a word.
@@ -225,12 +274,12 @@ mod tests {
     fn terms(sources: &[&str]) -> Terms {
         let term = |&source: &&str| Term {
             source: source.to_owned(),
-            has_case: folded(source) != source,
+            has_case: has_case(source),
             target: format!("<{source}>"),
             written: None,
             tokens: Vec::new(),
         };
-        let finder = AhoCorasick::new(sources.iter().map(|source| folded(source)));
+        let finder = AhoCorasick::new(sources.iter().map(|source| Folded::new(source).text));
         let terms = sources.iter().map(term).collect();
         Terms { terms, finder: finder.expect("few"), hash: String::new() }
     }
@@ -252,6 +301,29 @@ mod tests {
         assert_eq!(terms_in("量子力学的cat"), ["力学", "cat"]);
         assert_eq!(terms_in("İ NAÏVE"), ["naïve"]);
         assert!(terms_in("").is_empty());
+    }
+
+    #[test]
+    fn a_term_in_lower_case_matches_any_case_of_its_letters() {
+        let terms = terms(&["λόγος", "straße", "masse", "maße", "izmir", "kelvin", "Σ"]);
+        let terms_in = |text: &str| -> Vec<&str> {
+            terms.in_text(text).into_iter().map(|number| &*terms.terms[number].source).collect()
+        };
+        for text in ["λόγος", "Λόγος", "ΛΌΓΟΣ", "(ΛΌΓΟΣ)"] {
+            assert_eq!(terms_in(text), ["λόγος"], "{text}");
+        }
+        for text in ["straße", "Straße", "STRASSE", "STRAẞE", "STRAßE"] {
+            assert_eq!(terms_in(text), ["straße"], "{text}");
+        }
+        // `ss` is another spelling than `ß`, apart from capitals.
+        assert!(terms_in("Strasse").is_empty());
+        assert_eq!(terms_in("Masse und Maße"), ["masse", "maße"]);
+        assert_eq!(terms_in("İzmir, İZMİR, IZMIR, izmir"), ["izmir"]);
+        // The sign for kelvin has three bytes, its lower case `k` one.
+        assert_eq!(terms_in("İ \u{212a}ELVIN und straße"), ["kelvin", "straße"]);
+        assert_eq!(terms_in("Σ"), ["Σ"]);
+        assert!(terms_in("σ").is_empty(), "a term with capitals has this case only");
+        assert!(terms_in("ſtraſſe aß").is_empty());
     }
 
     #[test]
