@@ -15,16 +15,22 @@ pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut is_lost = false;
     for token in tokens {
         // Removes the markers of the beginnings and ends of words that are common in vocabularies.
-        let surface = token.trim_start_matches(['▁', 'Ġ', '#']).trim_end_matches("</w>");
-        let surface =
-            if surface.is_empty() { token.trim_start_matches(['▁', 'Ġ']) } else { surface };
+        let surface = token.trim_start_matches(['▁', 'Ġ']);
+        let surface = match surface.trim_end_matches("</w>") {
+            "" => surface,
+            unmarked => unmarked,
+        };
         let rest = &text[at..];
         let blanks = rest.len() - rest.trim_start().len();
-        let reach = if is_lost && surface.chars().count() > 1 { AHEAD } else { 0 };
-        let starts = rest[blanks..].char_indices().map(|(place, _)| at + blanks + place);
-        let found = starts
-            .take(1 + reach)
-            .find_map(|start| matched(&text[start..], surface).map(|length| start..start + length));
+        let find = |surface: &str| {
+            let reach = if is_lost && surface.chars().count() > 1 { AHEAD } else { 0 };
+            let starts = rest[blanks..].char_indices().map(|(place, _)| at + blanks + place);
+            starts.take(1 + reach).find_map(|start| {
+                matched(&text[start..], surface).map(|length| start..start + length)
+            })
+        };
+        // In WordPiece, `##` marks a token that continues a word; in other vocabularies it is text.
+        let found = find(surface).or_else(|| find(surface.strip_prefix("##")?));
         is_lost = found.is_none();
         let span = found.unwrap_or(at..at);
         at = span.end;
@@ -39,16 +45,15 @@ fn matched(text: &str, surface: &str) -> Option<usize> {
     if surface.is_empty() {
         return None;
     }
-    let mut characters = text.char_indices();
-    let mut end = 0;
-    for wanted in surface.chars() {
-        let (at, character) = characters.next()?;
-        if character != wanted && !character.to_lowercase().eq(wanted.to_lowercase()) {
-            return None;
+    // Lower case can have more characters: that of `İ` is `i` and a combining dot.
+    let mut wanted = surface.chars().flat_map(char::to_lowercase).peekable();
+    let mut characters = text.chars();
+    while wanted.peek().is_some() {
+        for lower in characters.next()?.to_lowercase() {
+            wanted.next_if_eq(&lower)?;
         }
-        end = at + character.len_utf8();
     }
-    Some(end)
+    Some(text.len() - characters.as_str().len())
 }
 
 #[cfg(test)]
@@ -71,5 +76,12 @@ mod tests {
         );
         assert_eq!(spans("x \u{1f642} then", &["▁x", "<unk>", "▁then"]), ["x", "", "then"]);
         assert_eq!(spans("", &["a"]), [""]);
+        // A token of WordPiece that continues a word, and text that begins with `#`.
+        assert_eq!(
+            spans("no. #1, ##a playing", &["no", ".", "Ġ#1", ",", "Ġ##a", "play", "##ing"]),
+            ["no", ".", "#1", ",", "##a", "play", "ing"]
+        );
+        assert_eq!(spans("# ## a#", &["▁#", "▁##", "▁a", "#"]), ["#", "##", "a", "#"]);
+        assert_eq!(spans("İzmir ΛΟΓΟΣ", &["▁i\u{307}z", "mir", "▁λογοσ"]), ["İz", "mir", "ΛΟΓΟΣ"]);
     }
 }
