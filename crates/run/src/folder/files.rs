@@ -85,6 +85,26 @@ pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result
     }
 }
 
+/// Whether `path` is still the path of the open `file`. A process that opens a file and then locks
+/// it must ask this: in between, another process may have renamed or removed the file, and a third
+/// process could lock a new file at this path.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |metadata: std::io::Result<fs::Metadata>| {
+        metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok()
+    };
+    let own_identity = identity(file.metadata());
+    own_identity.is_some() && own_identity == identity(fs::metadata(path))
+}
+
+/// Whether `path` exists. On systems other than Unix, it cannot be told whether it is the path of
+/// the open file.
+#[cfg(not(unix))]
+pub fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::event::{FolderNotice, RunEvent, RunObserver};
+use crate::folder::files::is_at;
 
 /// Name of the file within the run that is locked.
 pub(crate) const LOCK_FILE: &str = "run.lock";
@@ -33,7 +34,7 @@ impl RunLock {
     pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path, observer)?;
-        if lock.is_at(&path) {
+        if is_at(&lock.file, &path) {
             Ok(lock)
         } else {
             bail!("{} was removed by another process a moment ago; try again", folder.display())
@@ -86,24 +87,6 @@ impl RunLock {
     pub fn sign_off(folder: &Path) {
         // If this fails, the id stays in the file, with no other effect.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
-    }
-
-    /// Whether `path` is still the path of the locked file. Another process may have removed the
-    /// file between the opening and the locking of it. A third process could then lock a new file
-    /// at this path.
-    #[cfg(unix)]
-    fn is_at(&self, path: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let identity = |metadata: std::io::Result<std::fs::Metadata>| {
-            metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok()
-        };
-        let own_identity = identity(self.file.metadata());
-        own_identity.is_some() && own_identity == identity(std::fs::metadata(path))
-    }
-
-    #[cfg(not(unix))]
-    fn is_at(&self, path: &Path) -> bool {
-        path.exists()
     }
 
     fn sign(&mut self, text: &str) -> std::io::Result<()> {

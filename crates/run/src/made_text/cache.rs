@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use taper_decoding::ForcedScore;
 
-use crate::folder::files::{put_in_place, with_suffix, write_atomically};
+use crate::folder::files::{is_at, put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
 use crate::translation::{LineTranslator, Order, Translation, TranslationSettings, score_pairs};
 use crate::{BadItem, LoadedRun};
@@ -173,13 +173,12 @@ impl TranslationCache {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let path = folder.join(format!("{key}.jsonl"));
         let record = folder.join(format!("{key}.json"));
-        if record.exists() {
+        let partial = with_suffix(&path, ".part");
+        let Some(mut file) = opened(&partial, &record)? else {
             check(&record, &path, &order)?;
             observe(CacheProgress { text: &text.name, done: lines, lines });
             return Ok(Entry { path, key });
-        }
-        let partial = with_suffix(&path, ".part");
-        let mut file = opened(&partial)?;
+        };
         let done = whole_lines(&mut file, &partial)?;
         let written = write(&mut begin()?, text, (done, lines), &mut file, observe);
         written.with_context(|| format!("{} keeps the lines so far", partial.display()))?;
@@ -218,21 +217,41 @@ pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
     Ok((lines, hex(&hash.finalize())))
 }
 
-/// Opens the incomplete file of an entry. Returns an error if another process is writing it.
-fn opened(partial: &Path) -> Result<File> {
+/// Opens the incomplete file of an entry; `None` if the entry is complete, so that its `record`
+/// exists. Returns an error if another process is writing the file.
+fn opened(partial: &Path, record: &Path) -> Result<Option<File>> {
     let shown = partial.display();
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(partial)
-        .with_context(|| format!("cannot write {shown}"))?;
-    // On a file system without locks, this cannot be checked.
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-        bail!("{shown}: another process is translating the same text; wait for it");
+    while !record.exists() {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(partial)
+            .with_context(|| format!("cannot write {shown}"))?;
+        // On a file system without locks, this cannot be checked.
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            bail!("{shown}: another process is translating the same text; wait for it");
+        }
+        if let Some(file) = unfinished(file, partial, record) {
+            return Ok(Some(file));
+        }
     }
-    Ok(file)
+    Ok(None)
+}
+
+/// Returns the locked `file`, unless another process has completed the entry between the checks
+/// and the lock: the file has then been renamed, or is a new one that is not needed.
+fn unfinished(file: File, partial: &Path, record: &Path) -> Option<File> {
+    match (is_at(&file, partial), record.exists()) {
+        (true, false) => Some(file),
+        (true, true) => {
+            // If it cannot be removed, it stays in the cache's folder with no other effect.
+            let _ = fs::remove_file(partial);
+            None
+        }
+        (false, _) => None,
+    }
 }
 
 /// Counts the complete lines in the incomplete file of an entry, and removes what follows them.
@@ -332,5 +351,28 @@ pub(crate) fn checksum(path: &Path) -> Result<String> {
             0 => return Ok(hex(&hash.finalize())),
             count => hash.update(&block[..count]),
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_another_process_completes_is_not_written_again() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let [path, partial, record] =
+            ["a.jsonl", "a.jsonl.part", "a.json"].map(|name| folder.path().join(name));
+        // Two processes open the file; the first completes the entry, then the second locks it.
+        let [first, second] = [opened(&partial, &record)?, Some(File::open(&partial)?)];
+        put_in_place(&first.expect("incomplete"), &partial, &path)?;
+        assert!(unfinished(second.expect("open"), &partial, &record).is_none());
+        // If the first process was killed before it wrote the record, the entry is made again.
+        assert!(opened(&partial, &record)?.is_some());
+        fs::write(&record, "{}")?;
+        assert!(unfinished(File::open(&partial)?, &partial, &record).is_none());
+        assert!(!partial.exists());
+        assert!(opened(&partial, &record)?.is_none());
+        Ok(())
     }
 }

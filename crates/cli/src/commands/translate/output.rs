@@ -14,7 +14,7 @@ use super::is_stream;
 use crate::arguments::Form;
 use crate::signals::on_signal;
 use crate::text::{is_standard_stream, say, standard_output};
-use taper_run::folder::files::{put_in_place, with_suffix};
+use taper_run::folder::files::{is_at, put_in_place, with_suffix};
 use taper_run::translation::Order;
 
 /// Output of translations.
@@ -198,6 +198,10 @@ impl Partial {
             Err(error) => bail!("--continue: {shown} cannot be written: {error}"),
         };
         lock_file(&file, &partial)?;
+        ensure!(
+            is_at(&file, &partial),
+            "--continue: {shown} was completed or removed by another process a moment ago"
+        );
         let Progress { lines, bytes } =
             Progress::measure(&mut file, form).with_context(|| format!("--continue: {shown}"))?;
         file.set_len(bytes)
