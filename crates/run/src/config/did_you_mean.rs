@@ -34,7 +34,7 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 /// The last part of `name`, after the last dot, is looked up. The first of these that exists is
 /// suggested:
 ///
-/// - a key of this name in the section of `name`;
+/// - a key of this name in the section of `name`, whose name may be misspelled;
 /// - a key in the section of `name` whose setting has this name in other toolkits;
 /// - a key of this name in another section with the same outermost section;
 /// - any key whose setting has this name in other toolkits;
@@ -44,9 +44,14 @@ pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
     let shared = called_so.iter().map(|key| shared_sections(&key.name, name)).max();
+    let of_section = called_so.iter().filter(|key| is_section(&key.name, name));
+    let of_section: Vec<String> = of_section.map(|key| quoted(key)).collect();
+    if !of_section.is_empty() {
+        return Some(of_section.join(" or "));
+    }
     let is_here = |key: &Key| section(&key.name) == section(name);
-    let is_called_so_here = !called_so.iter().any(|key| is_here(key))
-        && keys().iter().any(|key| is_here(key) && key.names_elsewhere.contains(&leaf));
+    let is_called_so_here =
+        keys().iter().any(|key| is_here(key) && key.names_elsewhere.contains(&leaf));
     match (shared, called_here(&leaf)) {
         (None | Some(0), Some(called)) => Some(called),
         (_, Some(called)) if is_called_so_here => Some(called),
@@ -77,13 +82,23 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
     known
         .chain(elsewhere)
         .map(|(other, called, shared)| (osa_distance(leaf, other), shared, other, called))
-        // With more than one error in three letters, `leaf` is considered another word and not a
-        // misspelling.
-        .filter(|(distance, _, other, _)| {
-            3 * distance <= other.chars().count().min(leaf.chars().count())
-        })
+        .filter(|(_, _, other, _)| is_misspelling(leaf, other))
         .min_by_key(|(distance, shared, ..)| (*distance, std::cmp::Reverse(*shared)))
         .map(|(.., called)| called)
+}
+
+/// Whether `name` can be a misspelling of `other`, or is equal to it. With more than one error in
+/// three letters, it is considered another word.
+fn is_misspelling(name: &str, other: &str) -> bool {
+    3 * osa_distance(name, other) <= other.chars().count().min(name.chars().count())
+}
+
+/// Whether the keys called `known` and `name` are in the same section. Each part of the section of
+/// `name` may be misspelled.
+fn is_section(known: &str, name: &str) -> bool {
+    let (known, name) = (section(known).split('.'), section(name).split('.'));
+    known.clone().count() == name.clone().count()
+        && known.zip(name).all(|(known, name)| is_misspelling(name, known))
 }
 
 /// All known names of settings in other toolkits.
@@ -157,7 +172,7 @@ mod tests {
     use super::*;
 
     /// Names that users write, each with the key that is to be suggested.
-    const MEANT: [(&str, &str); 69] = [
+    const MEANT: [(&str, &str); 71] = [
         ("training.lr", "training.schedule.learning_rate"),
         ("learning_rate", "training.schedule.learning_rate"),
         ("training.learning_rate", "training.schedule.learning_rate"),
@@ -226,6 +241,9 @@ mod tests {
         ("model.haeds", "model.heads"),
         ("training.max_update", "training.max_updates"),
         ("training.shedule.warmpu", "training.schedule.warmup"),
+        // Misspelled sections of keys whose names other settings have in other toolkits.
+        ("decodng.max_length", "decoding.max_length"),
+        ("decoding.expectd_length.ratio", "decoding.expected_length.ratio"),
         ("dtpye", "dtype"),
         ("trainig", "training"),
     ];
