@@ -98,6 +98,8 @@ pub(crate) fn validation_identity(
 
 /// Keys and sections on which the examples of a validation depend.
 const EXAMPLES: &[&str] = &[
+    "data.source_prefix",
+    "data.fields",
     "data.cleaning",
     "data.text",
     "data.masked",
@@ -107,6 +109,9 @@ const EXAMPLES: &[&str] = &[
     "data.images.resize_to",
     "data.images.resample",
     "data.images.center_crop",
+    "data.images.rescale",
+    "data.images.mean",
+    "data.images.deviation",
     "data.images.hold_out",
     "data.images.seed",
     "data.captions",
@@ -127,6 +132,8 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
         ],
         Metric::Perplexity | Metric::Accuracy => &[EXAMPLES],
         Metric::Bleu | Metric::Chrf => &[&[
+            "data.source_prefix",
+            "data.fields",
             "data.cleaning.max_tokens",
             "data.lowercase",
             "evaluation.tokenize",
@@ -242,8 +249,32 @@ mod tests {
     }
 
     #[test]
+    fn every_key_that_changes_the_input_is_noticed() {
+        let changes: [fn(&mut RunConfig); 4] = [
+            |config| config.data.source_prefix = "to German: ".to_owned(),
+            |config| config.data.fields.source = "en".to_owned(),
+            |config| config.data.images.mean = vec![0.25],
+            |config| config.data.images.rescale = 1.0,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            for metric in [Metric::Loss, Metric::Accuracy, Metric::Bleu] {
+                let mut config = RunConfig::default();
+                config.training.early_stopping.metric = metric;
+                let before = validation_identity(&config, None).expect("JSON");
+                change(&mut config);
+                let now = validation_identity(&config, None).expect("JSON");
+                let is_read = metric != Metric::Bleu || number < 2;
+                assert_eq!(before != now, is_read, "{number} {metric}");
+            }
+        }
+    }
+
+    #[test]
     fn every_key_that_measures_exists() {
-        let values = json(&RunConfig::default()).expect("JSON");
+        let mut config = RunConfig::default();
+        // Not written if it is empty.
+        config.data.source_prefix = "a".to_owned();
+        let values = json(&config).expect("JSON");
         for metric in
             [Metric::Loss, Metric::Perplexity, Metric::Accuracy, Metric::Bleu, Metric::Chrf]
         {

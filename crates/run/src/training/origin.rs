@@ -37,6 +37,10 @@ impl Origin {
                 recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
         {
             validation = validation_identity(saved, Some(text))?;
+        } else if !validation.is_empty()
+            && let Some(trained) = trained_with(&state, saved)?
+        {
+            complete(&mut validation, &trained)?;
         }
         Ok(Self { checkpoint, state, validation })
     }
@@ -69,5 +73,42 @@ impl Origin {
             return String::new();
         }
         validation_changes(&self.validation, validation).join(", ")
+    }
+}
+
+/// Adds the settings of data on which validation scores depend to `validation`, unless it has them.
+/// A checkpoint of an earlier version of this program can lack some of them there. They are then
+/// taken from the recipe in the checkpoint, `trained`.
+///
+/// # Errors
+/// If a value cannot be written as JSON.
+fn complete(validation: &mut Map<String, Value>, trained: &RunConfig) -> Result<()> {
+    for (key, value) in validation_identity(trained, None)? {
+        if key.starts_with("data.") {
+            validation.entry(key).or_insert(value);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_an_earlier_version_did_not_record_are_no_changes() -> Result<()> {
+        let mut config = RunConfig::default();
+        config.data.source_prefix = "to German: ".to_owned();
+        config.training.label_smoothing = 0.2;
+        let now = validation_identity(&config, Some("text".to_owned()))?;
+        let mut recorded = now.clone();
+        recorded.remove("data.source_prefix").expect("a setting");
+        complete(&mut recorded, &config)?;
+        assert_eq!(recorded, now);
+        // A recorded setting stays.
+        recorded.insert("data.source_prefix".to_owned(), "other".into());
+        complete(&mut recorded, &config)?;
+        assert_eq!(validation_changes(&recorded, &now), ["data.source_prefix"]);
+        Ok(())
     }
 }
