@@ -19,18 +19,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RerankingConfig {
-    /// Number of candidates for each text, at least 2; 0 takes the search's best translation.
+    /// Number of candidates for each text, at least 2; 0: the best translation of the search is
+    /// taken, without a choice.
     #[schemars(range(max = 65_536))]
     #[schemars(extend("x-names" = "mbr num_samples"))]
     pub candidates: usize,
     /// Measure of the similarity of two candidates.
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub utility: Utility,
-    /// Weight of the utility.
+    /// Weight of the candidate's utility, which is its mean similarity to all candidates.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub utility_weight: f64,
-    /// Weight of the model's score.
+    /// Weight of the candidate's score by the model that translates.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub model_weight: f64,
@@ -38,8 +39,8 @@ pub struct RerankingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub reverse: Option<PathBuf>,
-    /// Weight of the mean log-probability of a token of the source, given the candidate, by
-    /// `reverse`.
+    /// Weight of the log-probability that the run `reverse` gives to the source as a translation of
+    /// the candidate, divided by the number of its tokens.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking", "no-reverse"]))]
     pub reverse_weight: f64,
@@ -47,7 +48,8 @@ pub struct RerankingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub language_model: Option<PathBuf>,
-    /// Weight of the mean log-probability of a token of the candidate by `language_model`.
+    /// Weight of the log-probability that the run `language_model` gives to the candidate, divided
+    /// by the number of its tokens.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking", "no-language-model"]))]
     pub language_model_weight: f64,

@@ -49,7 +49,7 @@ pub struct ScheduleConfig {
             decay_method learning_rate_scheduler learning_rate_scheduler_type")
     )]
     pub kind: ScheduleKind,
-    /// Factor of the kind `noam`; the other kinds ignore it.
+    /// Factor of the rate with the kind `noam`; the other kinds ignore it.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-idle" = ["not-noam"]))]
     pub scale: f64,

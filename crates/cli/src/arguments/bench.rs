@@ -37,7 +37,7 @@ pub(crate) struct BenchTrain {
     /// Shape of the model
     #[arg(long, value_enum, default_value = "base")]
     pub(crate) preset: Preset,
-    /// Recipe whose `[model]` is used instead
+    /// Recipe whose `[model]` is used instead of --preset
     #[arg(long, value_name = "CONFIG", conflicts_with = "preset")]
     pub(crate) recipe: Option<PathBuf>,
     /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster of
@@ -47,7 +47,7 @@ pub(crate) struct BenchTrain {
     /// auto, cpu, cuda, cuda:N or metal
     #[arg(long, default_value = "cpu")]
     pub(crate) device: String,
-    /// Measured steps
+    /// Number of measured steps
     #[arg(long, default_value_t = 20)]
     pub(crate) steps: usize,
     /// Number of steps before the measured ones
@@ -62,7 +62,7 @@ pub(crate) struct BenchTrain {
     /// Rate of all dropouts [default: the preset's]
     #[arg(long)]
     pub(crate) dropout: Option<f64>,
-    /// Plain Candle operations and autodiff instead of the fused operations
+    /// Use plain Candle operations and autodiff instead of the fused operations
     #[arg(long)]
     pub(crate) composed: bool,
     /// Predict the times on these numbers of cores, from the time of each parallel region on one
@@ -95,7 +95,7 @@ pub(crate) struct BenchNetwork {
     /// Number of processes, which share the threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) processes: usize,
-    /// MiB of gradients in one exchange
+    /// MiB of gradients that are exchanged at a time
     #[arg(long, value_name = "N", default_value_t = 25.0)]
     pub(crate) bucket_mib: f64,
     /// Number of measured updates; the first update is not measured

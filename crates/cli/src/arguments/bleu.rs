@@ -106,8 +106,9 @@ fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
-    /// HYPOTHESIS REFERENCE…; or, as in sacreBLEU, only references, with translations from --input
-    /// or, for a single reference, from standard input
+    /// HYPOTHESIS REFERENCE…: a file of translations, then files of references. Or, as in
+    /// sacreBLEU, only references; translations are then read from --input or, for a single
+    /// reference, from standard input
     #[arg(required_unless_present = "test_set", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Files of translations, one per system, - for standard input; several systems are compared
@@ -144,14 +145,14 @@ pub(crate) struct Bleu {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "BLEU")]
 pub(crate) struct BleuOptions {
-    /// exp, floor, add-k or none
+    /// Smoothing: exp, floor, add-k or none
     #[arg(long, short, value_name = "NAME", default_value = "exp")]
     pub(crate) smooth_method: String,
     /// Value for floor [default: 0.1] and add-k [default: 1] [sacreBLEU: -sv]
     #[arg(long, value_name = "VALUE")]
     pub(crate) smooth_value: Option<f64>,
-    /// 13a, none, char, zh or intl [default: zh for --language-pair *-zh, else 13a] [sacreBLEU:
-    /// -tok]
+    /// Tokenizer: 13a, none, char, zh or intl [default: zh for --language-pair *-zh, else 13a]
+    /// [sacreBLEU: -tok]
     #[arg(long, value_name = "NAME")]
     pub(crate) tokenize: Option<String>,
     /// Language pair, such as en-zh; the second language chooses the tokenizer
@@ -196,7 +197,8 @@ pub(crate) struct TerOptions {
     /// Distinguish case
     #[arg(long)]
     pub(crate) ter_case_sensitive: bool,
-    /// Treat Chinese characters as words, with the two options below
+    /// With --ter-no-punct, also remove Asian punctuation; with --ter-normalized, treat each
+    /// Chinese character as a word
     #[arg(long)]
     pub(crate) ter_asian_support: bool,
     /// Remove punctuation

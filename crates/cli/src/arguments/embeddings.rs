@@ -62,10 +62,11 @@ pub(crate) struct EmbeddingsTrain {
     /// Relative frequency above which a word is subsampled; 0: never
     #[arg(long, default_value_t = TrainingSettings::default().subsampling, value_name = "PART")]
     pub(crate) subsampling: f64,
-    /// Smallest number of occurrences of a word that gets a vector
+    /// Number of occurrences that a word needs to get a vector
     #[arg(long, default_value_t = TrainingSettings::default().min_count, value_name = "N")]
     pub(crate) min_count: u64,
-    /// Largest number of words that get a vector; the most frequent ones do [default: all]
+    /// Largest number of words that get a vector; only the most frequent words are kept [default:
+    /// all]
     #[arg(long, value_name = "N")]
     pub(crate) max_words: Option<usize>,
     /// Convert the text to lower case

@@ -36,8 +36,9 @@ pub(crate) struct Inspect {
     /// state
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) processes: NonZeroUsize,
-    /// For a run of recurrent layers: norm of the loss gradient with respect to each state on this
-    /// split, by the number of steps after the state
+    /// For a run of recurrent layers: measure, on this split, the norm of the gradient of the loss
+    /// with respect to each state, by the number of steps from the state to the last state of its
+    /// layer
     #[arg(long, value_name = "SPLIT", requires = "target")]
     pub(crate) state_gradients: Option<String>,
     /// Number of sentences of the split for the state gradients

@@ -13,8 +13,8 @@ pub(crate) struct MadeFolders {
     /// Folder for the pairs: train.SOURCE, train.TARGET, the origin of each pair, and made.json
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
-    /// Folder for translations, by weights, settings and text; existing ones are reused [default:
-    /// cache/translated in the run]
+    /// Folder in which translations are stored. A stored translation is reused if weights, settings
+    /// and text are the same [default: cache/translated in the run]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -99,7 +99,8 @@ pub(crate) struct Diversify {
     /// Folders of runs that translate in the opposite direction
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub(crate) backward: Vec<PathBuf>,
-    /// Split of the data of the first run of --forward, or else of the recipe --recipe
+    /// Split that is diversified, of the data of --recipe or, without it, of the first run of
+    /// --forward
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
     /// Recipe whose data is diversified [default: the recipe of the first run of --forward]
@@ -129,7 +130,7 @@ pub(crate) struct Filter {
     /// Smallest score of a pair to keep, from 0 to 1, instead of a share
     #[arg(long, value_name = "SCORE", conflicts_with = "keep")]
     least: Option<f64>,
-    /// Split of the data of --forward, or else of the recipe --recipe
+    /// Split that is filtered, of the data of --recipe or, without it, of the run --forward
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
     /// Recipe whose data is filtered [default: the recipe of --forward]

@@ -64,7 +64,7 @@ pub(crate) use weights::{
 #[derive(Debug, Parser)]
 #[command(name = "taper", version, about, propagate_version = true, long_version = about_build())]
 pub(crate) struct Arguments {
-    /// Threads on the CPU; no result depends on their number [default: the recipe's, else one for
+    /// Number of threads on the CPU; no result depends on it [default: the recipe's, else one for
     /// each core]
     #[arg(long, global = true, value_name = "N")]
     pub(crate) threads: Option<usize>,
@@ -119,17 +119,19 @@ pub(crate) enum Command {
     /// Find the search settings with the best translations of the validation set, or the weights of
     /// the choice among candidates, and write them to the run
     Tune(Tune),
-    /// Translate text of one language into the sources of training pairs
+    /// Make training pairs from text in the target language, by translating it into the source
+    /// language
     Backtranslate(Backtranslate),
-    /// Translate the training text of a run with this run, or with an ensemble, for a student to
-    /// learn
+    /// Translate the training text of a run with this run, or with an ensemble, so that a smaller
+    /// model (a student) can be trained on the translations
     Distill(Distill),
-    /// Add pairs to a corpus that models of both directions make from it
+    /// Extend a corpus by pairs that models of both directions make from it
     Diversify(Diversify),
-    /// Remove pairs from a corpus that models of both directions find unlikely
+    /// Remove the pairs of a corpus to which models of both directions give the lowest
+    /// probabilities
     Filter(Filter),
-    /// Run the steps of a file: training, text that models make, scores; finished steps are not
-    /// repeated
+    /// Run the steps that a file lists, such as trainings, texts that models make, and scores;
+    /// finished steps are not repeated
     Pipeline(Pipeline),
     /// Make a small and fast model that translates as a run does, and a page with it that
     /// translates in a browser
@@ -183,7 +185,7 @@ pub(crate) enum Command {
     Average(Average),
     /// Add a run's adapters to the weights that they change, which makes an ordinary run
     Merge(Merge),
-    /// Round a run's weights to int8: a folder of a quarter of the size, for translation
+    /// Round a run's weights to int8, into a folder of a quarter of the size, for translation
     Quantize(Quantize),
     /// Make the shortlist of a run: for each source token, its likeliest translations. With
     /// --shortlist, translations contain only these tokens, and take less time

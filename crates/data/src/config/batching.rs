@@ -34,8 +34,8 @@ pub struct BatchingConfig {
         extend("x-idle" = ["not-translation", "not-shuffled"])
     )]
     pub group_by_length: bool,
-    /// Looseness of grouping by length: spread of a random factor on each length, by which pairs
-    /// are then ordered.
+    /// Randomness of the grouping by length. Before pairs are ordered by their lengths, each length
+    /// is multiplied by a random factor from 1 - `length_noise` / 2 to 1 + `length_noise` / 2.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-idle" = ["not-translation", "not-shuffled", "not-grouped"]))]
     pub length_noise: f64,

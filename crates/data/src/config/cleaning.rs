@@ -11,10 +11,10 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CleaningConfig {
-    /// A pair is dropped if a side has fewer tokens.
+    /// A pair is dropped if a side has fewer tokens than this.
     #[schemars(extend("x-names" = "min_len min_seq_len min_length"))]
     pub min_tokens: usize,
-    /// A pair is dropped if a side has more tokens.
+    /// A pair is dropped if a side has more tokens than this.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "max_len max_seq_len max_seq_length max_sequence_length \
@@ -26,7 +26,7 @@ pub struct CleaningConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_ratio ratio"))]
     pub max_ratio: f64,
-    /// A pair is dropped, before it is tokenised, if a side has more characters.
+    /// A pair is dropped, before it is tokenised, if a side has more characters than this.
     pub max_characters: usize,
     /// Whether to drop a training pair that equals an earlier one, letter for letter.
     pub drop_duplicates: bool,
@@ -56,9 +56,9 @@ pub struct CleaningConfig {
     #[schemars(extend("x-names" = "length_zscore gale_church"))]
     pub length_deviations: f64,
     /// A training pair is dropped if its text and the text of an earlier one have at least this
-    /// Jaccard index: the number of pieces of five letters, or of two Chinese characters, that both
-    /// have, divided by the number that either has. From 0.5 to 1, and 0.8 is usual; 0: texts are
-    /// not compared.
+    /// Jaccard index: the number of pieces of five letters, or of two Chinese characters, that are
+    /// in both texts, divided by the number of pieces that are in at least one of them. Values are
+    /// from 0.5 to 1, and 0.8 is usual; 0: texts are not compared.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "minhash near_dedup fuzzy_dedup"))]
     pub near_duplicates: f64,

@@ -18,28 +18,30 @@ use crate::tables::Named;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
-    /// The source side. If empty, the column or field named like the language; if there is none,
-    /// column 1 in TSV and CSV, and `translation.LANGUAGE` in other formats.
+    /// The column or field of the source side. If empty, the one named like the source language; if
+    /// there is none, column 1 in TSV and CSV, and `translation.LANGUAGE` in other formats.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]
     pub source: String,
-    /// The target side. If empty, found like the source, but with column 2 instead of 1.
+    /// The column or field of the target side. If empty, it is found as for `source`, but by the
+    /// target language, and with column 2 instead of 1.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]
     pub target: String,
-    /// The text of language models and classifiers. If empty, `text`.
+    /// The column or field of the text, for language models and classifiers. If empty, `text`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables-of-texts"]))]
     pub text: String,
-    /// The second text of classifiers of two texts. If empty, `text_pair`.
+    /// The column or field of the second text, for classifiers of two texts. If empty, `text_pair`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub text_pair: String,
-    /// The label of classifiers, which may be a number. If empty, `label`.
+    /// The column or field of the label, for classifiers. The labels in it may be numbers. If
+    /// empty, `label`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["not-classification"]))]

@@ -27,8 +27,8 @@ pub enum Format {
     Xliff,
     /// A message catalog of gettext.
     Po,
-    /// A ZIP archive with the two files of `text`, as OPUS ships them; their names end in the
-    /// languages.
+    /// A ZIP archive with two files as for `"text"`, whose names end in the languages. OPUS offers
+    /// such archives.
     Zip,
     /// A data set on the Hugging Face hub, in its Parquet form; the stem of a corpus is the name of
     /// a split.

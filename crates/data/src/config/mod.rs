@@ -44,19 +44,22 @@ pub(crate) const HELD_OUT: &str = "held-out";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// Folder of the corpora that are given by a stem, such as `"train"`.
+    /// Folder of the corpora that are given by a stem, which is the name of their files without the
+    /// ending: `"train"` is the files `train.en` and `train.de` in this folder, for example.
     #[schemars(
         extend("x-names" = "data_dir data_path dataset_dir dataset_path"),
         extend("x-change" = "free")
     )]
     pub dir: PathBuf,
-    /// Source language; in text format, also the file extension.
+    /// Source language, such as `en`. With `data.format = "text"`, it is also the ending of the
+    /// names of files with source sentences.
     #[schemars(
         extend("x-names" = "src src_lang source_lang source source_language_code"),
         extend("x-idle" = ["not-translation"])
     )]
     pub source_language: String,
-    /// Target language; in text format, also the file extension.
+    /// Target language, such as `de`. With `data.format = "text"`, it is also the ending of the
+    /// names of files with target sentences.
     #[schemars(
         extend("x-names" = "tgt trg tgt_lang trg_lang target_lang target target_language_code"),
         extend("x-idle" = ["not-translation"])
@@ -71,7 +74,7 @@ pub struct DataConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub source_prefix: String,
-    /// The training corpora: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt"
+    /// The training corpora: a stem in `data.dir`, two files `{ source = "a.txt", target = "b.txt"
     /// }`, a table `{ file = "pairs.tsv" }`, or a list of these, each of which may have a weight
     /// and a tag: `{ stem = "news", weight = 2, tag = "<news>" }`.
     #[schemars(
@@ -85,15 +88,14 @@ pub struct DataConfig {
             validation_file validation_data valid_data")
     )]
     pub validation: Corpora,
-    /// The test sets, which are scored separately: one, or a list, written like `data.train`; empty
-    /// for none.
+    /// The test sets, written like `data.train`; empty for none. Each set is scored separately.
     #[schemars(
         extend("x-names" = "test_file test_set test_data testpref testset"),
         extend("x-change" = "free")
     )]
     pub test: Corpora,
-    /// Number of pairs that are drawn from the training text by `training.seed` as the validation
-    /// set. Their source sentences are removed from the training text. 0 draws none.
+    /// Number of pairs that are drawn at random from the training text, with `training.seed`, as
+    /// the validation set. Their source sentences are removed from the training text. 0 draws none.
     pub hold_out: u64,
     /// Storage format of the pairs.
     pub format: Format,
@@ -107,9 +109,9 @@ pub struct DataConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub lowercase: bool,
-    /// Number of first epochs that train both directions: each pair unchanged and with its sides
-    /// exchanged, mixed in the same batches (Ding, Wu and Tao 2021, section 3). Later epochs train
-    /// only the requested direction. Needs `tokenizer.joint`.
+    /// Number of epochs, at the beginning, that train both directions: each pair is used unchanged
+    /// and with its sides exchanged, mixed in the same batches (Ding, Wu and Tao 2021, section 3).
+    /// Later epochs train only the requested direction. Needs `data.tokenizer.joint`.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub bidirectional_epochs: u64,
     /// Columns or fields of tables: of the two sides, of texts and of labels.
@@ -133,7 +135,7 @@ pub struct DataConfig {
     /// Captions of images.
     #[schemars(extend("x-idle" = ["no-captions"]))]
     pub captions: CaptionsConfig,
-    /// Functions that are drawn as examples.
+    /// Linear functions `y = w·x` that are drawn at random as examples.
     #[schemars(extend("x-idle" = ["not-regression"]))]
     pub regression: RegressionConfig,
     /// Rules by which pairs are dropped.

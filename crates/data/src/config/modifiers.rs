@@ -22,8 +22,9 @@ pub struct ModifiersConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "titlecase title"), extend("x-change" = "accepted"))]
     pub title_case: f64,
-    /// Typing errors in the source, one in about 25 letters and at least one: neighbouring keys,
-    /// letters that are exchanged, omitted or doubled, and similar letters of other scripts.
+    /// Typing errors in the source, about one in 25 letters and at least one: a letter is replaced
+    /// by that of a neighbouring key or by a similar letter of another script, exchanged with the
+    /// next letter, omitted or doubled.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "typo noise"), extend("x-change" = "accepted"))]
     pub typos: f64,

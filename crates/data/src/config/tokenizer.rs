@@ -66,8 +66,8 @@ pub struct TokenizerConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-text", "tokenizer-given"]))]
     pub max_pairs: u64,
-    /// Probability that a merge of BPE is skipped when training text is segmented, redrawn in each
-    /// epoch (Provilkov et al. 2020); 0 segments without sampling. Batches are planned by the
+    /// Probability that a merge of BPE is skipped when training text is segmented (Provilkov et al.
+    /// 2020). The merges are drawn anew in each epoch; 0 skips none. Batches are planned by the
     /// tokens of text without dropout.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
@@ -76,9 +76,9 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub dropout: f64,
-    /// Exponent of the probabilities from which a unigram model draws segmentations of training
-    /// text, redrawn in each epoch (Kudo 2018): smaller values vary more; 0 takes the best
-    /// segmentation. Batches are planned by the tokens of the best segmentation.
+    /// Exponent of the probabilities with which a unigram model draws segmentations of training
+    /// text (Kudo 2018), anew in each epoch. With smaller values, segmentations vary more; 0 always
+    /// takes the best segmentation. Batches are planned by the tokens of the best segmentation.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "sentencepiece_alpha spm_alpha subword_alpha"),

@@ -24,14 +24,15 @@ const HEAVIEST: f64 = 1000.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corpus {
-    /// The stem of its files in `data.dir`; a plain name in place of this table means the same.
+    /// The stem of the corpus's files in `data.dir`. `{ stem = "news" }` means the same as
+    /// `"news"`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stem: String,
     /// The file with the sentences to translate, one on each line; or a list or a pattern of
     /// several files, each of which has a counterpart in `target`.
     #[serde(skip_serializing_if = "is_empty")]
     pub source: FileList,
-    /// The file with their translations, one on each line.
+    /// The file with the translations of the sentences in `source`, one on each line.
     #[serde(skip_serializing_if = "is_empty")]
     pub target: FileList,
     /// A file with both sides: a table (`.tsv`, `.csv`, `.jsonl` or `.parquet`), a translation
@@ -54,8 +55,8 @@ pub struct Corpus {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub to: String,
-    /// Number of passes over this corpus in an epoch of training: 2 takes each pair twice, 0.25 a
-    /// quarter of them, redrawn in each epoch.
+    /// Number of passes over this corpus in an epoch of training: 2 takes each pair twice, and 0.25
+    /// takes a quarter of the pairs, drawn anew in each epoch.
     #[serde(skip_serializing_if = "is_once")]
     #[schemars(range(max = 1000.0), extend("exclusiveMinimum" = 0.0))]
     pub weight: f64,
@@ -65,9 +66,9 @@ pub struct Corpus {
     /// has this token. Empty: no tag.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// File with word links, one line for each pair, such as `0-0 1-2`: numbers of source and
-    /// target words, counted from 0. Only spaces and tabs divide words. For
-    /// `training.guided_alignment`.
+    /// File with word links, which `training.guided_alignment` needs. It has a line for each pair,
+    /// such as `0-0 1-2`: each link is the number of a source word and the number of a target word,
+    /// counted from 0. Only spaces and tabs divide words.
     #[serde(skip_serializing_if = "is_empty")]
     #[schemars(extend("x-idle" = ["not-guided"]))]
     pub links: FileList,

@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resize {
-    /// The height and width of `resize_to`, for any shape.
+    /// Resizes to the height and width of `resize_to`, whatever the shape of the picture.
     Stretch,
-    /// The shorter edge becomes the first number of `resize_to`, and the shape stays. A second
-    /// number is the upper limit of the longer edge; to stay below it, both edges are reduced.
+    /// Resizes so that the shorter edge has the length that is the first number of `resize_to`. The
+    /// ratio of the edges is kept. A second number limits the longer edge; if it would be longer,
+    /// both edges are reduced.
     ShortestEdge,
-    /// The largest size within the height and width of `resize_to` that keeps the shape.
+    /// Resizes to the largest size within the height and width of `resize_to`. The ratio of the
+    /// edges is kept.
     Fit,
-    /// The original size.
+    /// Keeps the original size.
     None,
 }

@@ -22,7 +22,7 @@ pub struct DecodingConfig {
     )]
     pub beam_size: usize,
     /// Number of translations to return per sentence, best first; at most `beam_size`, unless they
-    /// are sampled. With fewer, the search can stop earlier.
+    /// are sampled. If fewer are wanted, the search can stop earlier.
     #[schemars(range(min = 1, max = 65_536))]
     #[schemars(extend("x-names" = "nbest num_return_sequences"))]
     pub n_best: usize,
@@ -35,10 +35,11 @@ pub struct DecodingConfig {
         extend("x-idle" = ["no-beam"])
     )]
     pub length_penalty: f64,
-    /// Base of the length penalty's exponent.
+    /// Base of the length penalty: the number, for a translation of `n` tokens, that is raised to
+    /// the power `α`. The `</s>` at the end counts as a token.
     #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
-    /// Rules by which a search stops, and for the cost of forced tokens.
+    /// Rules that decide when a search stops, and what forced tokens cost.
     #[serde(skip_serializing_if = "SearchRules::is_default")]
     #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub rules: SearchRules,
@@ -78,11 +79,12 @@ pub struct DecodingConfig {
     /// Number of output tokens allowed on top of `max_length_ratio` times the source length.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub max_length_offset: usize,
-    /// Number of output tokens allowed for any source length.
+    /// Largest number of output tokens, whatever the length of the source.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-names" = "max_output_length max_new_tokens max_len_b max_decode_length"))]
     pub max_length: usize,
-    /// Number of output tokens required, without `</s>`; the maximum prevails if the two conflict.
+    /// Smallest number of output tokens, without `</s>`. If it exceeds the largest number for a
+    /// source, the largest number applies.
     pub min_length: usize,
     /// Whether the output may contain `<unk>`.
     #[schemars(extend("x-names" = "unkpen allow_unk"))]
@@ -98,8 +100,8 @@ pub struct DecodingConfig {
     /// The same penalty, once for each occurrence in the output.
     #[serde(skip)]
     pub frequency_penalty: f64,
-    /// Length of runs of tokens that must not be repeated in an output, or in a prompt and its
-    /// continuation; 0 allows all.
+    /// Length of the sequences of tokens that must not occur twice in an output, or in a prompt and
+    /// its continuation together; 0 allows all repetitions.
     #[schemars(extend("x-names" = "no_repeat_ngram_size block_ngram_repeat"))]
     pub no_repeat_ngram: usize,
     /// Whether a translation contains only tokens that the run's shortlist has for its source, so
@@ -214,14 +216,14 @@ pub enum SearchRules {
     #[default]
     Exact,
     /// The rules of `generate` in the library Transformers, so that an imported model gives its
-    /// results. `beam_size` finished hypotheses are kept. Once there are as many, the search stops
-    /// when the best live hypothesis, scored at its present length, does not exceed the worst
+    /// results. `beam_size` finished hypotheses are kept. Once there are that many, the search
+    /// stops when the best live hypothesis, scored at its present length, does not exceed the worst
     /// finished one; with `patience` above 0, also when `beam_size * patience` hypotheses have
     /// finished. Forced tokens cost nothing. A language model's repetition penalty also applies to
     /// tokens of the prompt.
     Transformers,
-    /// The same rules for a model without `forced_eos_token_id`: no end is forced at the maximum
-    /// length; a translation stops there without an end.
+    /// The rules of `"transformers"` for a model without `forced_eos_token_id`: no end is forced at
+    /// the maximum length; a translation stops there without an end.
     TransformersOpen,
 }
 

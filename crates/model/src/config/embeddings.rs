@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tied {
-    /// Three separate matrices.
+    /// Three separate matrices: source embedding, target embedding and output projection.
     None,
     /// The target embedding is the output projection (Press and Wolf 2017).
     Decoder,

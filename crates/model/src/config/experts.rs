@@ -18,7 +18,8 @@ pub struct ExpertsConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub per_token: usize,
-    /// The last of every `every` layers has experts; 1: all layers have experts.
+    /// Distance between layers with experts: layers whose number, counted from 1, is a multiple of
+    /// `every` have them. With 1, all layers have experts.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub every: usize,

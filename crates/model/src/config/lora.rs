@@ -24,22 +24,25 @@ pub enum BaseDtype {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraConfig {
-    /// Rank of each adapter, the number of rows of A; 0: no adapters, and all weights are trained.
-    /// A fused matrix, such as `qkv`, has an adapter of this rank for each of its parts.
+    /// Rank of each adapter `B A x`, which is the number of rows of A; 0: no adapters, and all
+    /// weights are trained. A fused matrix, such as `qkv`, has an adapter of this rank for each of
+    /// its parts.
     #[schemars(extend("x-names" = "lora_r lora_rank lora_dim adapter_dim r"))]
     pub rank: usize,
-    /// Scale of the adapters: s is `alpha / rank`.
+    /// Scale of the adapters. An adapter adds `s · B A x` to the output of a linear layer with the
+    /// input x; s is `alpha / rank`.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "lora_alpha"), extend("x-idle" = ["no-adapters"]))]
     pub alpha: f64,
-    /// Whether s is `alpha / √rank` (Kalajdzievski 2023, "rsLoRA").
+    /// Whether the scale s of the adapters is `alpha / √rank` instead of `alpha / rank`
+    /// (Kalajdzievski 2023, "rsLoRA").
     #[schemars(extend("x-names" = "rs use_rslora rslora"), extend("x-idle" = ["no-adapters"]))]
     pub rank_stabilized: bool,
     /// Whether the length of each row of an adapted matrix is trained separately (Liu et al. 2024,
     /// "DoRA", equation 5).
     #[schemars(extend("x-names" = "use_dora"), extend("x-idle" = ["no-adapters"]))]
     pub dora: bool,
-    /// Dropout of the input of A.
+    /// Dropout on the input x of an adapter `B A x`.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-names" = "lora_dropout"), extend("x-idle" = ["no-adapters"]))]
     pub dropout: f64,

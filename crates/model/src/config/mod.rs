@@ -46,7 +46,8 @@ use serde::{Deserialize, Serialize};
 pub struct ModelConfig {
     /// Kind of the layers of a translation model.
     pub architecture: Architecture,
-    /// Width of the residual stream, `d_model`.
+    /// Width of the model, `d_model`: the size of a token's embedding, and of its vector between
+    /// two layers.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "hidden_size hidden_dim hidden model_dim model_size dim_model dim \
@@ -148,7 +149,7 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub parallel_feed_forward: ParallelFeedForward,
-    /// Position of norms.
+    /// Position of norms, before or after each sublayer.
     #[schemars(
         extend("x-names" = "pre_norm prenorm norm_first normalize_before encoder_normalize_before \
             layer_norm layernorm transformer_preprocess"),
@@ -180,9 +181,9 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "SinusoidFrequencies::are_usual")]
     #[schemars(extend("x-idle" = ["convolutional-images", "positions-not-sinusoidal"]))]
     pub sinusoid_frequencies: SinusoidFrequencies,
-    /// Position of the first token, for positions that are added to embeddings. If it is not set:
-    /// 0. A learned table then has this many additional, unused rows: 2 in BART and RoBERTa (Liu et
-    /// al. 2019). The sinusoids of M2M100 begin at 2 too.
+    /// Position of the first token, for positions that are added to embeddings. A learned table has
+    /// this many additional rows, which are not used: 2 in BART and RoBERTa (Liu et al. 2019). The
+    /// sinusoids of M2M100 also begin at position 2. If it is not set: 0.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(
         extend("x-names" = "positions_offset offset padding_offset"),
@@ -214,7 +215,7 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("x-idle" = ["not-t5"]))]
     pub relative_by_layer: bool,
-    /// Scaling of rotary positions beyond the sequences of training.
+    /// Scaling of rotary positions, for sequences that are longer than in training.
     #[schemars(extend("x-idle" = ["not-rotary"]))]
     pub rotary: RotaryConfig,
     /// Longest sequence of a learned position table, in tokens.

@@ -24,9 +24,10 @@ pub enum Positions {
     Rotary,
     /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
     Alibi,
-    /// No positions. Layers that read in order know the position, and a causal mask reveals it in
-    /// part (Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
-    /// Transformers"). For full attention in an encoder, a sentence is then a bag of words.
+    /// No positions. Layers that read tokens one after another, such as `mamba`, know the order
+    /// without them, and a causal mask reveals it in part (Kazemnejad et al. 2023, "The Impact of
+    /// Positional Encoding on Length Generalization in Transformers"). In an encoder with full
+    /// attention, the order of words is lost.
     None,
 }
 
@@ -65,8 +66,8 @@ pub enum SinusoidFrequencies {
     /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), as in Transformers' MarianMT.
     #[default]
     Paper,
-    /// `10000^(-i/(d/2 - 1))`, so that the last is 1/10000: Tensor2Tensor, fairseq with M2M100 and
-    /// NLLB, and Marian.
+    /// `10000^(-i/(d/2 - 1))`, so that the last is 1/10000, as in Tensor2Tensor, Marian, and
+    /// fairseq's M2M100 and NLLB.
     Tensor2Tensor,
 }
 

@@ -79,8 +79,8 @@ impl RotaryScaling {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Base of the frequencies: pair i of a head of width d rotates by position / base^(2i/d). If
-    /// it is not set: 10,000.
+    /// Base of the frequencies: in a head of width d, the pair of elements with the index i,
+    /// counted from 0, is rotated by the angle position / base^(2i/d). If it is not set: 10,000.
     #[schemars(range(min = 1.0))]
     #[serde(skip_serializing_if = "is_usual_base")]
     #[schemars(extend("x-names" = "rope_theta rotary_emb_base rope_base rotary_base"))]

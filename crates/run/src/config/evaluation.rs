@@ -15,7 +15,7 @@ pub struct EvaluationConfig {
         extend("x-idle" = ["no-beam"])
     )]
     pub tokenize: Tokenizer,
-    /// Lowercase both sides before scoring.
+    /// Whether translations and references are lowercased before scoring.
     #[schemars(extend("x-idle" = ["no-beam"]))]
     pub lowercase: bool,
     /// Largest number of validation pairs decoded for BLEU and chrF during training, spread evenly
@@ -25,10 +25,10 @@ pub struct EvaluationConfig {
         extend("x-idle" = ["not-translation", "no-validation"])
     )]
     pub validation_sentences: usize,
-    /// Sample translations printed after training.
+    /// Number of sample translations that are printed after training.
     #[schemars(extend("x-idle" = ["not-translation", "no-test"]))]
     pub samples: usize,
-    /// Decode and score the test sets when training ends.
+    /// Whether the test sets are translated and scored when training ends.
     pub test_after_training: bool,
 }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoggingConfig {
-    /// Write an event file for TensorBoard to the run: curves, distribution and norms of the
-    /// weights of each layer at each validation, samples and the recipe. With training.log_layers,
-    /// norms of gradients as well.
+    /// Whether an event file for TensorBoard is written to the run: curves, distribution and norms
+    /// of the weights of each layer at each validation, samples and the recipe. With
+    /// training.log_layers, it also has norms of gradients.
     pub tensorboard: bool,
 }

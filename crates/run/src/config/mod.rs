@@ -61,8 +61,8 @@ pub struct RunConfig {
     /// `metal`.
     #[schemars(extend("x-names" = "use_cuda cuda gpu gpus use_gpu accelerator gpu_ranks"))]
     pub device: String,
-    /// Number type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32
-    /// and bf16 on the machine where a run begins; the run keeps it.
+    /// Number type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` chooses the faster of
+    /// f32 and bf16 on the machine on which the run begins; the run then keeps this type.
     #[schemars(
         extend("x-names" = "fp16 bf16 amp precision half mixed_precision model_dtype"),
         extend("x-change" = "accepted")

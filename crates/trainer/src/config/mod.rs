@@ -132,8 +132,8 @@ pub struct TrainingConfig {
     )]
     pub label_smoothing: f64,
     /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
-    /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added to
-    /// the mean of their cross entropies. The paper adds the term to the sum of the cross
+    /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions p and q is
+    /// added to the mean of their cross entropies. The paper adds the term to the sum of the cross
     /// entropies, so the paper's α is twice this one. 0 makes a single pass.
     #[schemars(range(min = 0.0))]
     #[schemars(
@@ -185,39 +185,41 @@ pub struct TrainingConfig {
         extend("x-names" = "ema ema_rate exponential_smoothing average_decay moving_average")
     )]
     pub ema_decay: f64,
-    /// The last update; 0 sets no such limit.
+    /// The number of updates after which training ends; 0: no such limit.
     #[schemars(
         extend("x-names" = "max_steps max_update max_iters max_iterations iterations num_steps \
             num_updates total_steps train_steps num_train_steps updates steps")
     )]
     pub max_updates: u64,
-    /// The number of passes over the data; 0: no such limit.
+    /// The number of passes over the data after which training ends; 0: no such limit.
     #[schemars(
         extend("x-names" = "epochs epoch max_epoch num_epochs n_epochs num_train_epochs \
             after_epochs")
     )]
     pub max_epochs: u64,
-    /// Minutes in the training loop, including validations and checkpoints, in total over resumes;
-    /// 0: no such limit.
+    /// Limit on the minutes in the training loop, including validations and checkpoints; the
+    /// minutes before a resumption count too. 0: no such limit.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "max_time time_limit stop_time_hours max_hours max_seconds"))]
     pub max_minutes: f64,
-    /// Updates between two log events.
+    /// Number of updates from one log event to the next.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "log_interval logging_steps logging_freq report_every disp_freq")
     )]
     pub log_every: u64,
-    /// Add the norms of each layer's gradients and weights to log events, to see where gradients
-    /// vanish or explode. The norms are those of the event's update, before clipping.
+    /// Whether log events also have the norms of each layer's gradients and weights, which show
+    /// where gradients vanish or explode. The norms are those of the event's update, before
+    /// clipping.
     pub log_layers: bool,
-    /// Updates between two validations; 0 validates only at the end.
+    /// Number of updates from one validation to the next; 0 validates only at the end.
     #[schemars(
         extend("x-names" = "eval_every eval_interval eval_steps valid_freq valid_steps \
             validate_interval validate_interval_updates validation_freq val_check_interval")
     )]
     pub validate_every: u64,
-    /// Updates between two checkpoints; 0 saves at each validation. A new best is always saved.
+    /// Number of updates from one checkpoint to the next; 0 saves at each validation. A validation
+    /// with the best score so far is always followed by a checkpoint.
     #[schemars(
         extend("x-names" = "save_freq save_every save_interval save_interval_updates save_steps \
             save_checkpoint_steps checkpoint_interval")

@@ -32,8 +32,8 @@ pub(crate) struct Translate {
     /// positions from 0
     #[arg(long)]
     pub(crate) alignments: bool,
-    /// File of terms, one per line: a term, a tab and its translation, which translations of lines
-    /// with the term then contain
+    /// File of terms, one per line: a term, a tab and its translation. If a line contains a term,
+    /// its translation contains the term's translation
     #[arg(long, value_name = "FILE")]
     pub(crate) terms: Option<PathBuf>,
     #[command(flatten)]

@@ -18,8 +18,8 @@ pub(crate) struct Search {
     /// sampling are given; with --beam, they are the best N of the beam [default: the run's]
     #[arg(long, value_name = "N")]
     pub(crate) mbr: Option<usize>,
-    /// Limit each translation to the tokens that the run's shortlist has for its source, which
-    /// `taper shortlist` makes [default: the run's]
+    /// Limit each translation to the tokens that the run's shortlist has for its source; `taper
+    /// shortlist` makes the shortlist [default: the run's]
     #[arg(long)]
     pub(crate) shortlist: bool,
 }

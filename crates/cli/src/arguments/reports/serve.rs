@@ -23,7 +23,8 @@ pub(crate) struct Serve {
     /// Key that clients must send [default: anybody may ask]
     #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
-    /// File with this key on its first line, so that no list of processes shows it
+    /// File with the key for --api-key on its first line. Lists of processes show options, but not
+    /// this file
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     pub(crate) api_key_file: Option<PathBuf>,
     /// Another name that clients use for a server at the loopback address, such as the name of a
@@ -58,7 +59,7 @@ pub(crate) struct Serve {
     /// Largest number of tokens added to a prompt
     #[arg(long, value_name = "N", default_value_t = Limits::default().new_tokens)]
     pub(crate) max_new_tokens: usize,
-    /// Largest number of lines computed together, counted in the same way
+    /// Largest number of lines computed together, counted as for --queue
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().batch)]
     pub(crate) batch: usize,
     /// Time limit of a request in seconds, after which its work is abandoned

@@ -12,7 +12,8 @@ use crate::arguments::Loading;
 pub(crate) struct Tune {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Split to translate; never one that will judge the run [default: the validation set]
+    /// Split to translate. Do not choose a split on which the run is to be judged later [default:
+    /// the validation set]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
     /// Largest number of sentences that are translated; they are spread evenly over the set

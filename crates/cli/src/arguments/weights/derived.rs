@@ -15,8 +15,8 @@ pub(crate) struct Average {
     /// Number of newest checkpoints to average [default: the run's training.average_last, else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
-    /// Share of these weights, from 0 to 1; the rest comes from the weights that the run began
-    /// with, so that fewer of the earlier abilities are forgotten
+    /// Share of the averaged weights in the result, from 0 to 1. The rest comes from the weights
+    /// that the run began with, so that the model forgets less of what it could do before
     #[arg(long, value_name = "SHARE")]
     pub(crate) with_parent: Option<f64>,
 }

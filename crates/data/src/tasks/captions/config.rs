@@ -12,19 +12,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptionsConfig {
-    /// Sentences that describe images with labels. Pixels above 15 of 255 form the object, the
-    /// others its background. The object is bright if the mean of its pixels is at least 128, tall
-    /// if it is higher than wide by a quarter, and wide if it is wider than high by a quarter.
+    /// Sentences that describe images with labels. `{label}` stands for the label, `{brightness}`
+    /// for "dark" or "bright", and `{shape}` for "tall", "wide" or "square". Both words depend on
+    /// the object in the image, which is all pixels with values above 15 of 255. It is bright if
+    /// the mean of its pixels is at least 128, tall if its height exceeds its width by at least a
+    /// quarter, wide if its width exceeds its height by at least a quarter, and otherwise square.
     #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub sentences: Vec<String>,
-    /// Sentences with `{label}` by which a model of the task `image-text` predicts the labels of
-    /// images; the embedding of a label is the mean over its sentences. Without prompts, the
-    /// probability of a label is the sum over all `sentences` with this label, with every word in
-    /// place of `{brightness}` and `{shape}`.
+    /// Sentences with `{label}`, for a model of the task `image-text` that is to predict the labels
+    /// of images. The embedding of a label is the mean of the embeddings of these sentences with
+    /// the label in place of `{label}`. Without prompts, the probability of a label is the sum over
+    /// all `sentences` with this label, with every word in place of `{brightness}` and `{shape}`.
     #[schemars(extend("x-idle" = ["captions-in-table", "not-image-text"]))]
     pub prompts: Vec<String>,
-    /// Largest number of tokens of a caption. Longer captions are omitted, and so are images
-    /// without another caption.
+    /// Largest number of tokens of a caption. Longer captions are omitted, and so are images that
+    /// have no other caption.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
 }

@@ -18,8 +18,8 @@ use crate::{Error, Resampling, Resize, Result};
 pub struct ImagesConfig {
     /// Storage format of the images.
     pub format: ImageFormat,
-    /// The labels, in the order of the classes: the meanings of the numbers in files, and the names
-    /// of folders.
+    /// The labels, in the order of the classes. Files have the numbers of these classes, from 0;
+    /// folders have their names.
     #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub labels: Vec<String>,
     /// Height and width in pixels of the model's input. `resize` and `center_crop` bring pictures
@@ -45,33 +45,35 @@ pub struct ImagesConfig {
     /// divides `size`.
     #[schemars(range(min = 1))]
     pub patch: usize,
-    /// Factor of pixel values from 0 to 255, before `mean` and `deviation`: 1/255 unless the model
-    /// was made with another factor.
+    /// Number by which pixel values from 0 to 255 are multiplied before `mean` and `deviation` are
+    /// applied: 1/255 unless the model was made with another number.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "rescale_factor"))]
     pub rescale: f64,
-    /// Mean that is subtracted from each channel, whose values are from 0 to 1; one number for each
-    /// channel.
+    /// Mean that is subtracted from the values of each channel, after `rescale`; one number for
+    /// each channel.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_mean"))]
     pub mean: Vec<f64>,
-    /// Standard deviation that each channel is then divided by; one number for each channel.
+    /// Standard deviation by which the values of each channel are divided, after `mean` has been
+    /// subtracted; one number for each channel.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_std"))]
     pub deviation: Vec<f64>,
     /// Width in pixels of a black margin around training images; a window of the original size is
-    /// cropped at a place redrawn in each epoch. 0 takes images unchanged.
+    /// then cropped, at a random place that is drawn anew in each epoch. 0 takes images unchanged.
     pub crop_padding: usize,
-    /// Whether training mirrors images left to right in half of the cases, redrawn in each epoch.
+    /// Whether training mirrors half of the images left to right; the half is drawn anew in each
+    /// epoch.
     pub flip: bool,
-    /// Share of images in which training gives a rectangle random values, redrawn in each epoch
-    /// (random erasing, Zhong et al. 2020).
+    /// Share of the images in which training fills a rectangle with random values (random erasing,
+    /// Zhong et al. 2020). Images and rectangles are drawn anew in each epoch.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub erase: f64,
     /// Number of training images that are drawn for validation, and not trained on; 0 draws none.
     pub hold_out: usize,
-    /// Share of the training images that is used, drawn after the held-out images are removed. A
-    /// smaller share is part of a larger one.
+    /// Share of the training images that is used, drawn after the held-out images are removed. With
+    /// the same `seed`, the images of a smaller share are also in a larger one.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub fraction: f64,
     /// Seed from which `hold_out` and `fraction` are drawn.
@@ -87,7 +89,8 @@ pub enum ImageFormat {
     Idx,
     /// Files of labels and colours, like the binary version of CIFAR-10.
     Cifar10,
-    /// The same with an ignored coarse label before each label.
+    /// Files as for `"cifar10"`, but with a coarse label before each label. The coarse label is
+    /// ignored.
     Cifar100,
     /// A folder of PNG and JPEG files for each class.
     Folders,

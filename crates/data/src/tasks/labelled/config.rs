@@ -21,12 +21,13 @@ pub struct LabelledConfig {
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub labels: Vec<String>,
     /// Whether each label has two texts, such as a premise and a hypothesis, with a tab between
-    /// them: the second has segment 1. With "auto", the setting of imported classifiers, a line
-    /// with a tab is two texts, and a line without one is a single text.
+    /// them. The first text has segment 0, the second segment 1. With "auto", the setting of
+    /// imported classifiers, a line with a tab is two texts, and a line without one is a single
+    /// text.
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub pairs: Pairs,
-    /// Largest number of tokens that are read, including special tokens. The rest is cut off; with
-    /// two texts, at the end of the longer one.
+    /// Largest number of tokens that are read of an example, including special tokens. The rest is
+    /// cut off; of two texts, the longer one is shortened at its end.
     #[schemars(range(min = 3))]
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub max_tokens: usize,

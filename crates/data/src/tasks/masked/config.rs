@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedConfig {
-    /// Share of the tokens of a row that are predicted, at least one token. Of these, 80 % become
-    /// `<mask>`, 10 % become another token, and 10 % stay unchanged.
+    /// Share of the tokens of a row (a sequence that the model reads) that are predicted; it is at
+    /// least one token. Of these, 80 % become `<mask>`, 10 % become another token, and 10 % stay
+    /// unchanged.
     #[schemars(extend("exclusiveMinimum" = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub rate: f64,
     /// Whether all tokens of a word are predicted together.

@@ -16,8 +16,8 @@ pub struct QuestionsConfig {
     /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` represents this
     /// case.
     pub unanswerable: bool,
-    /// Number of tokens of a row: question, context and three special tokens. A longer context is
-    /// read in several windows.
+    /// Largest number of tokens of a row, which has a question, its context and three special
+    /// tokens. A longer context is read in several windows.
     #[schemars(range(min = 8))]
     pub max_tokens: usize,
     /// Distance in tokens between the beginnings of two windows of a context; tokens in both are

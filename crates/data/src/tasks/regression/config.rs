@@ -25,7 +25,7 @@ pub struct RegressionConfig {
     /// Standard deviation of the normal noise on each y; 0 means no noise.
     #[schemars(range(min = 0.0))]
     pub noise: f64,
-    /// Number of functions of an epoch of training; no function occurs in two epochs.
+    /// Number of functions in an epoch of training. Each epoch has new functions.
     #[schemars(range(min = 1))]
     pub functions: usize,
     /// Number of functions of a validation or test set.

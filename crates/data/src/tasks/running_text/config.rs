@@ -22,12 +22,12 @@ pub struct RunningTextConfig {
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub hold_out: f64,
-    /// Definition of a document. `</s>` separates documents.
+    /// What a document is. The token `</s>` separates documents.
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub documents: Documents,
-    /// Whether predictions never see tokens before the beginning of their document. A block with
-    /// several documents then becomes a row for each; each row begins with `</s>` and has its own
-    /// positions.
+    /// Whether the model sees only the present document when it predicts a token, and nothing of
+    /// the documents before it. A block with several documents then becomes a row for each; each
+    /// row begins with `</s>` and has its own positions.
     #[schemars(extend("x-idle" = ["not-language-model"]))]
     pub barrier: bool,
 }
@@ -44,6 +44,6 @@ impl Default for RunningTextConfig {
 pub enum Documents {
     /// A file.
     Files,
-    /// Non-blank line, without its end.
+    /// Each line that is not blank, without its end.
     Lines,
 }

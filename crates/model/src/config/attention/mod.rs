@@ -19,8 +19,9 @@ pub struct AttentionConfig {
     /// Kind of each layer, from first to last, if they differ: `["2 linear", "full"]` for three
     /// layers. The other keys apply to all layers of their kind. Empty: all layers are of `kind`.
     pub kinds: LayerKinds,
-    /// Tokens of a block, the unit of window, dilation, global and random blocks: 1 for a window
-    /// counted in tokens, 32 or more with random blocks.
+    /// Number of tokens of a block. `window`, `dilation`, `global_first`, `global_last` and
+    /// `random` are counted in blocks: choose 1 for a window counted in tokens, and 32 or more with
+    /// random blocks.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub block: usize,
@@ -33,13 +34,15 @@ pub struct AttentionConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub dilation: usize,
-    /// Blocks at the beginning of a sequence that see all tokens and are seen by all.
+    /// Number of blocks, at the beginning of a sequence, that see all tokens and are seen by all
+    /// tokens.
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub global_first: usize,
-    /// Blocks at the end of a sequence that see all tokens and are seen by all; 0 in a decoder.
+    /// Number of blocks, at the end of a sequence, that see all tokens and are seen by all tokens;
+    /// it must be 0 in a decoder.
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub global_last: usize,
-    /// Additional random blocks that each block of each head sees.
+    /// Number of random blocks that each block sees in addition, drawn separately for each head.
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub random: usize,
     /// Number of random features of a Performer's head; more of them reduce the error of the
@@ -64,16 +67,16 @@ pub struct AttentionConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-reformer"]))]
     pub hash_rounds: usize,
-    /// Buckets of a round: an even number, or 1 for a single bucket.
+    /// Number of buckets of a round: an even number, or 1.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-reformer"]))]
     pub hash_buckets: usize,
-    /// Tokens of a chunk; each attends within its own chunk and the one before.
+    /// Number of tokens of a chunk. Each token attends to its own chunk and to the chunk before it.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-reformer"]))]
     pub hash_chunk: usize,
-    /// Number of tokens in a chunk of hierarchical attention, and of chunks that form a chunk of
-    /// the next level.
+    /// Number of tokens in a chunk of hierarchical attention, and number of chunks that form a
+    /// chunk of the next level.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub chunk: usize,
@@ -83,12 +86,12 @@ pub struct AttentionConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub levels: usize,
-    /// Tokens of a segment of a Transformer-XL.
+    /// Number of tokens of a segment of a Transformer-XL.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub segment: usize,
-    /// Tokens before its segment that a token of a Transformer-XL sees; a trained model can be
-    /// evaluated with more.
+    /// Number of tokens before its segment that a token of a Transformer-XL sees. A trained model
+    /// can be evaluated with a larger number.
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub memory: usize,
     /// Whether every token of a Transformer-XL sees equally many tokens: itself and the `memory -
@@ -96,8 +99,9 @@ pub struct AttentionConfig {
     /// 2019, section 4.1).
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub same_length: bool,
-    /// The largest distance of a Transformer-XL: larger ones count as this one, so that a model can
-    /// be evaluated with more memory than it was trained on; 0 sets no limit.
+    /// The largest distance between tokens that a Transformer-XL distinguishes. Larger distances
+    /// count as this one, so that a model can be evaluated with more memory than in training; 0
+    /// sets no limit.
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub clamp_distance: usize,
     /// Seed of random blocks, features and rotations.
