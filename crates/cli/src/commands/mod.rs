@@ -5,26 +5,19 @@ mod bench;
 mod bleu;
 mod config;
 mod embeddings;
-mod evaluate;
-mod finetune;
-mod generate;
-mod init;
+mod inference;
 mod inspect;
 mod languages;
 mod made_text;
 pub(crate) mod pipeline;
-mod predict;
 mod reports;
-mod resume;
 mod runs;
-mod score;
 mod setup;
 mod student;
 mod theory;
 mod tokenizer;
-mod train;
+mod training;
 mod translate;
-mod tune;
 mod weights;
 
 use anyhow::Result;
@@ -53,22 +46,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     match &arguments.command {
         Command::Quickstart(arguments) => setup::quickstart::run(arguments, threads),
-        Command::Init(arguments) => init::run(arguments),
-        Command::Finetune(arguments) => finetune::run(arguments, threads),
-        Command::Train(arguments) => train::run(arguments, threads),
-        Command::Resume(arguments) => resume::run(arguments, threads),
+        Command::Init(arguments) => training::init::run(arguments),
+        Command::Finetune(arguments) => training::finetune::run(arguments, threads),
+        Command::Train(arguments) => training::train::run(arguments, threads),
+        Command::Resume(arguments) => training::resume::run(arguments, threads),
         Command::Translate(arguments) => translate::run(arguments),
-        Command::Generate(arguments) => generate::run(arguments),
-        Command::Evaluate(arguments) => evaluate::run(arguments),
-        Command::Tune(arguments) => tune::run(arguments),
+        Command::Generate(arguments) => inference::generate::run(arguments),
+        Command::Evaluate(arguments) => inference::evaluate::run(arguments),
+        Command::Tune(arguments) => training::tune::run(arguments),
         Command::Backtranslate(arguments) => made_text::backtranslate(arguments),
         Command::Distill(arguments) => made_text::distill(arguments),
         Command::Diversify(arguments) => made_text::diversify(arguments),
         Command::Filter(arguments) => made_text::filter(arguments),
         Command::Pipeline(arguments) => pipeline::run(arguments),
         Command::Student(arguments) => student::run(arguments, threads),
-        Command::Score(arguments) => score::run(arguments),
-        Command::Predict(arguments) => predict::run(arguments),
+        Command::Score(arguments) => inference::score::run(arguments),
+        Command::Predict(arguments) => inference::predict::run(arguments),
         Command::Import(arguments) => weights::exchange::import(arguments),
         Command::Export(arguments) => weights::exchange::export(arguments),
         Command::Push(arguments) => with_feature!("hub", weights::hub::push, arguments),

@@ -9,7 +9,7 @@ use clap::Parser;
 use taper_run::folder::files::write_atomically;
 
 use crate::arguments::{Arguments, Command, Quickstart};
-use crate::commands::train;
+use crate::commands::training::train;
 use crate::text::print_line;
 
 /// Embeds files of the repository, with their names and contents.

@@ -8,7 +8,7 @@ use taper_run::LoadedRun;
 use taper_run::engines::Engine;
 use taper_run::engines::onnx::Onnx;
 
-use super::{golden, imported, json_of};
+use crate::{golden, imported, json_of};
 
 #[test]
 fn a_translation_model_has_three_graphs_with_its_weights() {

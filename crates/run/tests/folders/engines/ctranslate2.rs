@@ -15,7 +15,7 @@ use taper_run::engines::Engine;
 use taper_run::engines::ctranslate2::{Ctranslate2, Quantization};
 use taper_run::tasks::TaskModel;
 
-use super::{golden, imported, json_of};
+use crate::{golden, imported, json_of};
 
 /// Numbers that stand for the types float32 and int8 in the file.
 const FLOAT32: u8 = 0;

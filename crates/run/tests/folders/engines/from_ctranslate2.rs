@@ -13,7 +13,7 @@ use taper_run::tasks::TaskModel;
 use taper_run::translation::{LineTranslator, TranslationSettings};
 use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
-use super::{golden, imported, json_of};
+use crate::{golden, imported, json_of};
 
 /// Copies the golden CTranslate2 folder `name` to `folder`, together with the tokenizer in the
 /// golden Transformers folder of the same name.
@@ -257,7 +257,7 @@ fn folders_that_cannot_be_read_say_why() {
             fs::write(folder.join("shared_vocabulary.json"), r#"["</s>"]"#).unwrap();
         }),
         ("eos_token is \"<end>\"", |folder| {
-            super::set(folder.join("config.json"), "eos_token", &json!("<end>"));
+            crate::set(folder.join("config.json"), "eos_token", &json!("<end>"));
         }),
     ];
     for (said, change) in cases {
