@@ -16,6 +16,9 @@ const VERSION: &str = "brain.Event:2";
 const HEAD: usize = 12;
 /// Number of bytes after the data of a record: the checksum of the data.
 const TAIL: usize = 4;
+/// Name of a file that is being written and will replace an event file. TensorBoard reads every
+/// file with `tfevents` in its name, so this name does not contain it.
+const TEMPORARY: &str = ".events.partial";
 
 /// An event file for appending.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl EventFile {
             kept = end;
         }
         if kept < bytes.len() {
-            let partial = path.with_extension("partial");
+            let partial = path.with_file_name(TEMPORARY);
             let mut file = File::create(&partial)?;
             file.write_all(&bytes[..kept])?;
             file.sync_all()?;
@@ -209,6 +212,24 @@ mod tests {
         assert_eq!(steps, [0, 1, 2, 3]);
         let records = EventFile::read(&path).expect("read");
         assert_eq!(records[1].tags, ["train/loss", "sample"]);
+    }
+
+    #[test]
+    fn a_replacement_that_is_not_finished_is_no_file_for_tensorboard() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("events.out.tfevents.1.taper");
+        let mut events = EventFile::resume(&path, |_, _| true).expect("new");
+        events.append(1, &[Value::scalar("train/loss", 1.0)]);
+        events.flush().expect("flush");
+        // The replacement cannot be made, because a folder has its name.
+        let temporary = folder.path().join(TEMPORARY);
+        fs::create_dir(&temporary).expect("folder");
+        assert!(EventFile::resume(&path, |step, _| step < 1).is_err());
+        assert_eq!(EventFile::read(&path).expect("read").len(), 2, "nothing is lost");
+        assert!(!TEMPORARY.contains("tfevents"));
+        fs::remove_dir(&temporary).expect("remove");
+        EventFile::resume(&path, |step, _| step < 1).expect("resume").flush().expect("flush");
+        assert_eq!(fs::read_dir(folder.path()).expect("folder").count(), 1);
     }
 
     #[test]
