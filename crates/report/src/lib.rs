@@ -16,6 +16,7 @@ mod curves;
 mod figures;
 mod flaws;
 mod page;
+mod paths;
 mod record;
 mod regressed;
 mod ridges;

@@ -96,6 +96,9 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
         assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
         assert_eq!(html.matches("<script").count(), 2);
+        // The page can be sent to others: it has no folders of this machine.
+        let root = folder.path().to_str().expect("a path");
+        assert!(!html.contains(root) && html.contains("…/bad") && html.contains("…/text"));
         // The page names the process for which the others wait.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
@@ -204,6 +207,7 @@ fn runs_are_compared_sentence_by_sentence() {
     );
     let page = comparison.page(Language::English).expect("a page");
     assert!(page.contains("\"systems\":[\"bad\",\"good\"]") && page.contains("won"));
+    assert!(!page.contains(folder.path().to_str().expect("a path")));
     assert!(page.contains("BLEU by length of the source, test"));
     let figures = comparison.figures(Language::English).expect("figures");
     let by_length = figures.iter().find(|one| one.name == "test-length").expect("by length");
@@ -212,6 +216,10 @@ fn runs_are_compared_sentence_by_sentence() {
     assert_eq!(of_each.iter().map(|one| one.0).collect::<Vec<_>>(), ["bad", "good"]);
     let categories = |scores: &str| scores.split(", ").count();
     assert_eq!(categories(of_each[0].1), categories(of_each[1].1), "{described}");
+    let same = [0, 0].map(|_| RunData::read(&folder.path().join("good")).expect("a run"));
+    let comparison = compare(&same).expect("a run, twice");
+    let (_, scores) = &comparison.splits[0];
+    assert_eq!((scores[1].bleu.p_value, scores[1].chrf.p_value), (Some(1.0), Some(1.0)));
     let error = compare(&runs[..1]).expect_err("one run").to_string();
     assert_eq!(error, "name two or more runs to compare");
 }

@@ -13,6 +13,7 @@ use taper_run::config::every_difference;
 
 use crate::curves::curves;
 use crate::figures::NamedFigure;
+use crate::paths::{short_paths, short_values};
 use crate::record::Record;
 use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
@@ -88,15 +89,15 @@ pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     Ok(comparison)
 }
 
-/// Returns a name for each run: its own name, or the path of its folder if another run has the same
-/// name.
+/// Returns a name for each run: its own name, or the end of the path of its folder if another run
+/// has the same name.
 fn distinct_names(runs: &[RunData]) -> Vec<String> {
     let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
     let name = |run: &RunData| match is_alone(&run.name) {
         true => run.name.clone(),
         false => run.folder.root().display().to_string(),
     };
-    runs.iter().map(name).collect()
+    short_paths(&runs.iter().map(name).collect::<Vec<_>>())
 }
 
 /// Whether two sets have the same sources and references, and are scored with the same settings.
@@ -132,11 +133,21 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
 }
 
 /// Scores each set with `metric`, and tests its difference from the first set.
+///
+/// The p-value is that of sacreBLEU, except for a set with the counts of the first set in every
+/// sentence. Such sets do not differ at all, so it is 1. sacreBLEU counts the resamples with a
+/// difference *larger* than the actual one, and finds none.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let counted: Vec<Statistics> =
         sets.iter().map(|set| set.statistics(metric)).collect::<Result<_>>()?;
     let counted: Vec<&Statistics> = counted.iter().collect();
-    Ok(paired_bootstrap(metric, &counted, RESAMPLES, DEFAULT_SEED)?)
+    let mut tested = paired_bootstrap(metric, &counted, RESAMPLES, DEFAULT_SEED)?;
+    for (tested, set) in tested.iter_mut().zip(&counted).skip(1) {
+        if set.rows().eq(counted[0].rows()) {
+            tested.p_value = Some(1.0);
+        }
+    }
+    Ok(tested)
 }
 
 /// Returns the keys of the recipes whose values differ between the runs, with the value in each
@@ -151,7 +162,7 @@ fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
             row[number] = show(one.right);
         }
     }
-    Ok(keys.into_iter().collect())
+    Ok(keys.into_iter().map(|(key, values)| (key, short_values(&values))).collect())
 }
 
 /// Returns two table cells: the score with its confidence interval, and the p-value of its

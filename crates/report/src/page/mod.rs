@@ -12,6 +12,7 @@ use taper_run::attention::ATTENTION_SCRIPT;
 
 use crate::curves::{curves, layer_charts, layer_figures};
 use crate::figures::NamedFigure;
+use crate::paths::short_in_words;
 use crate::ridges::spread_figures;
 use crate::run_data::chosen;
 use crate::run_data::{RunData, test_set_figures};
@@ -96,7 +97,7 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
     let body = sections::commands(run, language);
     parts.push(Section::new("commands", say("Commands", "命令"), body));
     if !run.missing.is_empty() {
-        let body = run.missing.iter().map(|text| note(text)).collect();
+        let body = run.missing.iter().map(|text| note(&short_in_words(text))).collect();
         parts.push(Section::new("missing", say("Not shown", "未显示"), body));
     }
     let mut script = String::new();

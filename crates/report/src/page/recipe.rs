@@ -7,6 +7,7 @@ use taper_plots::{Language, escape};
 use taper_run::RunConfig;
 use taper_run::config::every_difference;
 
+use crate::paths::short_in_toml;
 use crate::run_data::RunData;
 
 /// Section with the keys that differ from the defaults, then the whole recipe.
@@ -17,7 +18,8 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
         .iter()
         .map(|one| {
             let show = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".to_owned());
-            [one.key.clone(), show(&one.right), show(&one.left)]
+            let [own, usual] = [show(&one.right), show(&one.left)];
+            [one.key.clone(), short_in_toml(&own, 1), short_in_toml(&usual, 1)]
         })
         .collect();
     let head = [say("key", "键"), say("this run", "本次运行"), say("default", "默认值")];
@@ -28,7 +30,7 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
     let whole = format!(
         "{changed}<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
         say("The whole recipe", "完整配方"),
-        escape(&run.config.to_toml()?),
+        escape(&short_in_toml(&run.config.to_toml()?, 1)),
     );
     Ok(panel(say("Keys that differ from the defaults", "与默认值的差异"), &whole))
 }

@@ -1,11 +1,15 @@
 //! Contents of the sections of a report.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 use taper_plots::parts::{note, panel, panels, table};
 use taper_plots::{Language, escape};
+use taper_run::folder::Command;
 use taper_run::numbers::grouped;
 
 use crate::flaws::Flaw;
+use crate::paths::{short, short_argument};
 use crate::run_data::RunData;
 use crate::sentences::SentenceSet;
 
@@ -301,7 +305,12 @@ pub(super) fn commands(run: &RunData, language: Language) -> String {
     let given: String = run
         .commands
         .iter()
-        .map(|one| format!("# {}, {}\n{}\n", one.began(), one.folder, one.line()))
+        .map(|one| {
+            let folder = Path::new(&one.folder);
+            let arguments = one.arguments.iter().map(|text| short_argument(text, folder)).collect();
+            let shown = Command { arguments, ..one.clone() };
+            format!("# {}, {}\n{}\n", one.began(), short(folder, 1), shown.line())
+        })
         .collect();
     let given = match given.is_empty() {
         true => note(&say(

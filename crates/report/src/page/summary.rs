@@ -10,6 +10,7 @@ use taper_run::numbers::{grouped, scaled};
 use taper_run::tasks::outline;
 use taper_trainer::ProcessTime;
 
+use crate::paths::short;
 use crate::run_data::RunData;
 
 /// A number of a test set: its name, its JSON pointer in `scores.json`, a factor by which it is
@@ -226,7 +227,7 @@ fn facts(run: &RunData, language: Language) -> String {
     let mut facts = vec![
         format!("<span class=\"badge\">{}</span>", escape(&state)),
         format!("<span>{}</span>", escape(&run.config.task.to_string())),
-        format!("<code>{}</code>", escape(&run.folder.root().display().to_string())),
+        format!("<code>{}</code>", escape(&short(run.folder.root(), 1))),
     ];
     if let Some(command) = run.commands.first() {
         facts.push(format!("<time>{}</time>", escape(&command.began())));

@@ -10,6 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use taper_data::{Corpora, DataConfig};
 use toml::{Table, Value};
 
+use super::RunConfig;
+
 /// Keys of [data] whose values are paths.
 const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "target_path"]];
 
@@ -120,6 +122,29 @@ pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     if relative == working_folder { PathBuf::from(".") } else { relative }
 }
 
+/// Copy of `config` in which each absolute path is replaced by its last part, for readers on other
+/// machines: the folders above it say only whose machine it was.
+pub(crate) fn without_folders(config: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    let RunConfig { data, model, decoding, .. } = &mut config;
+    let mut paths: Vec<&mut PathBuf> =
+        vec![&mut data.dir, &mut model.embeddings.file, &mut model.embeddings.target_file];
+    paths.extend(&mut data.tokenizer.path);
+    paths.extend(&mut data.tokenizer.target_path);
+    paths.extend(&mut decoding.reranking.reverse);
+    paths.extend(&mut decoding.reranking.language_model);
+    let splits: [&mut Corpora; 3] = [&mut data.train, &mut data.validation, &mut data.test];
+    paths.extend(splits.into_iter().flat_map(Corpora::paths_mut));
+    for path in paths {
+        if path.is_absolute()
+            && let Some(name) = path.file_name()
+        {
+            *path = name.into();
+        }
+    }
+    config
+}
+
 /// Copy of `data` in which each corpus path inside the folder `from` is replaced by the same path
 /// inside the folder `to`.
 pub(crate) fn moved(data: &DataConfig, from: &Path, to: &Path) -> DataConfig {
@@ -151,6 +176,26 @@ mod tests {
         assert_eq!(data["test"]["file"][0].as_str(), Some("/recipes/t.tsv"));
         assert_eq!(data["test"]["file"][1].as_str(), Some("/recipes/mine/u.*.tsv"));
         assert_eq!(data["tokenizer"]["path"].as_str(), Some("/recipes/mine/t.json"));
+    }
+
+    #[test]
+    fn readers_elsewhere_see_no_folders() {
+        let mut config = RunConfig::default();
+        config.data.dir = "/home/me/corpus".into();
+        config.data.tokenizer.path = Some("/home/me/t.json".into());
+        config.data.train = (&taper_data::Corpus {
+            source: "/home/me/x.aa".into(),
+            target: "text/x.bb".into(),
+            ..Default::default()
+        })
+            .into();
+        config.model.embeddings.file = "/home/me/vectors.txt".into();
+        config.decoding.reranking.reverse = Some("/home/me/back".into());
+        let text = without_folders(&config).to_toml().expect("TOML");
+        assert!(!text.contains("/home"), "{text}");
+        for name in ["\"corpus\"", "t.json", "x.aa", "text/x.bb", "vectors.txt", "\"back\""] {
+            assert!(text.contains(name), "{name}: {text}");
+        }
     }
 
     #[test]

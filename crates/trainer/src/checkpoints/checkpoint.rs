@@ -56,9 +56,23 @@ where
 /// changed.
 pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
     let file = path.join(STATE_FILE);
+    files::replace(&file, &signed(&file, state)?)
+}
+
+/// Returns the content of the state file (`state.json`) of a checkpoint with the state `state`,
+/// with its format and its checksum.
+///
+/// # Errors
+/// If the state cannot be written as JSON.
+pub fn state_json(state: &State) -> Result<Vec<u8>, CheckpointError> {
+    signed(Path::new(STATE_FILE), state)
+}
+
+/// Content of the state file `file`, with its format and its checksum.
+fn signed(file: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
     let mut state = State { format_version: state.format(), ..state.clone() };
-    state.checksum = checksum(&file, &state)?;
-    files::replace(&file, &encode_state(&file, &state)?)
+    state.checksum = checksum(file, &state)?;
+    encode_state(file, &state)
 }
 
 /// Reads and verifies the state of a checkpoint.

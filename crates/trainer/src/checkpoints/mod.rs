@@ -38,7 +38,7 @@ use crate::{CheckpointError, Metric};
 
 pub use average::{AveragedWeights, average};
 pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_weights, write};
-pub use checkpoint::{load_model, read_state};
+pub use checkpoint::{load_model, read_state, state_json};
 pub(crate) use int8::require_float;
 pub use int8::{QuantizedWeights, round_to_int8};
 pub use state::{

@@ -1,5 +1,7 @@
 //! `taper report`: writes a page about a run.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use taper_report::RunData;
 
@@ -7,11 +9,21 @@ use super::{write_page, write_pictures};
 use crate::advice::again;
 use crate::arguments::Report;
 
+/// Returns the path of a run for its page, which may be sent to others: relative to the current
+/// folder if the run is in it; of any other absolute path only the last part.
+fn shown(run: &Path) -> PathBuf {
+    let inside = std::env::current_dir().ok().and_then(|folder| run.strip_prefix(folder).ok());
+    match run.file_name().filter(|_| run.is_absolute()) {
+        Some(name) => inside.unwrap_or(Path::new(name)).to_owned(),
+        None => run.to_owned(),
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Report) -> Result<()> {
     let language = arguments.pictures.language.into();
     let mut run = RunData::read(&arguments.run)?;
-    run.again = again(&arguments.run);
+    run.again = again(&shown(&arguments.run));
     if !arguments.attention.is_empty() {
         let load = arguments.loading.settings();
         run.look(&arguments.attention, &load)?;

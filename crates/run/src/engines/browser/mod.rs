@@ -18,9 +18,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use taper_plots::{Language, Page, escape};
-use taper_trainer::{MODEL_FILE, STATE_FILE, checkpoint_name, read_state};
+use taper_trainer::{MODEL_FILE, STATE_FILE, State, checkpoint_name, read_state, state_json};
 
-use crate::config::RunConfig;
+use crate::config::paths::without_folders;
+use crate::config::{RunConfig, recipe, trained_with};
 use crate::folder::RunFolder;
 use crate::folder::files::{with_suffix, write_atomically};
 use crate::quantize;
@@ -148,9 +149,26 @@ fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>
     add(root, "/run", &is_of_run)?;
     let step = checkpoint_name(read_state(checkpoint)?.step);
     let is_of_weights = |name: &str| [MODEL_FILE, STATE_FILE].contains(&name);
-    add(checkpoint, &format!("/run/checkpoints/{step}"), &is_of_weights)?;
+    let saved = format!("/run/checkpoints/{step}");
+    add(checkpoint, &saved, &is_of_weights)?;
     files.insert("/run/checkpoints/last".to_owned(), step.into_bytes());
+    // Nobody who gets the page needs to know the folders of this machine.
+    let config = RunFolder::open(root)?.load_config(&[])?;
+    let state = shown_state(read_state(checkpoint)?, &config)?;
+    files.insert(format!("{saved}/{STATE_FILE}"), state_json(&state)?);
+    files.insert("/run/config.toml".to_owned(), without_folders(&config).to_toml()?.into_bytes());
     Ok(files)
+}
+
+/// State of a checkpoint of a run with the recipe `config`, without the folders of this machine.
+fn shown_state(mut state: State, config: &RunConfig) -> Result<State> {
+    if let Some(trained) = trained_with(&state, config)? {
+        state.identity.recipe = recipe(&without_folders(&trained))?;
+    }
+    for parent in [&mut state.parent, &mut state.int8_of].into_iter().flatten() {
+        parent.path = parent.path.file_name().unwrap_or_default().into();
+    }
+    Ok(state)
 }
 
 /// HTML text of the page.
@@ -213,4 +231,26 @@ fn packed(bytes: &[u8]) -> Result<String> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     gzip.write_all(bytes)?;
     Ok(STANDARD.encode(gzip.finish()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use taper_trainer::{Identity, Parent};
+
+    use super::*;
+
+    #[test]
+    fn a_page_has_no_folders_of_the_machine_that_made_it() {
+        let mut config = RunConfig::default();
+        config.data.dir = "/home/me/corpus".into();
+        let identity = Identity { recipe: recipe(&config).expect("JSON"), ..Identity::default() };
+        let from =
+            |path: &str| Some(Parent { path: path.into(), step: 7, sha256: "0123".to_owned() });
+        let (parent, int8_of) = (from("/home/me/old/step-00000007"), from("/home/me/run/last"));
+        let state = State { parent, int8_of, ..State::new(1, identity) };
+        let shown = shown_state(state, &config).expect("a state");
+        let text = String::from_utf8(state_json(&shown).expect("JSON")).expect("UTF-8");
+        assert!(!text.contains("/home"), "{text}");
+        assert!(text.contains("\"corpus\"") && text.contains("\"step-00000007\""), "{text}");
+    }
 }
