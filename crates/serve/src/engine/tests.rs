@@ -5,7 +5,7 @@ mod restarts;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use taper_decoding::Control;
@@ -19,7 +19,7 @@ use super::labels::LabelTexts;
 use super::queue::Queue;
 use super::translation::{Translate, TranslateOptions, Translates};
 use super::work::{Job, Verb};
-use super::worker::{MOST_PANICS, Worker};
+use super::worker::{MOST_PANICS, Worker, is_sound};
 use super::{Load, Waiting};
 use crate::error::Refusal;
 use crate::event::ServeEvent;
@@ -113,6 +113,17 @@ fn a_panic_is_the_failure_of_its_own_request() {
     worker.serve(&handlers(&service));
     assert_eq!(answers.map(answered), [true, false, true, false, true]);
     assert_eq!(worker.panics.load(Ordering::Relaxed), 0, "the last one was answered");
+    // Texts of a batch that failed are answered alone. Each has waited once.
+    let counts = worker.metrics.text(std::iter::empty());
+    assert!(counts.contains("taper_queue_seconds_count{run=\"run\"} 4\n"), "{counts}");
+}
+
+#[test]
+fn only_the_time_after_loading_shows_that_a_run_is_sound() {
+    let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+    assert!(!is_sound(None), "it could not be loaded");
+    assert!(!is_sound(Some(Instant::now())), "it was loaded just now, in whatever time");
+    assert!(is_sound(Some(ago(61).expect("a machine that runs for a minute"))));
 }
 
 #[test]

@@ -35,7 +35,8 @@ const EXPANSION: u64 = 4;
 /// Largest number of sentences from which the language of a document is detected.
 pub(super) const SAMPLED: usize = 64;
 
-/// Longest pause before the next part of a document is submitted again to a run that is busy.
+/// Longest pause before the next part of a document is submitted again to a run that is busy or is
+/// loaded again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Document that a client has sent.
@@ -160,7 +161,8 @@ impl DocumentWork {
     /// Translates the next sentences; returns whether there were any.
     ///
     /// # Errors
-    /// When the run is busy and no part has been translated yet, and other errors of [`App::ask`].
+    /// When the run is busy or down and no part has been translated yet, and other errors of
+    /// [`App::ask`].
     pub(super) async fn step(&mut self, app: &App, engine: &Engine) -> Result<bool, Refusal> {
         if self.window.is_none() {
             self.window = self.translation.next_window().map(|window| (window, Vec::new()));
@@ -176,8 +178,9 @@ impl DocumentWork {
                 is_aligned: window.is_aligned(),
             };
             match app.ask(engine, asked).await {
-                // Waits for a busy run: if the request failed, the finished parts would be lost.
-                Err(Refusal::Busy(wait)) if self.has_begun => {
+                // Waits for a run that is busy or is loaded again: if the request failed, the
+                // finished parts would be lost. The whole document has a time limit.
+                Err(Refusal::Busy(wait) | Refusal::Down(_, wait)) if self.has_begun => {
                     tokio::time::sleep(wait.min(PAUSE)).await;
                 }
                 answers => break answers?,

@@ -107,3 +107,26 @@ fn while_a_run_cannot_be_loaded_its_clients_are_told_and_health_says_so() {
     translates(&server, &lines()[0]);
     assert_eq!(server.counter("taper_restarts_total"), 1.0);
 }
+
+#[test]
+fn a_document_waits_for_its_run_to_be_loaded_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (server, app) = start(folder.path());
+    let text: String =
+        lines().iter().cycle().take(2000).map(|line| format!("{line}\n\n")).collect();
+    let body = format!(
+        "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.md\"\r\n\r\n{text}\r\n\
+         --x--\r\n"
+    );
+    let head = "Content-Type: multipart/form-data; boundary=x\r\n";
+    let sent = || server.send("POST", "/api/translate-file", head, body.as_bytes());
+    let reply = std::thread::scope(|scope| {
+        let reply = scope.spawn(sent);
+        until(|| server.counter("taper_lines_total") > 0.0);
+        fail(&app.engines[0]);
+        reply.join().expect("an answer")
+    });
+    let found = reply.expect(200);
+    assert_eq!(found["unchanged"], json!([]), "{found}");
+    until(|| server.counter("taper_restarts_total") == 1.0);
+}

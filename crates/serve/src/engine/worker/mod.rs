@@ -40,9 +40,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a run is loaded again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time from the beginning of loading a run to a failure after which earlier failures no longer
-/// count. If a run fails later than this, it is loaded again without a pause, as after its first
-/// failure.
+/// Time from the end of loading a run to a failure after which earlier failures no longer count. If
+/// a run fails later than this, it is loaded again without a pause, as after its first failure. The
+/// time for loading is not counted, because a large run may take longer than this to load.
 const SOUND: Duration = Duration::from_secs(60);
 
 /// Everything that a worker needs in addition to its run.
@@ -66,8 +66,8 @@ impl Worker {
         let mut first = Some(ready);
         let (mut known, mut pause) = (None, Duration::ZERO);
         loop {
-            let begun = Instant::now();
-            let served = || self.load_and_serve(root, load, &mut first, &mut known);
+            let mut loaded = None;
+            let served = || self.load_and_serve(root, load, &mut first, &mut known, &mut loaded);
             let reason = match catch_unwind(AssertUnwindSafe(served)) {
                 Ok(Ok(())) if self.panics.swap(0, Ordering::Relaxed) < MOST_PANICS => return,
                 Ok(Ok(())) => anyhow!("its computations failed in the program"),
@@ -84,7 +84,7 @@ impl Worker {
                 Err(_) if first.is_some() => return,
                 Err(_) => anyhow!("its thread failed in the program"),
             };
-            if begun.elapsed() > SOUND {
+            if is_sound(loaded) {
                 pause = Duration::ZERO;
             }
             self.goes_down(&reason, pause);
@@ -110,12 +110,14 @@ impl Worker {
         }
     }
 
+    /// Loads the run, sets `loaded` to the time at which it is loaded, and answers work.
     fn load_and_serve(
         &self,
         root: &Path,
         load: &LoadSettings,
         first: &mut Option<Sender<Result<RunInfo>>>,
         known: &mut Option<RunInfo>,
+        loaded: &mut Option<Instant>,
     ) -> Result<()> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
         let begun = Instant::now();
@@ -125,6 +127,7 @@ impl Worker {
             let info = RunInfo { verbs: handlers.verbs(), ..info };
             outcome = self.enter(first, known, info, seconds).and_then(|info| {
                 handlers.pool = self.pool(info)?;
+                *loaded = Some(Instant::now());
                 self.serve(&handlers);
                 Ok(())
             });
@@ -257,6 +260,12 @@ impl Worker {
         for job in &group {
             self.metrics.waited(&self.name, begun - job.since);
         }
+        self.compute(handlers, pauses, group);
+    }
+
+    /// Answers jobs that go together, whose waiting time is recorded.
+    fn compute(&self, handlers: &Handlers<'_>, pauses: &Pauses<'_>, group: Vec<Job>) {
+        let begun = Instant::now();
         let given = pauses.given();
         let turn = Turn::new(pauses, &group);
         let result = self.guarded(|| handlers.answer(&group, &turn));
@@ -279,7 +288,11 @@ impl Worker {
             // An error in one job must not affect the others, so each job is answered alone.
             _ if group.len() > 1 => {
                 for job in group {
-                    self.answer_group(handlers, pauses, vec![job]);
+                    // Clients may have left while the others were answered.
+                    let alone = self.wanted(vec![job]);
+                    if !alone.is_empty() {
+                        self.compute(handlers, pauses, alone);
+                    }
                 }
             }
             Ok(Err(error)) => group.into_iter().for_each(|job| reply(job, Err(refusal(&error)))),
@@ -295,6 +308,12 @@ impl Worker {
             Refusal::Failed("the computation failed; the server goes on".to_owned())
         })
     }
+}
+
+/// Whether a run that was loaded at the time `loaded` has answered for longer than [`SOUND`].
+/// `None`: it could not be loaded.
+pub(super) fn is_sound(loaded: Option<Instant>) -> bool {
+    loaded.is_some_and(|loaded| loaded.elapsed() > SOUND)
 }
 
 /// Sends an answer, unless nobody waits for it.
