@@ -111,6 +111,12 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let settings = set("model.residual_dropout=0.3 training.max_updates=14");
     fs::rename(workspace.path("parent"), workspace.path("moved")).expect("rename");
     workspace.succeed(format!("train bare.toml --run child --from parent --resume {settings}"));
+    // So can one in the default folder, which follows from the recipe's name.
+    let named = format!("train bare.toml --from parent --resume --set name=child {settings}");
+    fs::create_dir(workspace.path("runs")).expect("folder");
+    fs::rename(workspace.path("child"), workspace.path("runs/child")).expect("rename");
+    workspace.succeed(format!("{named} --set training.max_updates=16"));
+    fs::rename(workspace.path("runs/child"), workspace.path("child")).expect("rename");
     fs::rename(workspace.path("moved"), workspace.path("parent")).expect("rename");
     // A key that the recipe sets and that changes the model is refused, with both values.
     for (set, says) in [

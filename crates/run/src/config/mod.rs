@@ -117,6 +117,18 @@ impl RunConfig {
         Self::load_recipe(path, overrides, None)
     }
 
+    /// Returns the name of the recipe at `path` with `overrides`: the value of its key `name`, or
+    /// else the name of its file. No other key is checked, so the name is known before the model
+    /// that the recipe begins with.
+    ///
+    /// # Errors
+    /// When the recipe cannot be read or is not TOML, or an override is not valid.
+    pub fn name_of(path: &Path, overrides: &[String]) -> Result<String> {
+        let table = Self::table(&read_text(path)?, path, &parsed(overrides)?, |_, _| {})?;
+        let name = table.get("name").and_then(toml::Value::as_str);
+        Ok(name.filter(|name| !name.is_empty()).map_or_else(|| stem(path), str::to_owned))
+    }
+
     /// Reads a recipe in the same way as [`load`](Self::load), for a run that begins with the
     /// weights of another run: keys of `[model]` that the recipe does not set get their values from
     /// `model`.
@@ -177,17 +189,8 @@ impl RunConfig {
         model: Option<&ModelConfig>,
         resolve: impl FnOnce(&mut toml::Table, &Path),
     ) -> Result<Self> {
-        let overrides: Vec<Override> =
-            overrides.iter().map(|text| Override::parse(text)).collect::<Result<_>>()?;
-        let mut table: toml::Table = match text.parse() {
-            Ok(table) => table,
-            Err(error) => return Err(at_fault(text, path, &overrides, error)),
-        };
-        resolve(&mut table, path.parent().unwrap_or(Path::new("")));
-        for change in &overrides {
-            let applied = change.with_resolved_paths().apply(&mut table);
-            applied.map_err(|error| at_fault(text, path, &overrides, error))?;
-        }
+        let overrides = parsed(overrides)?;
+        let mut table = Self::table(text, path, &overrides, resolve)?;
         if let Some(model) = model {
             complete_model(&mut table, model)?;
         }
@@ -219,6 +222,25 @@ impl RunConfig {
         config.task.expand(&mut config.data).with_context(|| path.display().to_string())?;
         config.validate().with_context(|| path.display().to_string())?;
         Ok(config)
+    }
+
+    /// Reads the keys of a recipe, resolves its paths, and applies `overrides`.
+    fn table(
+        text: &str,
+        path: &Path,
+        overrides: &[Override],
+        resolve: impl FnOnce(&mut toml::Table, &Path),
+    ) -> Result<toml::Table> {
+        let mut table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(error) => return Err(at_fault(text, path, overrides, error)),
+        };
+        resolve(&mut table, path.parent().unwrap_or(Path::new("")));
+        for change in overrides {
+            let applied = change.with_resolved_paths().apply(&mut table);
+            applied.map_err(|error| at_fault(text, path, overrides, error))?;
+        }
+        Ok(table)
     }
 
     /// Checks the values of each section, and that sections are compatible with each other.
@@ -409,6 +431,10 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
 }
 
 /// File name without its extension, or `run` if the path has no file name.
+fn parsed(overrides: &[String]) -> Result<Vec<Override>> {
+    overrides.iter().map(|text| Override::parse(text)).collect()
+}
+
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

@@ -11,21 +11,21 @@ use taper_run::{RunConfig, RunFolder, training};
 use crate::arguments::Train;
 use crate::estimate::estimate;
 use crate::processes::Processes;
-use crate::text::print_line;
+use crate::text::{print_line, quoted};
 
 /// Runs the command. `threads` is the number of threads that the user requested.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     let (recipe, set) = (&arguments.config, &arguments.overrides.set);
-    let mut config = match model_of_parent(arguments)? {
+    let root = match &arguments.run {
+        Some(root) => root.clone(),
+        None => Path::new("runs").join(plain(&RunConfig::name_of(recipe, set)?)?),
+    };
+    let mut config = match model_of_parent(arguments, &root)? {
         Some(model) => RunConfig::load_beginning_as(recipe, set, &model)?,
         None => RunConfig::load(recipe, set)?,
     };
     config.training.freeze.extend_from_slice(&arguments.freeze);
     let config = config;
-    let root = match &arguments.run {
-        Some(root) => root.clone(),
-        None => Path::new("runs").join(plain(&config.name)?),
-    };
     let folder = RunFolder::new(&root);
     let mut settings = arguments.output.settings(arguments.from.as_deref());
     settings.only.clone_from(&arguments.only);
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
         "{} exists already and is left as it is: continue it with `taper resume {}`, or \
              train a new run with --run DIR",
         root.display(),
-        root.display()
+        quoted(&root)
     );
     let folder = RunFolder::open(&root)?;
     processes.train(output, |exchange, observer, stop| {
@@ -66,11 +66,11 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
 }
 
 /// Returns the `[model]` section of the recipe of the run that `--from` names, from which the new
-/// run gets its first weights; `None` without `--from`. If `--run` names a run that exists and is
-/// resumed, returns the `[model]` section of that run's own recipe.
-fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
+/// run gets its first weights; `None` without `--from`. If the new run already exists in the folder
+/// `root` and is resumed, returns the `[model]` section of its own recipe.
+fn model_of_parent(arguments: &Train, root: &Path) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
-    let resumed = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
+    let resumed = arguments.resume.then(|| RunFolder::new(root));
     match resumed.filter(|folder| folder.config().is_file()) {
         Some(folder) => folder.load_config(&[]).map(|config| Some(config.model)),
         None => training::model_of(from).map(Some),

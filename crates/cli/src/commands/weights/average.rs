@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use taper_trainer::{AVERAGED, Checkpoints, SavedCheckpoint, average, read_state};
 
 use crate::arguments::Average;
-use crate::text::print_line;
+use crate::text::{print_line, quoted};
 use taper_run::RunFolder;
 
 /// Runs the command.
@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
         !saved.is_empty(),
         "{} has no checkpoint to average; `taper resume {}` trains on",
         arguments.run.display(),
-        arguments.run.display()
+        quoted(&arguments.run)
     );
     let count = match arguments.last {
         Some(0) => bail!("--last must be at least 1"),
