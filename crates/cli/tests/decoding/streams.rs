@@ -221,6 +221,21 @@ fn interrupted(workspace: &Workspace) {
     refused(&other, &["--continue", "fewer"]);
     let other = workspace.run_with_input(format!("{on} --no-repeat-ngram 2"), text.as_bytes());
     refused(&other, &["--continue", "stopped.txt.part.json", "other settings"]);
+    // The advice does not contradict the refusal, and the file has not changed.
+    mentions(stderr(&other), &["stopped.txt.part is left as it is"]);
+    assert!(!stderr(&other).contains("goes on there"), "{}", stderr(&other));
+    let other = workspace.run_with_input(format!("{on} --n-best 1"), text.as_bytes());
+    refused(&other, &["--continue", "not n-best lists"]);
+    let other = workspace.run_with_input(format!("{on} --json"), text.as_bytes());
+    refused(&other, &["--continue", "other settings"]);
+    assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
+    // Nor does a record that is missing cost the translations.
+    let record = workspace.path("stopped.txt.part.json");
+    fs::rename(&record, workspace.path("away.json")).expect("rename");
+    let other = workspace.run_with_input(&on, text.as_bytes());
+    refused(&other, &["--continue", "cannot read stopped.txt.part.json", "another --output"]);
+    assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
+    fs::rename(workspace.path("away.json"), &record).expect("rename");
     let output = workspace.run_with_input(&on, text.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
     let whole = stdout(&workspace.run_with_input(QUICK, text.as_bytes()));

@@ -55,6 +55,13 @@ impl Order {
             SpelledSpecial::Text => {}
             rule => settings.push_str(&format!(" special tokens: {rule:?}")),
         }
+        // The prefix of sources is part of the recipe, which a user can override.
+        let prefix = &run.config.data.source_prefix;
+        let trained = run.state.identity.recipe.get("data");
+        let trained = trained.and_then(|data| data["source_prefix"].as_str());
+        if trained.unwrap_or_default() != prefix {
+            settings.push_str(&format!(" source prefix {prefix:?}"));
+        }
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 

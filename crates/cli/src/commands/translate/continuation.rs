@@ -25,27 +25,28 @@ pub(super) fn save(order: &Order, path: &Path) -> Result<()> {
 /// # Errors
 /// When the record cannot be read, or differs.
 pub(super) fn require(order: &Order, path: &Path) -> Result<()> {
+    let shown = path.display();
     let text = taper_data::read_regular(path, 1 << 20).with_context(|| {
         format!(
-            "--continue: cannot read {}, the record of the translation that was begun",
-            path.display()
+            "--continue: cannot read {shown}, the record of the translation that was begun; begin \
+             anew with another --output"
         )
     })?;
-    let begun: Order = serde_json::from_slice(&text)
-        .with_context(|| format!("--continue: {} is damaged", path.display()))?;
-    let other = if begun.weights != order.weights {
-        "with other weights"
+    let begun: Order = serde_json::from_slice(&text).with_context(|| {
+        format!("--continue: {shown} is damaged; begin anew with another --output")
+    })?;
+    let (other, advice) = if begun.weights != order.weights {
+        ("with other weights", "name the same checkpoint with --checkpoint")
     } else if begun.settings != order.settings {
-        "with other settings"
+        ("with other settings", "repeat the first command as it was")
     } else if begun.texts != order.texts {
-        "of another text"
+        ("of another text", "give the same text")
     } else {
         return Ok(());
     };
     bail!(
-        "--continue: {} belongs to a translation {other}; repeat the first command as it was, or \
-         begin anew with another --output",
-        path.display()
+        "--continue: {shown} belongs to a translation {other}; {advice}, or begin anew with \
+         another --output"
     )
 }
 

@@ -61,7 +61,7 @@ impl Output {
         let of_handler = Arc::clone(&file);
         on_signal(move |signal| {
             let partial = lock(&of_handler);
-            say(if partial.lines > 0 || partial.whole {
+            say(if partial.lines > 0 || partial.whole || partial.is_untouched() {
                 "\nstopped"
             } else {
                 "\nstopped before the first lines were done; nothing is kept"
@@ -160,6 +160,10 @@ struct Partial {
     bytes: u64,
     /// Whether the translation is complete and is in its place.
     whole: bool,
+    /// Whether the record of the conditions is written, or the conditions are those of the record.
+    has_begun: bool,
+    /// Whether the file cannot be continued, because it was begun under other conditions.
+    is_refused: bool,
 }
 
 impl Partial {
@@ -182,8 +186,8 @@ impl Partial {
         Ok((path, partial))
     }
 
-    /// Opens the incomplete file that a stopped process has left for the output `path`. Cuts off an
-    /// incomplete end after the lines that are complete.
+    /// Opens the incomplete file that a stopped process has left for the output `path`. Nothing in
+    /// it is changed before [`Self::begin`].
     fn reopen(path: &Path, form: Form) -> Result<Self> {
         let (path, partial) = Self::names(path)?;
         let shown = partial.display();
@@ -204,10 +208,27 @@ impl Partial {
         );
         let Progress { lines, bytes } =
             Progress::measure(&mut file, form).with_context(|| format!("--continue: {shown}"))?;
-        file.set_len(bytes)
-            .and_then(|()| file.seek(SeekFrom::Start(bytes)))
-            .with_context(|| format!("cannot write {shown}"))?;
-        Ok(Self { path, partial, file, continued: true, lines, bytes, whole: false })
+        Ok(Self { continued: true, lines, bytes, ..Self::new(path, partial, file) })
+    }
+
+    /// Makes the value for a new file.
+    fn new(path: PathBuf, partial: PathBuf, file: File) -> Self {
+        Self {
+            path,
+            partial,
+            file,
+            continued: false,
+            lines: 0,
+            bytes: 0,
+            whole: false,
+            has_begun: false,
+            is_refused: false,
+        }
+    }
+
+    /// Whether this process has not changed the file of an earlier one.
+    fn is_untouched(&self) -> bool {
+        self.continued && !self.has_begun
     }
 
     fn create(path: &Path) -> Result<Self> {
@@ -235,7 +256,7 @@ impl Partial {
             }
         };
         lock_file(&file, &partial)?;
-        Ok(Self { path, partial, file, continued: false, lines: 0, bytes: 0, whole: false })
+        Ok(Self::new(path, partial, file))
     }
 
     /// Path of the record of the conditions under which the translation began.
@@ -243,11 +264,22 @@ impl Partial {
         with_suffix(&self.partial, ".json")
     }
 
-    fn begin(&self, order: &Order) -> Result<()> {
-        match self.continued {
-            true => continuation::require(order, &self.order()),
-            false => continuation::save(order, &self.order()),
+    /// Records the conditions of a new translation, or compares those of a continued one with the
+    /// record. An incomplete end after the complete lines of a continued file is then cut off.
+    fn begin(&mut self, order: &Order) -> Result<()> {
+        if self.continued {
+            let checked = continuation::require(order, &self.order());
+            self.is_refused = checked.is_err();
+            checked?;
+            self.file
+                .set_len(self.bytes)
+                .and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)))
+                .with_context(|| format!("cannot write {}", self.partial.display()))?;
+        } else {
+            continuation::save(order, &self.order())?;
         }
+        self.has_begun = true;
+        Ok(())
     }
 
     fn append(&mut self, text: &str) -> Result<()> {
@@ -272,18 +304,21 @@ impl Partial {
         Ok(())
     }
 
-    /// Reports the incomplete file and how to continue it; removes the file if it is empty.
+    /// Reports the incomplete file and how to continue it; removes the file if this process has
+    /// made it and it has no lines. If the file was refused, the error says what to do.
     fn give_up(&self) {
         let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
         if self.whole {
             say(&format!("{path} is complete"));
+        } else if self.is_refused {
+            say(&format!("{partial} is left as it is"));
         } else if lines > 0 {
             say(&format!(
                 "{lines} lines were translated and are in {partial}; line {} is the next: the \
                  same command with --continue goes on there",
                 lines + 1
             ));
-        } else {
+        } else if !self.is_untouched() {
             // If the file cannot be removed, the next attempt reports it.
             let _ = fs::remove_file(&self.partial);
             let _ = fs::remove_file(self.order());
