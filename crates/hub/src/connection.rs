@@ -22,11 +22,19 @@ const SLOWEST: u64 = 10_000;
 const MOST_SHOWN: usize = 200;
 
 /// Connection to a hub.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Hub {
+    /// Address to which requests are sent. It can contain a user name and a password.
     endpoint: String,
     token: Option<String>,
     client: Client,
+}
+
+impl std::fmt::Debug for Hub {
+    /// Writes the address. The token and a password in the address are left out.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Hub").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
 }
 
 impl Hub {
@@ -65,17 +73,17 @@ impl Hub {
             .build();
         let client = client.map_err(|error| HubError::Network {
             subject: "connection".to_owned(),
-            endpoint: endpoint.clone(),
+            endpoint: without_credentials(&endpoint),
             message: whole(&error),
         })?;
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         Ok(Self { endpoint, token, client })
     }
 
-    /// Address, without a slash at its end.
+    /// Address for messages, without a slash at its end, and without a user name and a password.
     #[must_use]
-    pub fn endpoint(&self) -> &str {
-        &self.endpoint
+    pub fn endpoint(&self) -> String {
+        without_credentials(&self.endpoint)
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -163,10 +171,23 @@ impl Hub {
     pub(crate) fn unreachable(&self, subject: &str, error: &reqwest::Error) -> HubError {
         HubError::Network {
             subject: subject.to_owned(),
-            endpoint: self.endpoint.clone(),
+            endpoint: self.endpoint(),
             message: whole(error),
         }
     }
+}
+
+/// Returns an address without what can give access: user name and password before the host, and
+/// everything after the path.
+fn without_credentials(address: &str) -> String {
+    let (scheme, rest) = match address.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), address),
+    };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}{host}{path}")
 }
 
 /// Returns the message of the innermost cause of an error. It contains no address. (The address of
@@ -229,4 +250,29 @@ pub(crate) fn escaped(text: &str, is_whole: bool) -> String {
         }
     }
     escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_never_shown() {
+        for (address, shown) in [
+            ("https://hub.example", "https://hub.example"),
+            ("http://me:secret@hub.example:8080/hf", "http://hub.example:8080/hf"),
+            ("https://me:sec@ret@hub.example/a@b?token=secret", "https://hub.example/a@b"),
+            ("me:secret@hub.example", "hub.example"),
+            ("https://secret@hub.example#secret", "https://hub.example"),
+        ] {
+            assert_eq!(without_credentials(address), shown);
+            let hub = Hub::new(address, Some("secret".to_owned())).expect("a connection");
+            assert_eq!(hub.endpoint(), shown);
+            assert!(!format!("{hub:?}").contains("secret"), "{hub:?}");
+        }
+        // Nothing listens at this port.
+        let hub = Hub::new("http://me:secret@127.0.0.1:9", None).expect("a connection");
+        let error = hub.send("file", hub.get("/x"), 0, &[]).expect_err("no answer").to_string();
+        assert!(error.contains("http://127.0.0.1:9 ") && !error.contains("secret"), "{error}");
+    }
 }

@@ -173,7 +173,7 @@ fn copy(
     out.flush().ok();
     copied.map(|_| ()).map_err(|error| HubError::Network {
         subject: path.to_owned(),
-        endpoint: hub.endpoint().to_owned(),
+        endpoint: hub.endpoint(),
         message: error.to_string(),
     })
 }

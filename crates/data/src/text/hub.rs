@@ -44,7 +44,8 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
     let failed = |error: &dyn std::fmt::Display| Error::Hub {
         dataset: dataset.clone(),
         message: format!(
-            "{error}; check the id, the network and, for a private data set, the hub token"
+            "{}; check the id, the network and, for a private data set, the hub token",
+            without_credentials(&error.to_string())
         ),
     };
     let client = HFClientSync::new().map_err(|error| failed(&error))?;
@@ -67,6 +68,23 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
             .map_err(|error| failed(&error))
         })
         .collect()
+}
+
+/// Text in which addresses have no user name, no password and no query. These can give access to a
+/// file: a query can contain a signature.
+#[cfg(any(feature = "hub", test))]
+fn without_credentials(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_end = |letter: char| letter.is_whitespace() || "()\"'<>,;".contains(letter);
+        let (address, rest) = part.split_at(part.find(is_end).unwrap_or(part.len()));
+        let address = address.split(['?', '#']).next().unwrap_or_default();
+        let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        shown += &format!("://{host}{path}{rest}");
+    }
+    shown
 }
 
 /// Names of the files under `{configuration}/{split}/`, sorted. `configuration` may be empty if
@@ -117,7 +135,18 @@ fn folder(name: &str, depth: usize) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::select_files;
+    use super::{select_files, without_credentials};
+
+    #[test]
+    fn addresses_in_errors_give_no_access() {
+        assert_eq!(
+            without_credentials(
+                "403 (url=https://me:secret@cdn.example/a/b?Signature=secret), from http://x:y@h"
+            ),
+            "403 (url=https://cdn.example/a/b), from http://h"
+        );
+        assert_eq!(without_credentials("it failed: a@b?"), "it failed: a@b?");
+    }
 
     fn listing() -> Vec<String> {
         [
