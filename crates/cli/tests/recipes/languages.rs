@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Workspace, mentions, metrics, stderr, stdout};
+use crate::common::{Workspace, json_lines, mentions, metrics, stderr, stdout};
 
 /// Makes a workspace with three languages. A translation from `aa` to `bb` reverses the order of
 /// the words, and a translation from `aa` to `cc` keeps it. So the same sources occur in two
@@ -124,6 +124,20 @@ fn what_is_not_translated_is_refused() {
     assert_eq!(aligned(&format!("--split {mixed}")).lines().count(), 12);
     // The same run, which has both directions, serves as the model of the reverse direction.
     assert_ne!(aligned(&format!("{files} --reverse run --symmetrization union")), links);
+    // So it does in reranking: a source is scored as a translation of each candidate.
+    let reranked = "translate run --input in --beam 3 --mbr 3 --n-best 3 --json \
+         --set decoding.reranking.reverse=run --set decoding.reranking.utility_weight=0";
+    let record = &json_lines(&workspace.succeed(format!("{reranked} --to bb")))[0];
+    for one in record["translations"].as_array().expect("a list") {
+        workspace.write("candidate", format!("{}\n", one["text"].as_str().expect("text")));
+        let back = "score run --from bb --to aa --source candidate --target in --json";
+        let back = &json_lines(&workspace.succeed(back))[0];
+        let tokens = back["token_log_probabilities"].as_array().expect("a list").len();
+        let expected = back["log_probability"].as_f64().expect("a number") / tokens as f64;
+        let total = one["total"].as_f64().expect("a total");
+        assert!((total - expected).abs() < 1e-4, "{total} and not {expected}: {one}");
+    }
+    workspace.fail(format!("{reranked} --to cc"), &["decoding.reranking.reverse", "cc"]);
     // A run of one direction accepts only its own target language.
     workspace.train("one");
     workspace.succeed("translate one --input in --to bb");

@@ -74,10 +74,16 @@ impl RerankingModels {
 }
 
 /// Loads the run (folder of a trained model) at `path`, which must translate from the second of
-/// `languages` to the first.
+/// `languages` to the first. In a run of several directions, this direction is chosen.
 fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     let key = || format!("decoding.reranking.reverse {}", path.display());
-    let run: LoadedRun = LoadedRun::open(path, &LoadSettings::default()).with_context(key)?;
+    let settings = LoadSettings { every_direction: true, ..LoadSettings::default() };
+    let mut run: LoadedRun = LoadedRun::open(path, &settings).with_context(key)?;
+    if run.config.data.is_multilingual() {
+        let back = run.config.data.choose_direction(Some(target), Some(source));
+        let back = back.with_context(key)?;
+        (run.config, run.tokenizers) = run.in_direction(&back).with_context(key)?;
+    }
     let data = &run.config.data;
     let [from, to] = [data.source_language.as_str(), data.target_language.as_str()];
     let differs = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
