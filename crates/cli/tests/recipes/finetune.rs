@@ -96,10 +96,16 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
         ("parent --pairs here.txt there.txt --columns 1", &["--columns 1"]),
         ("parent --labels here.txt --task classification", &["translation", "does not begin"]),
         ("parent --pairs here.txt --task tagging", &["tagging", "recipe"]),
+        ("parent --pairs here.txt there.txt --home gone.aa gone.bb", &["--home", "gone.aa"]),
     ] {
         workspace.fail(format!("finetune {arguments} -o new.toml"), says);
         assert!(!workspace.path("new.toml").exists(), "{arguments:?}");
+        // The divided text is removed, so that the command can be repeated.
+        assert!(!workspace.path("data/new").exists(), "{arguments:?}");
     }
+    let nowhere = "finetune parent --pairs here.txt there.txt -o gone/new.toml --data divided";
+    workspace.fail(nowhere, &["gone/new.toml"]);
+    assert!(!workspace.path("divided").exists());
 }
 
 #[test]

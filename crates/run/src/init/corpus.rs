@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
-use taper_data::{Corpora, DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
+use taper_data::{
+    Corpora, Corpus as CorpusConfig, DataConfig, FieldsConfig, Format, LineReader, PairReader,
+    is_compressed, split_files,
+};
 
 /// Usual names of the validation split that lies next to a training split.
 const VALIDATION_NAMES: [&str; 4] = ["val", "valid", "validation", "dev"];
@@ -92,7 +95,8 @@ impl Corpus {
     }
 
     /// Part of a recipe that reads these files where they are, with the validation and test sets
-    /// that lie next to them. Returns `None` if a recipe cannot express the names of the files.
+    /// that lie next to them. Returns `None` if the recipe would not find the files by the names of
+    /// splits, for example because an ending such as `.GZ` is in upper case.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {
@@ -104,16 +108,20 @@ impl Corpus {
         };
         match self {
             Self::Files { source, target } => {
-                let stems = [source, target].map(|file| stem(file));
-                let is_named = ending(source)? == languages[0] && ending(target)? == languages[1];
-                if !is_named || stems[0]? != stems[1]? || source.parent() != target.parent() {
+                let [first, second] = [split_parts(source)?, split_parts(target)?];
+                let is_named = first.1 == languages[0] && second.1 == languages[1];
+                if !is_named || first.0 != second.0 || source.parent() != target.parent() {
                     return None;
                 }
-                config.train = stems[0]?.into();
+                config.train = first.0.into();
                 config.dir = folder(source);
             }
             Self::Table { file, format, columns } => {
-                config.train = stem(file)?.into();
+                let (stem, ending) = split_parts(file)?;
+                if format.ending() != Some(ending) {
+                    return None;
+                }
+                config.train = stem.into();
                 config.dir = folder(file);
                 config.format = *format;
                 config.fields = columns.clone();
@@ -147,9 +155,15 @@ impl Corpus {
                     next_lines(&mut sources, &mut targets).transpose()
                 })))
             }
-            Self::Table { .. } => {
-                let Some(config) = self.as_it_lies(languages) else {
-                    bail!("the name of the table is not text");
+            Self::Table { file, format, columns } => {
+                let corpus = CorpusConfig { file: vec![file.clone()].into(), ..Default::default() };
+                let config = DataConfig {
+                    source_language: languages[0].clone(),
+                    target_language: languages[1].clone(),
+                    train: Corpora(vec![corpus]),
+                    format: *format,
+                    fields: columns.clone(),
+                    ..DataConfig::default()
                 };
                 let pairs = PairReader::open(&config, &config.train)?;
                 Ok(Box::new(
@@ -237,18 +251,25 @@ pub(super) fn number_of(sentence: &str) -> u64 {
 }
 
 /// Format of a table, which is a file with sources and targets. It is determined by the name of the
-/// file. Returns `None` for other files, and for a name that a recipe could not express.
+/// file. Returns `None` for other files.
 fn table_format(file: &Path) -> Option<Format> {
-    Format::by_name(file).filter(|format| format.ending() == ending(file))
+    Format::by_name(file).filter(|&format| format != Format::Zip)
 }
 
 /// Stem and ending of a file's name, which is divided at the last dot; an ending for compression is
 /// removed first.
 fn parts(file: &Path) -> Option<(&str, &str)> {
     let name = file.file_name()?.to_str()?;
-    let compressed = [".gz", ".zst", ".xz", ".bz2", ".zip"];
-    let name = compressed.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
-    name.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && !ending.is_empty())
+    let plain = if is_compressed(file) { name.rsplit_once('.')?.0 } else { name };
+    plain.rsplit_once('.').filter(|(stem, ending)| !stem.is_empty() && !ending.is_empty())
+}
+
+/// Stem and ending of the name of a split's file. Returns `None` if the file is not found by this
+/// name, because its ending for compression is not in lower case.
+fn split_parts(file: &Path) -> Option<(&str, &str)> {
+    let is_found = |ending: &str| !ending.contains(|letter: char| letter.is_ascii_uppercase());
+    let last = file.extension()?.to_str()?;
+    if is_compressed(file) && !is_found(last) { None } else { parts(file) }
 }
 
 fn stem(file: &Path) -> Option<&str> {
@@ -280,6 +301,8 @@ mod tests {
         let languages = |names| files(names).languages().map(|two| two.join(" "));
         assert_eq!(languages(["d/train.en", "d/train.de.gz"]).as_deref(), Some("en de"));
         assert_eq!(languages(["a.zh-Hans", "a.pt_BR"]).as_deref(), Some("zh-Hans pt_BR"));
+        // Readers ignore the case of an ending for compression.
+        assert_eq!(languages(["d/train.en.GZ", "d/train.de.Xz"]).as_deref(), Some("en de"));
         for names in [["src.txt", "tgt.txt"], ["a.en", "b.en"], ["source", "target"]] {
             assert_eq!(languages(names), None, "{names:?}");
         }
@@ -287,7 +310,27 @@ mod tests {
         assert_eq!(files(["d/train.en", "d/train.de"]).name(&languages), "d-en-de");
         assert_eq!(files(["d-en-de/train.en", "d-en-de/train.de"]).name(&languages), "d-en-de");
         assert_eq!(files(["news.en", "news.de"]).name(&languages), "news-en-de");
+        assert_eq!(files(["news.en.GZ", "news.de.GZ"]).name(&languages), "news-en-de");
         assert!(Corpus::from_files(&["a.txt".into()], FieldsConfig::default()).is_err());
+        assert!(Corpus::from_files(&["a.zip".into()], FieldsConfig::default()).is_err());
         assert!(Corpus::from_files(&[], FieldsConfig::default()).is_err());
+    }
+
+    #[test]
+    fn endings_in_upper_case_are_read_and_left_out_of_recipes() {
+        let folder = tempfile::tempdir().expect("folder");
+        let languages = ["en", "de"].map(str::to_owned);
+        for (name, is_found) in [("train.tsv", true), ("train.TSV", false), ("train.tab", false)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "one\teins\ntwo\tzwei\n").expect("text");
+            let corpus = Corpus::from_files(&[path], FieldsConfig::default()).expect("a table");
+            assert_eq!(corpus.look(&languages).expect("readable").pairs, 2, "{name}");
+            // The split `train` is looked for as `train.tsv`.
+            assert_eq!(corpus.as_it_lies(&languages).is_some(), is_found, "{name}");
+        }
+        for (ending, is_found) in [("gz", true), ("GZ", false)] {
+            let pair = files([&format!("a.en.{ending}"), &format!("a.de.{ending}")]);
+            assert_eq!(pair.as_it_lies(&languages).is_some(), is_found, "{ending}");
+        }
     }
 }

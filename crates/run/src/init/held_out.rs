@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use taper_data::DataConfig;
@@ -140,6 +140,33 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
         file.flush().with_context(failed)?;
     }
     Ok(())
+}
+
+/// Removes the folder of a divided text if the recipe for which it was divided is not written, so
+/// that the same command can be repeated. If the recipe is written, nothing is removed.
+#[derive(Debug, Default)]
+pub(super) struct Unused(Option<PathBuf>);
+
+impl Unused {
+    /// Removes `folder`, which this process has made, unless [`Self::is_used`] is called. `None`:
+    /// no folder was made.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self(folder)
+    }
+
+    /// Keeps the folder, and returns it.
+    pub(super) fn is_used(mut self) -> Option<PathBuf> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // The first error is reported. The next attempt reports a folder that is still there.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::config::paths::seen_from;
 use crate::config::{RunConfig, schema};
 use crate::folder::files::write_atomically;
+use held_out::Unused;
 use proposal::propose;
 
 pub use corpus::{Corpus, CorpusFacts};
@@ -92,13 +93,24 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
             (held_out::divide(corpus, &facts, languages, &folder)?, Some(folder))
         }
     };
+    let divided = Unused::new(divided);
     data.dir = seen_from(folder, &data.dir);
     let proposal = propose(name, &data, &facts, machine);
     let text = recipe_text::text(&proposal, &facts, machine, settings.usage);
     write_atomically(&folder.join(SCHEMA), serde_json::to_string(&schema())?.as_bytes())?;
     write_atomically(&recipe, text.as_bytes())?;
-    let config = RunConfig::load(&recipe, &[])?;
+    let config = read_back(&recipe, RunConfig::load(&recipe, &[]))?;
+    let divided = divided.is_used();
     Ok(WrittenRecipe { recipe, config, facts, machine: recipe_text::describe(machine), divided })
+}
+
+/// Returns the configuration that was read from the new recipe at `path`. If it could not be read,
+/// the recipe is removed, so that the command that writes it can be repeated.
+fn read_back(path: &Path, config: Result<RunConfig>) -> Result<RunConfig> {
+    config.inspect_err(|_| {
+        // The first error is returned.
+        let _ = std::fs::remove_file(path);
+    })
 }
 
 /// Returns an error if there is a file at `path` that is not a schema of recipes.

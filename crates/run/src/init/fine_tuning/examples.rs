@@ -16,7 +16,7 @@ use super::FineTuneSettings;
 use super::parent::Parent;
 use crate::config::paths::seen_from;
 use crate::init::corpus::{Corpus, number_of};
-use crate::init::held_out;
+use crate::init::held_out::{self, Unused};
 
 /// Number of examples that are tokenised to estimate the number of tokens of all examples.
 const SAMPLE: usize = 1000;
@@ -44,9 +44,9 @@ pub(super) struct ReadExamples {
     /// Part of a recipe that reads the examples.
     pub(super) data: DataConfig,
     pub(super) counts: ExampleCounts,
-    /// Folder with the examples after their division into training, validation and test sets;
-    /// `None` if they were not divided.
-    pub(super) divided: Option<PathBuf>,
+    /// Folder with the examples after their division into training, validation and test sets, if
+    /// they were divided.
+    pub(super) divided: Unused,
 }
 
 /// Name for a recipe, from the names of the files with the examples.
@@ -147,6 +147,7 @@ pub(super) fn pairs(
             (held_out::divide(&corpus, &facts, &languages, &folder)?, Some(folder))
         }
     };
+    let divided = Unused::new(divided);
     data.dir = seen_from(folder_of(recipe), &chosen.dir);
     (data.format, data.fields) = (chosen.format, chosen.fields);
     (data.train, data.validation, data.test) = (chosen.train, chosen.validation, chosen.test);
@@ -226,7 +227,7 @@ pub(super) fn texts(
     Ok(ReadExamples {
         data,
         counts: ExampleCounts { tokens, ..ExampleCounts::default() },
-        divided: None,
+        divided: Unused::default(),
     })
 }
 
@@ -288,6 +289,7 @@ pub(super) fn labelled_texts(
     let lines: Vec<(u64, String)> =
         rows.iter().map(|row| (number_of(&row[1]), line(row))).collect();
     held_out::divide_lines(&lines, &folder, "tsv")?;
+    let divided = Unused::new(Some(folder.clone()));
     data.fields = FieldsConfig::default();
     data.dir = seen_from(folder_of(recipe), &folder);
     let [validation, test, train] = held_out::SPLITS;
@@ -300,5 +302,5 @@ pub(super) fn labelled_texts(
     let examples = rows.len() as u64;
     let tokens = tokens * examples / examples.clamp(1, SAMPLE as u64);
     let counts = ExampleCounts { examples, tokens, home: 0 };
-    Ok(ReadExamples { data, counts, divided: Some(folder) })
+    Ok(ReadExamples { data, counts, divided })
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use taper_data::Task;
 
 use super::recipe_text::describe;
-use super::{Machine, Usage};
+use super::{Machine, Usage, read_back};
 use crate::advice::{Action, Advice, Train};
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
@@ -117,7 +117,9 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let proposal = proposal::propose(name, (&parent, task, kind), &read, &machine);
     let text = recipe_text::text(&proposal, &parent, &read, &describe(&machine), settings.usage)?;
     write_atomically(&recipe, text.as_bytes())?;
-    let config = RunConfig::load_beginning_as(&recipe, &[], &parent.config.model)?;
+    let config = RunConfig::load_beginning_as(&recipe, &[], &parent.config.model);
+    let config = read_back(&recipe, config)?;
     let machine = describe(&machine);
-    Ok(FineTuning { recipe, config, counts: read.counts, machine, divided: read.divided })
+    let divided = read.divided.is_used();
+    Ok(FineTuning { recipe, config, counts: read.counts, machine, divided })
 }
