@@ -26,6 +26,12 @@ fn the_quickstart_needs_nothing_but_the_program() {
     workspace.succeed(format!("quickstart first {quick}"));
     assert_eq!(fs::read(workspace.path("first/data/everyday-en-zh/test.zh")).unwrap(), b"mine\n");
     workspace.succeed("translate first/runs/quickstart --input data/test.aa");
+    // The options that an error names are there.
+    let wider = format!("quickstart first {quick} --set model.d_model=16");
+    workspace.fail(&wider, &["model.d_model", "--run"]);
+    let said = workspace.succeed(format!("{wider} --run second --json"));
+    assert!(said.lines().all(|line| line.starts_with('{')), "{said}");
+    assert!(workspace.path("second/config.toml").is_file());
 }
 
 #[test]

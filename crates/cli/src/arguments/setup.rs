@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Overrides;
+use super::{Overrides, TrainOutput};
 
 /// Arguments of `quickstart`.
 #[derive(Debug, Args)]
@@ -13,8 +13,13 @@ pub(crate) struct Quickstart {
     /// Folder for the recipe, its corpus and the run
     #[arg(default_value = "taper-quickstart")]
     pub(crate) folder: PathBuf,
+    /// Folder of the run [default: runs/quickstart in this folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
+    #[command(flatten)]
+    pub(crate) training: TrainOutput,
 }
 
 /// Arguments of `manual`.

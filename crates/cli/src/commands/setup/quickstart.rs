@@ -1,14 +1,12 @@
 //! `taper quickstart`: trains a first model on a corpus inside the program.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use clap::Parser;
+use anyhow::{Context, Result};
 use taper_run::folder::files::write_atomically;
 
-use crate::arguments::{Arguments, Command, Quickstart};
+use crate::arguments::{Quickstart, Train};
 use crate::commands::training::train;
 use crate::text::print_line;
 
@@ -32,19 +30,24 @@ pub(super) const FILES: [(&str, &[u8]); 7] = bundled![
 
 /// Runs the command: unpacks missing files, and trains or continues the run.
 pub(crate) fn run(arguments: &Quickstart, threads: Option<usize>) -> Result<()> {
-    let folder = &arguments.folder;
+    let Quickstart { folder, run, overrides, training } = arguments;
     unpack(folder)?;
-    print_line(&format!("the recipe and its corpus are in {}", folder.display()))?;
-    let mut train = vec![OsString::from("taper"), "train".into()];
-    train.push(folder.join("configs/quickstart.toml").into());
-    train.extend(["--run".into(), folder.join("runs/quickstart").into(), "--resume".into()]);
-    for set in &arguments.overrides.set {
-        train.extend(["--set".into(), set.into()]);
+    if !training.json {
+        print_line(&format!("the recipe and its corpus are in {}", folder.display()))?;
     }
-    match Arguments::try_parse_from(train)?.command {
-        Command::Train(arguments) => train::run(&arguments, threads),
-        _ => bail!("`taper train` is no command"),
-    }
+    let train = Train {
+        config: folder.join("configs/quickstart.toml"),
+        run: Some(run.clone().unwrap_or_else(|| folder.join("runs/quickstart"))),
+        overrides: overrides.clone(),
+        from: None,
+        only: Vec::new(),
+        own_tokenizer: false,
+        freeze: Vec::new(),
+        resume: true,
+        dry_run: false,
+        output: training.clone(),
+    };
+    train::run(&train, threads)
 }
 
 /// Writes the recipe and its corpus to a folder. Existing files are kept.
