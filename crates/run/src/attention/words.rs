@@ -4,7 +4,8 @@
 //! predicts the target token. Words are linked if they contain linked tokens (Zenkel, Wuebker and
 //! DeNero 2019, "Adding Interpretable Attention to Neural Translation Models Improves Word
 //! Alignment", section 4.1). Words are divided by spaces and tabs, and a token belongs to the word
-//! in which it begins.
+//! in which it begins. A token that is only the marker of the beginning of a word (`▁`) has no text,
+//! and belongs to no word.
 
 use anyhow::{Context, Result, ensure};
 use taper_data::{NO_WORD, Tokenizer, WordLink};
@@ -13,7 +14,7 @@ use taper_metrics::{AlignmentCounts, Link};
 
 use super::Symmetrization;
 use crate::LoadedRun;
-use crate::translation::{LineLimit, OverlongRule, TranslationSettings};
+use crate::translation::{LineLimit, OverlongRule, TranslationSettings, is_marker};
 
 /// Settings of word alignment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,7 +41,8 @@ pub struct WordAligner<'a> {
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
-/// Tokens of a line, and the index of the word to which each token belongs.
+/// Tokens of a line, and the index of the word to which each token belongs; [`NO_WORD`] for a token
+/// without text.
 struct Line {
     ids: Vec<u32>,
     words: Vec<u32>,
@@ -145,7 +147,11 @@ impl<'a> WordAligner<'a> {
                 self.limit.tokens,
                 self.limit.more_by("--max-tokens N allows more")
             );
-            Ok(Line { ids: encoded.ids().to_vec(), words: encoded.words() })
+            let ids = encoded.ids().to_vec();
+            let has_text = |id: u32| tokenizer.token(id).is_none_or(|token| !is_marker(&token));
+            let words = ids.iter().zip(encoded.words());
+            let words = words.map(|(&id, word)| if has_text(id) { word } else { NO_WORD });
+            Ok(Line { words: words.collect(), ids })
         };
         lines.iter().enumerate().map(encoded).collect()
     }
@@ -155,8 +161,8 @@ impl<'a> WordAligner<'a> {
 /// reads each line as a sequence of tokens, in which special tokens can stand before and after the
 /// tokens of the line. `weights` has a row for each token of the target sequence and a column for
 /// each token of the source sequence. `before` has the number of special tokens at the beginning of
-/// the source sequence, and at the beginning of the target sequence. Special tokens belong to no
-/// word, so they are not linked.
+/// the source sequence, and at the beginning of the target sequence. Tokens that belong to no word,
+/// such as special tokens, are not linked.
 fn word_links(
     (source, target): (&Line, &Line),
     weights: &[Vec<f32>],
@@ -166,8 +172,8 @@ fn word_links(
     let rows = weights.iter().skip(before.1).zip(&target.words);
     let link = |(row, &to): (&Vec<f32>, &u32)| {
         let row = row.get(before.0..before.0 + of_text)?;
-        let from = heaviest(row).map(|place| source.words[place])?;
-        (from != NO_WORD && to != NO_WORD).then_some((from, to))
+        let from = heaviest(row, &source.words)?;
+        (to != NO_WORD).then_some((from, to))
     };
     let mut links: Vec<Link> = rows.filter_map(link).collect();
     links.sort_unstable();
@@ -175,10 +181,14 @@ fn word_links(
     links
 }
 
-/// Index of the largest weight, or of the first of several; `None` if there are no weights.
-fn heaviest(weights: &[f32]) -> Option<usize> {
-    (0..weights.len())
-        .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
+/// Word of the token with the largest weight, or of the first of several such tokens. `words` has
+/// the word of each token. Tokens that belong to no word are left out; `None` if there are no
+/// others.
+fn heaviest(weights: &[f32], words: &[u32]) -> Option<u32> {
+    let best = (0..weights.len().min(words.len()))
+        .filter(|&place| words[place] != NO_WORD)
+        .reduce(|best, place| if weights[place] > weights[best] { place } else { best });
+    best.map(|place| words[place])
 }
 
 /// Compares predicted links with the links that people annotated, sentence by sentence, and returns
@@ -192,4 +202,25 @@ pub fn count_links(predicted: &[Vec<Link>], reference: &[Vec<WordLink>]) -> Alig
         counts += AlignmentCounts::count(predicted, &known);
     }
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_alone_is_no_word() {
+        let line = |words: &[u32]| Line { ids: vec![7; words.len()], words: words.to_vec() };
+        // The source has a marker before its first word, and the target one before its second.
+        let (source, target) = (line(&[NO_WORD, 0, 1]), line(&[0, NO_WORD, 1]));
+        let weights = [
+            vec![9.0, 0.5, 0.2, 0.3, 0.0],
+            vec![9.0, 0.1, 0.8, 0.1, 0.0],
+            vec![9.0, 0.6, 0.1, 0.3, 0.0],
+        ];
+        // The first column is a special token.
+        let before = (1, 0);
+        assert_eq!(word_links((&source, &target), &weights, before), [(1, 0), (1, 1)]);
+        assert!(is_marker("▁") && is_marker("Ġ") && !is_marker("▁a") && !is_marker("#"));
+    }
 }

@@ -32,6 +32,7 @@ pub(crate) use search::as_text;
 pub use search::{by_line, encode_sources, speaking};
 pub use settings::{TranslationDetail, TranslationSettings, for_the_best};
 pub use terms::Terms;
+pub(crate) use token_spans::is_marker;
 
 /// Translation of a line.
 #[derive(Debug, Clone, Serialize)]

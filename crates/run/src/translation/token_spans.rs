@@ -6,6 +6,11 @@ use std::ops::Range;
 /// found.
 const AHEAD: usize = 16;
 
+/// Whether a token has no text except the marker of the beginning of a word, as a `▁` alone.
+pub(crate) fn is_marker(token: &str) -> bool {
+    token.trim_start_matches(['▁', 'Ġ']).is_empty()
+}
+
 /// Byte range in `text` of each token. The range is empty for a token that has no text or whose
 /// text cannot be found, such as special tokens, single bytes of a character, and text that
 /// normalisation has changed.
