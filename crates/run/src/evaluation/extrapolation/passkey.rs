@@ -4,10 +4,10 @@
 //! question for the key.
 //!
 //! The filler words are taken from the test text in the model's configuration, except those that
-//! stand between two spaces in the sentence or the question. Keys and filler are determined by a
-//! seed, the length of the text and the depth of the key. So models that read the same test text,
-//! and different methods of reading texts longer than in training, are asked for the same keys in
-//! the same texts.
+//! contain a word of the sentence or of the question. Punctuation and case do not count. Keys and
+//! filler are determined by a seed, the length of the text and the depth of the key. So models that
+//! read the same test text, and different methods of reading texts longer than in training, are
+//! asked for the same keys in the same texts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -183,13 +183,20 @@ impl Passkey {
         Ok(Hidden { key, ids })
     }
 
-    /// Words of the test text that contain no characters that keys are made of, and do not stand
-    /// between two spaces in the statement or in the question.
+    /// Words of the statement and of the question, as [`bare_words`] divides them.
+    fn spoken(&self) -> BTreeSet<String> {
+        let spoken = format!("{} {}", self.statement.replace(KEY, " "), self.question);
+        bare_words(&spoken).collect()
+    }
+
+    /// Words of the test text that contain no characters that keys are made of, and no word of the
+    /// statement or of the question.
     fn words(&self, run: &LoadedRun<LanguageModel>) -> Result<Vec<String>> {
         let (config, tokenizer) = (&run.config, run.tokenizers.target());
         let split = first_test_text(config).context("passkeys: words for filler")?;
-        let is_spoken = |word: &&str| {
-            !format!(" {} {} ", self.statement, self.question).contains(&format!(" {word} "))
+        let spoken = self.spoken();
+        let is_filler = |word: &&str| {
+            !bare_words(word).any(|bare| spoken.contains(&bare))
                 && !word.contains(|character: char| self.characters.contains(character))
         };
         let mut words = BTreeSet::new();
@@ -203,12 +210,18 @@ impl Passkey {
                 let all: Vec<&str> = text.split_whitespace().collect();
                 // The first and the last word of a block may be cut off, so they are left out.
                 let whole = all.get(1..all.len().saturating_sub(1)).unwrap_or_default();
-                words.extend(whole.iter().copied().filter(is_spoken).map(str::to_owned));
+                words.extend(whole.iter().copied().filter(is_filler).map(str::to_owned));
             }
         }
         ensure!(!words.is_empty(), "passkeys: the test text of the run has no words for filler");
         Ok(words.into_iter().collect())
     }
+}
+
+/// Words of a text in lower case and without punctuation.
+fn bare_words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|character: char| !character.is_alphanumeric());
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
 }
 
 /// Tokens of `text`, which is part of a longer text, without the tokens that the model reads at the
@@ -217,4 +230,23 @@ fn spell(generator: &Generator<'_>, text: &str) -> Result<Vec<u32>> {
     let mut ids =
         generator.read(PromptContent::Text(text)).with_context(|| format!("passkeys: {text:?}"))?;
     Ok(ids.split_off(generator.beginning().len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_statement_are_no_filler_with_other_punctuation_or_case() {
+        let spoken = Passkey::default().spoken();
+        let words = ["what", "is", "the", "pass", "key", "remember", "it"].map(str::to_owned);
+        assert_eq!(spoken, BTreeSet::from(words));
+        let is_spoken = |word: &str| bare_words(word).any(|bare| spoken.contains(&bare));
+        for word in ["key", "key,", "(Pass", "it", "REMEMBER!", "pass-through"] {
+            assert!(is_spoken(word), "{word}");
+        }
+        for word in ["keys", "passing", "item", "—", "forget."] {
+            assert!(!is_spoken(word), "{word}");
+        }
+    }
 }
