@@ -318,13 +318,16 @@ impl DecodingConfig {
         // If a length is expected, the length penalty does not grow beyond it. Otherwise models
         // with flat probabilities would make endless translations.
         let counted = if expects { length.min(expected) } else { length };
+        // An output without any token, not even `</s>`, is divided by the penalty of one token:
+        // the penalty of length 0 can be 0, and 0/0 is NaN.
+        let counted = counted.max(1.0);
         let penalty = match self.length_penalty_form {
             LengthPenaltyForm::Gnmt => gnmt_penalty(counted, self.length_penalty),
             LengthPenaltyForm::Power => counted.powf(self.length_penalty),
         };
         let score = log_probability / penalty + self.length_reward * length;
         match expects {
-            true => score - self.shortfall_penalty * (expected / length - 1.0).max(0.0),
+            true => score - self.shortfall_penalty * (expected / length.max(1.0) - 1.0).max(0.0),
             false => score,
         }
     }

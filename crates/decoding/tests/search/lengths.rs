@@ -38,6 +38,30 @@ fn length_penalty_and_reward_are_those_of_the_papers() {
     }
 }
 
+#[test]
+fn an_output_without_tokens_has_a_score() {
+    let (sources, model) = (random_sources(5, 12), HashModel::new(12));
+    for length_penalty_form in [LengthPenaltyForm::Gnmt, LengthPenaltyForm::Power] {
+        for (beam_size, shortfall_penalty) in [(1, 0.0), (3, 0.0), (3, 2.0)] {
+            let config = DecodingConfig {
+                length_penalty: 1.0,
+                length_penalty_form,
+                shortfall_penalty,
+                expected_length: ExpectedLength { ratio: 1.0, offset: 0.0 },
+                rules: SearchRules::TransformersOpen,
+                ..short_outputs(beam_size, 0)
+            };
+            let found = beam_search(&model, &slices(&sources), &config).expect("decodes");
+            for (list, source) in found.iter().zip(&sources) {
+                assert!(list[0].tokens.is_empty() && list[0].length == 0);
+                // As many tokens as in the source, and `</s>`, are expected.
+                let shortfall = shortfall_penalty * (source.len() - 1) as f64;
+                assert_eq!(list[0].score, -shortfall, "{config:?}");
+            }
+        }
+    }
+}
+
 /// Settings that favour outputs of different lengths.
 fn length_settings() -> [LengthSettings; 8] {
     let lengths = [
