@@ -86,17 +86,22 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
     ) -> Result<()> {
         // The sum of a few equal `f32` numbers is exact in `f64`, so the mean of equal logits is
         // the same logit.
-        let mut sums = vec![0.0_f64; tokens.len() * state.columns];
+        let (rows, vocabulary) = (tokens.len(), state.columns);
+        let expected = rows * vocabulary;
+        let wrong = |got| DecodingError::WrongShape { rows, vocabulary, expected, got };
+        let mut sums = vec![0.0_f64; expected];
         for (model, state) in self.models.iter().zip(&mut state.states) {
             let mut done = 0;
             model.step(state, tokens, |logits| {
-                sums[done..]
-                    .iter_mut()
-                    .zip(logits)
-                    .for_each(|(sum, &logit)| *sum += f64::from(logit));
-                done = (done + logits.len()).min(sums.len());
+                let end = done + logits.len();
+                let sums = sums.get_mut(done..end).ok_or_else(|| wrong(end))?;
+                sums.iter_mut().zip(logits).for_each(|(sum, &logit)| *sum += f64::from(logit));
+                done = end;
                 Ok(())
             })?;
+            if done != expected {
+                return Err(wrong(done));
+            }
         }
         let count = self.models.len() as f64;
         let mean: Vec<f32> = sums.into_iter().map(|sum| (sum / count) as f32).collect();

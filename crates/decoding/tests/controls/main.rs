@@ -262,6 +262,63 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     assert!(error.to_string().contains("[12, 9]"), "{error}");
 }
 
+/// A model that returns some values too many or too few in each step.
+struct Miscounting(HashModel, isize);
+
+impl StepModel for Miscounting {
+    type State = Vec<u64>;
+
+    fn vocabulary_size(&self) -> usize {
+        self.0.vocabulary_size()
+    }
+
+    fn longest_output(&self) -> Option<usize> {
+        self.0.longest_output()
+    }
+
+    fn start(&self, sources: &[&[u32]]) -> Result<Vec<u64>> {
+        self.0.start(sources)
+    }
+
+    fn step(
+        &self,
+        state: &mut Vec<u64>,
+        tokens: &[u32],
+        mut read: impl FnMut(&[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let mut all = Vec::new();
+        self.0.step(state, tokens, |logits| {
+            all.extend_from_slice(logits);
+            Ok(())
+        })?;
+        all.resize(all.len().saturating_add_signed(self.1), 0.0);
+        read(&all)
+    }
+
+    fn select(&self, state: &mut Vec<u64>, rows: &[usize]) -> Result<()> {
+        self.0.select(state, rows)
+    }
+}
+
+#[test]
+fn an_ensemble_counts_the_values_of_its_models() {
+    let sources = random_sources(3, 51);
+    let one = model(51);
+    let expected = sources.len() * one.vocabulary;
+    for extra in [-1, 1, -(one.vocabulary as isize), one.vocabulary as isize] {
+        let models = [Miscounting(model(51), 0), Miscounting(model(52), extra)];
+        let ensemble = Ensemble::new(&models).expect("one vocabulary");
+        let error = Translator::new(&ensemble, greedy())
+            .expect("valid")
+            .translate(&sources)
+            .expect_err("a wrong number of values");
+        let DecodingError::WrongShape { rows: 3, expected: wanted, got, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!((wanted, got), (expected, expected.saturating_add_signed(extra)));
+    }
+}
+
 /// A model with other special tokens than those of this project.
 struct Special(HashModel, SpecialIds);
 
