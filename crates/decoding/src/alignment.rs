@@ -144,6 +144,15 @@ fn align_batch(
     sources: &[&[u32]],
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
+    if sources.iter().all(|source| source.is_empty()) {
+        // The model can attend only if there is at least one token.
+        chosen.check(model)?;
+        let nothing = |target: &&[u32]| {
+            let weights = vec![Vec::new(); target.len()];
+            Alignment { pairs: Vec::new(), weights }
+        };
+        return Ok(targets.iter().map(nothing).collect());
+    }
     let weights = attention((model, start), chosen, sources, targets)?;
     // (B, T, S) row-major, padded to the longest lengths.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;

@@ -249,6 +249,19 @@ fn what_comes_from_the_end_of_a_source_on_is_in_no_pair() {
     }
 }
 
+#[test]
+fn targets_of_empty_sources_are_aligned_with_nothing() {
+    let model = model(NormPlacement::Pre, Positions::Sinusoidal);
+    let aligned = |sources: &[&[u32]], targets: &[&[u32]]| {
+        align(&model, AlignedAttention::default(), sources, targets).expect("aligns")
+    };
+    let among_others = aligned(&[&[], &[5, END]], &[&[6, 7], &[8]]);
+    let alone = aligned(&[&[]], &[&[6, 7]]);
+    assert_eq!(alone[0], among_others[0]);
+    assert!(alone[0].pairs.is_empty());
+    assert_eq!(alone[0].weights, vec![Vec::<f32>::new(); 2]);
+}
+
 /// Aligns sentences that need several batches, because there are many of them and one is very long.
 #[test]
 fn alignments_keep_their_order_over_batches() {
