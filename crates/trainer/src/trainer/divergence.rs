@@ -34,10 +34,11 @@ pub struct DivergenceMonitor {
 }
 
 impl DivergenceMonitor {
-    /// Returns the record after one more validation with the loss `loss`.
+    /// Returns the record after one more validation with the loss `loss`. A loss that is NaN counts
+    /// as infinite, so that every finite loss after it is a new lowest loss.
     fn after(before: Option<Self>, loss: f64) -> Self {
         match before {
-            Some(before) if loss < before.lowest => {
+            Some(before) if loss < before.lowest.min(f64::INFINITY) => {
                 Self { lowest: loss, last: loss, validations: 0 }
             }
             Some(before) => Self { last: loss, validations: before.validations + 1, ..before },
@@ -121,6 +122,7 @@ mod tests {
         assert_eq!(counts(&[30.0, 31.0, 40.0]), [1, 2, 3]);
         assert_eq!(counts(&[300.0, 200.0, 210.0, 205.0, 100.0]), [1, 0, 1, 2, 0]);
         assert_eq!(counts(&[f64::NAN, f64::NAN, f64::INFINITY]), [1, 2, 3]);
+        assert_eq!(counts(&[f64::NAN, 300.0, 200.0, f64::NAN, 210.0]), [1, 0, 0, 1, 2]);
     }
 
     #[test]
