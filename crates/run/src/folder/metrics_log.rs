@@ -153,7 +153,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let damage = match no_record {
         Some(line) => {
             let aside = free_name(path);
-            fs::copy(path, &aside)?;
+            write_atomically(&aside, &bytes)?;
             Some(FolderNotice::RecordSetAside { path: path.to_owned(), line, aside }.into())
         }
         None => None,

@@ -126,16 +126,43 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, Check
 
 /// Replaces a small file in one step: readers see either the old content or the new content.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
+    replace_by(path, |temporary| write_synced(temporary, bytes)).map(|_| ())
+}
+
+/// Replaces a file in one step by the file that `write` makes at a temporary path. `write` must
+/// wait until this file is on the disk. Returns the result of `write`.
+pub(super) fn replace_by<R>(
+    path: &Path,
+    write: impl FnOnce(&Path) -> Result<R, CheckpointError>,
+) -> Result<R, CheckpointError> {
     let temporary = temporary_sibling(path);
-    let written = write_synced(&temporary, bytes)
-        .and_then(|_| fs::rename(&temporary, path).map_err(failed("replace", path)));
+    let written = write(&temporary).and_then(|result| {
+        fs::rename(&temporary, path).map_err(failed("replace", path))?;
+        Ok(result)
+    });
     if written.is_err() {
         // The first error is returned. The incomplete file is removed, because it would only occupy
         // disk space.
         let _ = fs::remove_file(&temporary);
     }
-    written?;
-    sync_parent(path)
+    let result = written?;
+    sync_parent(path)?;
+    Ok(result)
+}
+
+/// Copies a file, waits until the copy is on the disk, and verifies that its content has not
+/// changed since the original was written.
+pub(super) fn copy_verified(
+    from: &Path,
+    entry: &FileEntry,
+    to: &Path,
+) -> Result<(), CheckpointError> {
+    let (original, mut copy) = (open_whole(from, entry)?, HashedFile::create_large(to)?);
+    let mut piece = Vec::new();
+    while (&original).take(PIECE).read_to_end(&mut piece).map_err(failed("read", from))? > 0 {
+        copy.write(std::mem::take(&mut piece))?;
+    }
+    require_hash(from, &copy.finish()?.sha256, entry)
 }
 
 /// Makes a directory in an existing parent directory, unless it exists already.
@@ -319,7 +346,12 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
         hash.update(&piece);
         piece.clear();
     }
-    let hash = hexadecimal(&hash.finalize());
+    require_hash(path, &hexadecimal(&hash.finalize()), entry)
+}
+
+/// Returns an error if the content of a file, whose hash is `hash`, has changed since it was
+/// written.
+fn require_hash(path: &Path, hash: &str, entry: &FileEntry) -> Result<(), CheckpointError> {
     if hash != entry.sha256 {
         let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);
         return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
@@ -329,12 +361,12 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
 
 /// Path with a hidden name next to `path`. It is on the same file system, so that a rename to
 /// `path` is atomic.
-pub(super) fn temporary_sibling(path: &Path) -> PathBuf {
+fn temporary_sibling(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{TEMPORARY}"))
 }
 
-pub(super) fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
+fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
 }
 

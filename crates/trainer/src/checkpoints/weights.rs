@@ -7,14 +7,13 @@
 //! training reads the sum of frozen weights and changes, so it does not depend on adapters.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use taper_model::is_adapter;
 use taper_ops::{Adapted, ParameterStore};
 
-use super::files::{self, failed};
+use super::files;
 use super::state::Base;
 use super::tensor_reader::Reader;
 use super::tensors::{self, Named};
@@ -115,9 +114,14 @@ fn base_path(checkpoint: &Path) -> PathBuf {
 
 fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> {
     let path = base_path(checkpoint);
-    match files::open_verified(&path, &base.file) {
-        Err(CheckpointError::Missing { path }) => Err(CheckpointError::MissingBase { path }),
-        file => Reader::new(&path, file?),
+    Reader::new(&path, files::open_verified(&path, &base.file).map_err(missing_base)?)
+}
+
+/// Replaces the error that a file is missing by the error that the frozen weights are missing.
+fn missing_base(error: CheckpointError) -> CheckpointError {
+    match error {
+        CheckpointError::Missing { path } => CheckpointError::MissingBase { path },
+        other => other,
     }
 }
 
@@ -149,15 +153,14 @@ pub(crate) fn save_base(
     let Some(scale) = store.adapter_scale() else { return Ok(None) };
     files::create_directory(&checkpoints.root)?;
     let path = checkpoints.root.join(BASE_FILE);
-    let partial = files::temporary_sibling(&path);
     let shapes = store.base().iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
-    let file = tensors::write_tensors(&partial, shapes, |name| {
-        let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-        let Some(parameter) = store.get(name) else { return Ok(Vec::new().into()) };
-        Ok(parameter.values().map_err(failed)?.into())
+    let file = files::replace_by(&path, |partial| {
+        tensors::write_tensors(partial, shapes, |name| {
+            let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+            let Some(parameter) = store.get(name) else { return Ok(Vec::new().into()) };
+            Ok(parameter.values().map_err(failed)?.into())
+        })
     })?;
-    fs::rename(&partial, &path).map_err(failed("replace", &path))?;
-    files::sync_parent(&path)?;
     Ok(Some(Base { file, scale }))
 }
 
@@ -165,7 +168,7 @@ pub(crate) fn save_base(
 /// to that of another run, unless it is there already.
 ///
 /// # Errors
-/// If the weights cannot be read or written.
+/// If the file is missing or damaged, or cannot be written.
 pub(crate) fn copy_base(
     base: &Base,
     from: &Checkpoints,
@@ -176,10 +179,9 @@ pub(crate) fn copy_base(
         return Ok(());
     }
     files::create_directory(&to.root)?;
-    let partial = files::temporary_sibling(&path);
-    fs::copy(&from, &partial).map_err(failed("copy", &from))?;
-    fs::rename(&partial, &path).map_err(failed("replace", &path))?;
-    files::sync_parent(&path)
+    files::replace_by(&path, |partial| {
+        files::copy_verified(&from, &base.file, partial).map_err(missing_base)
+    })
 }
 
 /// Weights of a checkpoint with its adapters added.
@@ -234,5 +236,36 @@ impl MergedWeights {
     /// If the directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         checkpoints::write(directory, &self.state, &[(MODEL_FILE, &self.tensors)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn frozen_weights_are_copied_only_unchanged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [from, to] = ["from", "to"].map(|name| Checkpoints::new(&folder.path().join(name)));
+        fs::create_dir(&from.root).expect("a folder");
+        let (original, copied) = (from.root.join(BASE_FILE), to.root.join(BASE_FILE));
+        let bytes: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+        let file = files::write_synced(&original, &bytes).expect("written");
+        let base = Base { file, scale: 1.0 };
+
+        copy_base(&base, &from, &to).expect("copied");
+        assert_eq!(fs::read(&copied).expect("read"), bytes);
+        fs::remove_file(&copied).expect("removed");
+
+        let changed: Vec<u8> = bytes.iter().map(|byte| byte ^ 1).collect();
+        fs::write(&original, changed).expect("written");
+        let error = copy_base(&base, &from, &to).expect_err("damaged");
+        assert!(matches!(&error, CheckpointError::Corrupt { path, .. } if *path == original));
+        assert_eq!(fs::read_dir(&to.root).expect("a folder").count(), 0);
+
+        fs::remove_file(&original).expect("removed");
+        let error = copy_base(&base, &from, &to).expect_err("missing");
+        assert!(matches!(error, CheckpointError::MissingBase { path } if path == original));
     }
 }
