@@ -23,37 +23,64 @@ impl Rendezvous {
         deadline: Instant,
         watch: &mut Watch<'_>,
     ) -> Result<(TcpStream, TcpListener, u16), ExchangeError> {
+        let resolve = || (self.host.as_str(), self.port).to_socket_addrs().map(Iterator::collect);
+        self.join_first_of(resolve, deadline, watch)
+    }
+
+    /// Joins process 0 like [`join_first`](Self::join_first), at the first of its addresses where
+    /// it answers: a host can have addresses that this machine cannot reach. `resolve` returns the
+    /// addresses.
+    fn join_first_of(
+        &self,
+        resolve: impl Fn() -> io::Result<Vec<SocketAddr>>,
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<(TcpStream, TcpListener, u16), ExchangeError> {
         loop {
             watch()?;
-            let reached = (self.host.as_str(), self.port)
-                .to_socket_addrs()
-                .and_then(|mut all| all.next().ok_or(io::ErrorKind::NotFound.into()))
-                .and_then(|address| TcpStream::connect_timeout(&address, CONNECTING_TIME));
-            let greeted = match reached {
-                Ok(stream) => {
-                    let address = stream.local_addr().map_err(|error| self.error(error))?.ip();
-                    let listener =
-                        TcpListener::bind((address, 0)).map_err(|error| self.error(error))?;
-                    let port = listener.local_addr().map_err(|error| self.error(error))?.port();
-                    let joined = self.introduced(stream, 0, port, deadline, watch)?;
-                    joined.map(|stream| (stream, listener, port))
+            let mut failure = io::ErrorKind::NotFound.into();
+            match resolve() {
+                Err(error) => failure = error,
+                Ok(addresses) => {
+                    for address in addresses {
+                        watch()?;
+                        match self.join_first_at(address, deadline, watch)? {
+                            Ok(joined) => return Ok(joined),
+                            Err(error) => failure = error,
+                        }
+                    }
                 }
-                Err(error) => Err(error),
-            };
-            match greeted {
-                Ok(joined) => return Ok(joined),
-                Err(error) if Instant::now() > deadline => {
-                    return Err(self.error(format_args!(
-                        "cannot reach process 0 at {}:{} for {} s ({error}); was it started, and \
-                         are MASTER_ADDR and MASTER_PORT its machine and a port that is open there?",
-                        self.host,
-                        self.port,
-                        self.patience.as_secs()
-                    )));
-                }
-                Err(_) => std::thread::sleep(RETRY),
             }
+            if Instant::now() > deadline {
+                return Err(self.error(format_args!(
+                    "cannot reach process 0 at {}:{} for {} s ({failure}); was it started, and \
+                     are MASTER_ADDR and MASTER_PORT its machine and a port that is open there?",
+                    self.host,
+                    self.port,
+                    self.patience.as_secs()
+                )));
+            }
+            std::thread::sleep(RETRY);
         }
+    }
+
+    /// Tries once to join process 0 at `address`. After the inner error, another attempt can
+    /// succeed; after the outer error, it cannot.
+    fn join_first_at(
+        &self,
+        address: SocketAddr,
+        deadline: Instant,
+        watch: &mut Watch<'_>,
+    ) -> Result<io::Result<(TcpStream, TcpListener, u16)>, ExchangeError> {
+        let stream = match TcpStream::connect_timeout(&address, CONNECTING_TIME) {
+            Ok(stream) => stream,
+            Err(error) => return Ok(Err(error)),
+        };
+        let own_address = stream.local_addr().map_err(|error| self.error(error))?.ip();
+        let listener = TcpListener::bind((own_address, 0)).map_err(|error| self.error(error))?;
+        let port = listener.local_addr().map_err(|error| self.error(error))?.port();
+        let joined = self.introduced(stream, 0, port, deadline, watch)?;
+        Ok(joined.map(|stream| (stream, listener, port)))
     }
 
     /// Connects to process `rank`, which listens at `address`. `port`: port at which this process
@@ -126,5 +153,42 @@ impl Rendezvous {
             }
             Answer::Lost(error) => Err(error),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Process 0 has three addresses: one where nothing listens, one of another program, which
+    /// closes every connection, and its own.
+    #[test]
+    fn every_address_of_process_0_is_tried() {
+        let listen = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = |listener: &TcpListener| listener.local_addr().expect("an address");
+        let (unused, other, first) = (listen(), listen(), listen());
+        let addresses = [address(&unused), address(&other), address(&first)];
+        drop(unused);
+        let patience = Duration::from_secs(60);
+        let process = |rank: usize| Rendezvous {
+            rank,
+            size: 2,
+            host: "127.0.0.1".to_owned(),
+            port: addresses[2].port(),
+            key: String::new(),
+            patience,
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(move || other.accept().map(|_| ()));
+            // Process 0 loses process 1 when this test ends.
+            scope.spawn(|| process(0).connections(Some(first), &mut || Ok(())).map(|_| ()));
+            let joined = process(1).join_first_of(
+                || Ok(addresses.to_vec()),
+                Instant::now() + patience,
+                &mut || Ok(()),
+            );
+            let (stream, ..) = joined.expect("process 0 is reached");
+            assert_eq!(stream.peer_addr().expect("an address"), addresses[2]);
+        });
     }
 }
