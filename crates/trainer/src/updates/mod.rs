@@ -142,6 +142,7 @@ impl Updater {
     ///
     /// `stop` is read before every micro-batch except a process's first. If it is set at one of
     /// these times, the process computes no more micro-batches, and no process makes the update.
+    /// Callers read it themselves before they begin an update.
     ///
     /// # Errors
     /// If the model cannot compute a batch, a parameter gets no gradient, the device has too little
