@@ -52,7 +52,7 @@ impl Batch {
     /// # Errors
     /// If the number of streams is not the number of names, if a stream's lengths do not describe
     /// its ids, if the streams have different numbers of sequences, if there is not one answer for
-    /// each predicted row, or if a predicted row or a link is out of range.
+    /// each predicted row, or if predicted rows or links are out of range or not ascending.
     pub fn read<const N: usize>(&self, names: [&'static str; N]) -> Result<[&Sequences; N]> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =
@@ -96,6 +96,12 @@ impl Batch {
             return Err(refuse(format!(
                 "a batch links row {target} of {rows} with row {source} of {sources}"
             )));
+        }
+        if !self.asked.iter().all(|asked| asked.is_sorted()) {
+            return Err(refuse("the predicted rows of a batch must be ascending".to_owned()));
+        }
+        if !self.links.is_sorted_by_key(|link| link.0) {
+            return Err(refuse("the links of a batch must be ascending".to_owned()));
         }
         Ok(streams)
     }
@@ -213,6 +219,12 @@ mod tests {
             says(&|batch| batch.asked = Some(vec![0, 1, 2, 4])).contains("row 4, but has 4 rows")
         );
         assert!(says(&|batch| batch.links = vec![(3, 4)]).contains("row 3 of 4 with row 4 of 4"));
+        assert!(
+            says(&|batch| batch.links = vec![(2, 3), (0, 1)]).contains("links of a batch must be")
+        );
+        assert!(
+            says(&|batch| batch.asked = Some(vec![0, 1, 3, 2])).contains("rows of a batch must be")
+        );
     }
 
     #[test]
