@@ -197,7 +197,7 @@ impl TextInference {
             for layer in &mut state.rows.layers {
                 layer.forget(rows)?;
             }
-            return Ok(());
+            return Self::compact(state);
         }
         let pass = Pass::infer(&self.packs);
         let at = text.positions();
@@ -261,5 +261,31 @@ impl TextInference {
             x = block.step(&x, (past, &rows), None, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?) // (R, D), R rows of the width D
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, ModelConfig};
+    use candle_core::{DType, Device};
+
+    /// Checks that the cache has no more steps than the context has tokens, also in the shortest
+    /// context, in which nothing is read again.
+    #[test]
+    fn the_cache_is_as_short_as_the_context() {
+        let config =
+            ModelConfig { d_model: 8, d_ff: 8, heads: 2, decoder_layers: 1, ..Default::default() };
+        let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
+        let model = LanguageModel::new(&config, 9, builder).expect("a model");
+        for (context, text) in [(1, &[][..]), (1, &[4, 5]), (2, &[4]), (5, &[]), (5, &[4, 5])] {
+            let inference = model.inference(context);
+            let mut state = inference.start(&[text, text]).expect("a state");
+            for at in 0..40 {
+                inference.step(&mut state, &[4, 5]).expect("logits").for_each(drop);
+                let steps = state.rows.history.len();
+                assert!(steps <= context, "{context} {text:?}: {steps} steps after {at}");
+            }
+        }
     }
 }
