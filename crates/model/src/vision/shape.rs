@@ -48,7 +48,7 @@ impl ImageShape {
                 .iter()
                 .all(|channel_values| channel_values.len() == self.channels);
         if is_shape {
-            return Ok(());
+            return self.validate_values();
         }
         Err(ModelError::Config(format!(
             "images of {} pixels in {} channels with {} means and {} deviations cannot be cut into \
@@ -58,6 +58,22 @@ impl ImageShape {
             self.mean.len(),
             self.deviation.len(),
             self.patch
+        )))
+    }
+
+    /// Refuses means and deviations with which values of pixels are not finite.
+    fn validate_values(&self) -> Result<()> {
+        let is_finite = |(mean, deviation): (&f64, &f64)| {
+            let ends = [0.0, 1.0].map(|value| ((value - mean) / deviation) as f32);
+            *deviation > 0.0 && ends.iter().all(|value| value.is_finite())
+        };
+        if self.mean.iter().zip(&self.deviation).all(is_finite) {
+            return Ok(());
+        }
+        Err(ModelError::Config(format!(
+            "values of images cannot be normalised with the means {:?} and the standard deviations \
+             {:?}: all must be finite, and deviations above 0",
+            self.mean, self.deviation
         )))
     }
 

@@ -231,4 +231,12 @@ fn what_is_no_image_of_the_model_is_refused() {
     ] {
         assert!(error(small(), other, 5).contains("cannot be cut into"));
     }
+    let channels = shape().channels;
+    for (mean, deviation) in
+        [(0.5, 0.0), (0.5, -1.0), (0.5, f64::NAN), (f64::NAN, 0.5), (0.5, 1e-60)]
+    {
+        let (mean, deviation) = (vec![mean; channels], vec![deviation; channels]);
+        let other = ImageShape { mean, deviation, ..shape() };
+        assert!(error(small(), other, 5).contains("cannot be normalised"));
+    }
 }
