@@ -47,12 +47,17 @@ pub fn rotary(
     // Cosines and sines for all tokens, (2, N, 1, R/2): cached, because all layers use the same.
     static TABLES: Recent<(Vec<u32>, Turns, usize, DType)> = Recent::new();
     let tables = TABLES.get((positions.to_vec(), turns, half, wide), x.device(), || {
-        let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
-        let (cosines, sines) = turns.angles(0..longest, head);
-        let at = Tensor::from_slice(positions, rows, x.device())?;
+        // Computes only the angles between the smallest and the largest position. In decoding,
+        // there is often only a single position.
+        let first = positions.iter().min().copied().unwrap_or(0);
+        let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
+        let (cosines, sines) = turns.angles(first as usize..end, head);
+        let at: Vec<u32> = positions.iter().map(|position| position - first).collect();
+        let at = Tensor::from_vec(at, rows, x.device())?;
         // Converted on the host, because Metal has no f64.
         let all = [cosines, sines].concat();
-        let all = Tensor::from_vec(all, (2, longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
+        let shape = (2, end - first as usize, 1, half);
+        let all = Tensor::from_vec(all, shape, &Device::Cpu)?.to_dtype(wide)?;
         all.to_device(x.device())?.index_select(&at, 1)
     })?;
     let (cosines, sines) = (tables.i(0)?, tables.i(1)?); // (N, 1, R/2)
@@ -85,5 +90,26 @@ pub fn rotary(
         Ok(out)
     } else {
         Tensor::cat(&[out, x.narrow(1, turned, width - turned)?], 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rotates by positions so large that there is no memory for the angles of all positions before
+    /// them.
+    #[test]
+    fn only_the_angles_between_the_positions_are_computed() -> Result<()> {
+        let positions = [u32::MAX - 1, u32::MAX - 4, u32::MAX - 2];
+        let values: Vec<f64> = (0..24).map(|i| f64::from(i).sin()).collect();
+        let x = Tensor::from_vec(values, (3, 8), &Device::Cpu)?;
+        let turns = Turns::default();
+        let ours = rotary(&x, (&positions, turns), 4, 8)?.to_vec2::<f64>()?;
+        let theirs = crate::rotary(None, &x, (&positions.into(), turns), 4, 8)?.to_vec2::<f64>()?;
+        for (ours, theirs) in ours.concat().into_iter().zip(theirs.concat()) {
+            assert!((ours - theirs).abs() < 1e-12, "{ours} {theirs}");
+        }
+        Ok(())
     }
 }
