@@ -174,16 +174,18 @@ fn mask(
     let key = MaskKey { lengths: lengths.clone(), sparse, heads, dtype };
     let make = || {
         let mut values = Vec::with_capacity(lengths.len() * heads * longest);
+        let mut scratch = Vec::new();
         for &length in &lengths {
             for head in 0..heads {
-                let sight = sparse
-                    .filter(|_| length > 0)
-                    .map(|rule| Sight::for_few(rule, true, head, length));
                 values.extend(std::iter::repeat_n(HIDDEN, longest - length));
-                values.extend((0..length).map(|key| {
-                    let sees = sight.as_ref().is_none_or(|sight| sight.sees(length - 1, key));
-                    if sees { 0.0 } else { HIDDEN }
-                }));
+                let first = values.len();
+                values.resize(first + length, 0.0);
+                if let Some(rule) = sparse.filter(|_| length > 0) {
+                    let sight = Sight::for_few(rule, true, head, length);
+                    sight.gaps(length - 1, 0..length, &mut scratch, |keys| {
+                        values[first..][keys].fill(HIDDEN);
+                    });
+                }
             }
         }
         host_tensor(values, &[lengths.len(), heads, 1, longest], dtype, device)

@@ -315,8 +315,10 @@ fn new_mask(
     for &length in spec.key_lengths.iter() {
         for head in 0..heads {
             let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
-            let sight = spec.sparse.map(|rule| Sight::for_few(rule, spec.causal, head, length));
-            let is_hidden = |i, j| sight.as_ref().is_some_and(|sight| !sight.sees(i, j));
+            let sight = Sight::new(spec, head, length);
+            // Queries of the padding see any keys, because their results are not used.
+            let is_hidden =
+                |i, j| i < length && sight.as_ref().is_some_and(|sight| !sight.sees(i, j));
             for i in spec.query_start..spec.query_start + queries {
                 values.extend((0..keys).map(|j| {
                     if j >= length || (spec.causal && j > i) || is_hidden(i, j) {

@@ -133,14 +133,18 @@ impl Sight {
     }
 
     /// Whether the query at position `query` sees the key at position `key`, computed directly from
-    /// the definition of [`Sparse`].
+    /// the definition of [`Sparse`]. If random blocks are drawn on demand, each call draws those of
+    /// the query's block again.
     pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
         let (i, j) = (query / self.rule.block, key / self.rule.block);
         if self.causal && key > query {
             return false;
         }
         self.rule.is_near(i, j, self.blocks)
-            || self.rule.drawn(self.head, i, self.blocks, self.causal).contains(&j)
+            || match self.drawn[0].get(i) {
+                Some(drawn) => drawn.contains(&j),
+                None => self.rule.drawn(self.head, i, self.blocks, self.causal).contains(&j),
+            }
     }
 
     /// Writes to `ranges` the keys in `within` that at least one of `queries` sees, as ascending
@@ -320,7 +324,8 @@ mod tests {
                 let mut visible = Vec::new();
                 let name = format!("{rule:?}, causal {causal}, {keys} keys");
                 for i in 0..keys {
-                    let seen: Vec<usize> = (0..keys).filter(|&j| all.sees(i, j)).collect();
+                    let seen: Vec<usize> = (0..keys).filter(|&j| few.sees(i, j)).collect();
+                    assert!((0..keys).all(|j| all.sees(i, j) == seen.contains(&j)), "{name}");
                     for sight in [&few, &all] {
                         sight.keys_of(i..i + 1, 0..keys, &mut visible);
                         let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
