@@ -116,7 +116,7 @@ pub(crate) fn loss_of_places(
         (smoothed + (divergence * objective.r_drop)?)? * scale
     })?;
     let log_probabilities = places.log_probabilities(&logits.detach())?;
-    let correct = log_probabilities.argmax_keepdim(D::Minus1)?.eq(&right)?;
+    let correct = composed::first_largest(&log_probabilities)?.eq(&right)?;
     let correct: f32 = correct.to_dtype(DType::F32)?.sum_all()?.to_scalar()?;
     let sums = places.sums(&log_probabilities, &right, objective)?;
     let [smoothed_sum, nll_sum, divergence_sum] = sums.map(|sum| -> Result<f64> {

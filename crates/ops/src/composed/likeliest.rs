@@ -73,6 +73,23 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
     Ok(host.iter().map(|row| read(row, count)).collect())
 }
 
+/// Returns the index of the first of the largest elements of each row. `argmax` does not specify
+/// which of several equal elements it returns.
+///
+/// # Shapes
+/// `(R, W)` → `(R, 1)` in u32, for a `W` of at least 1.
+///
+/// # Errors
+/// If the device has no memory left.
+pub fn first_largest(values: &Tensor) -> Result<Tensor> {
+    let ((rows, width), device) = (values.dims2()?, values.device());
+    let numbers = Tensor::arange(0, width as u32, device)?.broadcast_as((rows, width))?;
+    // No element equals a maximum that is NaN; the result is then `width`.
+    let beyond = Tensor::new(width as u32, device)?.broadcast_as((rows, width))?;
+    let is_largest = values.broadcast_eq(&values.max_keepdim(1)?)?;
+    is_largest.where_cond(&numbers, &beyond)?.min_keepdim(1)
+}
+
 fn read(row: &[f32], count: usize) -> Likeliest {
     let [also, largest, log_sum] = [0, 1, 2].map(|column| row[column]);
     let (values, tokens) = row[3..].split_at(count);
@@ -143,4 +160,17 @@ fn numbers(count: usize, device: &Device) -> Result<Tensor> {
         let values: Vec<f32> = (0..count).map(|number| number as f32).collect();
         Tensor::from_vec(values, count, device)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_equal_elements_counts() -> Result<()> {
+        let rows = [[1.0, 3.0, 2.0, 3.0], [f32::NEG_INFINITY; 4], [f32::NAN; 4]];
+        let first = first_largest(&Tensor::new(&rows, &Device::Cpu)?)?;
+        assert_eq!(first.to_vec2::<u32>()?, [[1], [0], [4]]);
+        Ok(())
+    }
 }

@@ -7,7 +7,7 @@
 //! computes logits only once. A tape takes these gradients directly, and Candle's graph gets them
 //! through [`with_gradients`].
 
-use super::{CountedProduct, on_tape, wide};
+use super::{CountedProduct, first_largest, on_tape, wide};
 use crate::device::kernels_of;
 use crate::spec::{CrossEntropySpec, LossSums};
 use crate::tape::{Adjoint, Slot, Tape};
@@ -265,7 +265,7 @@ fn sums_and_gradient(
     let nll = log_probs.gather(targets, 1)?.neg()?.sum_all()?;
     let uniform = (log_probs.sum(1)?.sum_all()?.neg()? / classes as f64)?;
     let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
-    let hits = logits.argmax_keepdim(1)?.eq(targets)?;
+    let hits = first_largest(logits)?.eq(targets)?;
     let correct = hits.to_dtype(logits.dtype())?.sum_all()?;
     let mut probabilities = differentiate.then(|| log_probs.exp()).transpose()?;
     let mut divergence = nll.zeros_like()?;

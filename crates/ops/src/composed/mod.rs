@@ -48,7 +48,7 @@ pub use counted_product::CountedProduct;
 pub use decoding::decoding_attention;
 pub use dropout::drop;
 pub use embedding::embedding;
-pub use likeliest::{Likeliest, likeliest};
+pub use likeliest::{Likeliest, first_largest, likeliest};
 pub use linear::{activation, linear, low_rank, norm, norm_columns};
 pub(crate) use loss::cross_entropy_on_tape;
 pub use loss::{smoothed_cross_entropy, with_bias_column};

@@ -347,15 +347,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// If several logits are largest, only the first of them counts as correct, as on the host.
+    /// If several logits are largest, only the first of them counts as correct, and a logit that is
+    /// NaN never does, as on the host.
     fn ties(&self) -> Result<()> {
-        let logits = Array::new(&[1.0, 2.0, 2.0, 1.0, 2.0, 2.0], self.dtype, self.shift);
-        let targets = Array::new(&[1.0, 2.0], DType::U32, 0);
-        let sums = Array::empty(8, DType::F32, 0);
+        let logits = [1.0, 2.0, 2.0, 1.0, 2.0, 2.0, f64::NAN, 2.0, 1.0];
+        let logits = Array::new(&logits, self.dtype, self.shift);
+        let targets = Array::new(&[1.0, 2.0, 0.0], DType::U32, 0);
+        let sums = Array::empty(12, DType::F32, 0);
         let arguments =
             [At(&logits), At(&targets), At(&sums), Word(3), Real(0.0), Real(1.0), Word(0)];
-        self.launch("cross_entropy", (2, 1), &arguments);
-        assert_eq!([sums.values()[2], sums.values()[6]], [1.0, 0.0]);
+        self.launch("cross_entropy", (3, 1), &arguments);
+        assert_eq!([2, 6, 10].map(|at| sums.values()[at]), [1.0, 0.0, 0.0]);
         Ok(())
     }
 

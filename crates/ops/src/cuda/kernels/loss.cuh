@@ -45,7 +45,9 @@ __device__ void cross_entropy(T *logits, const uint32_t *targets, float *sums, u
     T *row = logits + blockIdx.x * (uint64_t)width;
     uint32_t target = targets[blockIdx.x];
     float of_target = wide(row[target]);
-    float most = -INFINITY, exponentials = 0.0f, all = 0.0f, before = 0.0f;
+    // A target logit that is NaN is never the prediction.
+    float before = of_target == of_target ? 0.0f : 1.0f;
+    float most = -INFINITY, exponentials = 0.0f, all = 0.0f;
     across<false>(row, width, [&](uint32_t i, auto &x) {
         constexpr uint32_t N = sizeof x / sizeof *x;
         float most_here = x[0];
