@@ -71,9 +71,11 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) the
-    /// f32 kernel [`Kernel::Fma256`], only the kernels of AVX2 and the plain loop are considered;
-    /// if the user has chosen [`Kernel::Gemm`], only the plain loop.
+    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) an f32
+    /// kernel, only int8 kernels are considered that every processor with the f32 kernel's
+    /// instructions has, and the plain loop: so a choice also avoids instructions that a virtual
+    /// machine reports without having them. [`Kernel::Fma512`] stands for the first processors with
+    /// AVX-512F and AVX-512BW, which have no VNNI.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();
@@ -82,14 +84,16 @@ impl Int8Kernel {
     }
 
     fn goes_with(self, chosen: Option<Kernel>) -> bool {
-        match chosen {
-            None
-            | Some(
-                Kernel::Tiles | Kernel::Dots | Kernel::Fma512 | Kernel::Neon | Kernel::Simd128,
-            ) => true,
-            Some(Kernel::Fma256) => matches!(self, Self::Words256 | Self::Plain),
-            Some(Kernel::Gemm) => self == Self::Plain,
-        }
+        let permitted: &[Self] = match chosen {
+            None | Some(Kernel::Tiles) => return true,
+            Some(Kernel::Dots) => &[Self::Vnni512, Self::Words512, Self::Words256],
+            Some(Kernel::Fma512) => &[Self::Words512, Self::Words256],
+            Some(Kernel::Fma256) => &[Self::Words256],
+            Some(Kernel::Neon) => &[Self::Neon],
+            Some(Kernel::Simd128) => &[Self::Simd128],
+            Some(Kernel::Gemm) => &[],
+        };
+        self == Self::Plain || permitted.contains(&self)
     }
 
     /// True if this processor supports the kernel.
@@ -158,8 +162,21 @@ mod tests {
             assert!(kernel.goes_with(None));
             assert_eq!(kernel.goes_with(Some(Kernel::Gemm)), kernel == Int8Kernel::Plain);
         }
-        assert!(!Int8Kernel::Vnni512.goes_with(Some(Kernel::Fma256)));
-        assert!(Int8Kernel::Words256.goes_with(Some(Kernel::Fma256)));
+        for (chosen, fastest) in [
+            (Kernel::Tiles, Int8Kernel::Vnni512),
+            (Kernel::Dots, Int8Kernel::Vnni512),
+            (Kernel::Fma512, Int8Kernel::Words512),
+            (Kernel::Fma256, Int8Kernel::Words256),
+            (Kernel::Neon, Int8Kernel::Neon),
+            (Kernel::Simd128, Int8Kernel::Simd128),
+        ] {
+            let permits = |kernel: &Int8Kernel| kernel.goes_with(Some(chosen));
+            assert_eq!(Int8Kernel::ALL.into_iter().find(permits), Some(fastest), "{chosen:?}");
+            assert!(permits(&Int8Kernel::Plain));
+        }
+        // AVX-VNNI is later than AVX2 and AVX-512F.
+        assert!(!Int8Kernel::Vnni256.goes_with(Some(Kernel::Fma256)));
+        assert!(!Int8Kernel::Vnni256.goes_with(Some(Kernel::Fma512)));
         assert!(Int8Kernel::best().is_here());
         #[cfg(target_arch = "x86_64")]
         if Kernel::chosen() == Ok(None) && std::arch::is_x86_feature_detected!("avx2") {
