@@ -153,7 +153,9 @@ pub(super) unsafe fn product_with_packed(
 }
 
 fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
-    if left.count * left.depth * columns < WORTH_A_THREAD { Threads::One } else { threads }
+    // In 32 bits, the number of multiply-adds can overflow.
+    let count = left.count.saturating_mul(left.depth).saturating_mul(columns);
+    if count < WORTH_A_THREAD { Threads::One } else { threads }
 }
 
 /// Multiplies blocks of rows by panels of columns, in parallel. Returns whether `finish` has been

@@ -81,6 +81,6 @@ pub fn count(flops: usize) {
 /// Adds to the count the multiplications and additions of a product `(m, k) · (k, n)`.
 pub(crate) fn count_product(m: usize, k: usize, n: usize) {
     if ENABLED.load(Ordering::Relaxed) {
-        FLOPS.fetch_add(2 * (m * k * n) as u64, Ordering::Relaxed);
+        FLOPS.fetch_add(2 * m as u64 * k as u64 * n as u64, Ordering::Relaxed);
     }
 }

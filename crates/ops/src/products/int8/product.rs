@@ -56,7 +56,8 @@ pub(crate) unsafe fn product(
             finish(row, unsafe { out.range(row * outputs..end * outputs) });
         }
     };
-    if rows * inputs * outputs < WORTH_A_THREAD {
+    // In 32 bits, the number of multiplications can overflow.
+    if rows.saturating_mul(inputs).saturating_mul(outputs) < WORTH_A_THREAD {
         whole_rows(0..rows);
         return true;
     }
