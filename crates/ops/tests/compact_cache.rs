@@ -173,6 +173,16 @@ fn rows_of_another_width_of_heads_are_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn rows_without_columns_are_refused() -> Result<()> {
+    for cache_type in [CacheType::Bf16, CacheType::Int8] {
+        let empty = Tensor::zeros((2, 0), DType::F32, &Device::Cpu)?;
+        let error = Cache::in_type(cache_type, 4).add_step(empty).unwrap_err().to_string();
+        assert!(error.contains("rows of 0 columns"), "{error}");
+    }
+    Ok(())
+}
+
 /// Checks that a copy of a cache does not get what is added to the original.
 #[test]
 fn a_copy_goes_its_own_way() -> Result<()> {

@@ -326,6 +326,14 @@ impl Check {
                 assert!(error.to_string().contains("on a CUDA device"), "{error}");
             }
         }
+        for impossible in [
+            device::KernelSizes { rows: 0, ..sizes },
+            device::KernelSizes { width: 20, ..sizes },
+            device::KernelSizes { vocabulary: 0, ..sizes },
+        ] {
+            let error = device::kernel_times(&self.device, &impossible, 1).unwrap_err();
+            assert!(error.to_string().contains("all sizes must be at least 1"), "{error}");
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
-use common::{again_through_every_kernel, check, random, values};
+use common::{adjoint, again_through_every_kernel, check, random, values};
 use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::{
@@ -260,6 +260,26 @@ fn no_bit_depends_on_the_number_of_threads() {
 }
 
 #[test]
+fn empty_sequences_keep_their_initial_states() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let mut inputs = tensors(cell, WIDTH);
+        inputs[0] = random(&[0, cell.gates() * WIDTH], 1);
+        for (count, columns) in [(4, WIDTH), (9, WIDTH + 5)] {
+            let spec = RecurrenceSpec {
+                lengths: [0; 4].into(),
+                wants_weights: count == 9,
+                ..spec(cell, false)
+            };
+            let composed = composed::recurrence(&given(&held(&inputs[..count])), &spec).unwrap();
+            for recurred in [composed, fused(None, &inputs[..count], &spec).unwrap()] {
+                assert_eq!(recurred.rows.dims(), [0, columns], "{cell:?}");
+                assert_eq!(values(&recurred.last), values(&inputs[3]), "{cell:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let inputs = tensors(Cell::Gru, WIDTH);
     let refused = |spec: &RecurrenceSpec, v: &[Var]| {
@@ -287,6 +307,13 @@ fn columns_and_windows() {
             &|v| composed::columns(&[&v[0], &v[1]], dropout),
         );
     }
+    // A part without columns changes nothing, and its gradient is empty.
+    let (tape, empty) = (Tape::new(), random(&[6, 0], 3));
+    let joined = taper_ops::columns(Some(&tape), &[&empty, &inputs[0]], Dropout::none()).unwrap();
+    assert_eq!(values(&joined), values(&inputs[0]));
+    let gradients = tape.differentiate(&joined, &adjoint(&joined)).unwrap();
+    let gradient = gradients.get(&inputs[0]).unwrap().expect("a gradient");
+    assert_eq!(values(&gradient), values(&adjoint(&joined)));
     let lengths: Arc<[usize]> = [3, 1, 2].into();
     for around in [(1, 1), (2, 0), (0, 3)] {
         check(

@@ -58,7 +58,15 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     }
     let mut place_of = vec![0; steps.rows()];
     steps.packed_rows().into_iter().enumerate().for_each(|(row, packed)| place_of[packed] = row);
-    let of_rows = Tensor::cat(&outputs, 0)?;
+    let of_rows = match outputs.is_empty() {
+        // All sequences are empty.
+        true => {
+            let context =
+                recurrence.attention.map_or(Ok(0), |attention| attention.values.dim(1))?;
+            Tensor::zeros((0, width + context), dtype, device)?
+        }
+        false => Tensor::cat(&outputs, 0)?,
+    };
     let rows = rows_of(&of_rows, place_of)?;
     let mut place = vec![0; count];
     steps.order.iter().enumerate().for_each(|(at, &sequence)| place[sequence] = steps.last(at));

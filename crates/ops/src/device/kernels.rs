@@ -48,10 +48,12 @@ pub fn kernel_times(
     sizes: &KernelSizes,
     repeats: usize,
 ) -> Result<Vec<KernelTime>> {
-    if sizes.heads == 0 || !sizes.width.is_multiple_of(sizes.heads) || sizes.length == 0 {
+    let &KernelSizes { rows, length, width, heads, feed_forward, vocabulary, .. } = sizes;
+    if [rows, length, width, heads, feed_forward, vocabulary].contains(&0)
+        || !width.is_multiple_of(heads)
+    {
         bail!(
-            "kernels of {sizes:?}: heads and length must be at least 1, and heads must divide the \
-             width"
+            "kernels of {sizes:?}: all sizes must be at least 1, and heads must divide the width"
         );
     }
     let times = kernels_of(device).times(device, sizes, repeats);

@@ -147,7 +147,7 @@ fn look_up<T: Float>(
 /// share for each thread, rounded up to whole cache lines. It is at most 64, so that a row of these
 /// columns stays in the first-level cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
-    width.div_ceil(threads).next_multiple_of(16).min(64)
+    width.div_ceil(threads).next_multiple_of(16).clamp(16, 64)
 }
 
 /// Multiplies each row of `adjoint` (the gradient with respect to the result) by `scale`, and adds
@@ -183,4 +183,27 @@ fn scatter<T: Float>(
     let tasks = width.div_ceil(count);
     region(longest, || (0..tasks).into_par_iter().for_each(some_columns));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Dropout;
+    use candle_core::{DType, Device, Var};
+
+    #[test]
+    fn a_table_without_columns_has_rows_without_columns() -> Result<()> {
+        let table = Var::zeros((5, 0), DType::F32, &Device::Cpu)?;
+        let spec = EmbeddingSpec {
+            ids: [3, 1].into(),
+            positions: [].into(),
+            scale: 2.0,
+            dropout: Dropout::none(),
+        };
+        let tape = Tape::new();
+        let out = embedding(Some(&tape), &table, None, &spec)?;
+        assert_eq!(out.dims(), [2, 0]);
+        tape.differentiate(&out, &out.zeros_like()?)?;
+        Ok(())
+    }
 }

@@ -65,11 +65,11 @@ impl CompactRows {
     /// `(M, W)`; `block` divides `W`.
     ///
     /// # Errors
-    /// If `block` is 0 or does not divide `W`, or if the tensor is not on the host or is neither
+    /// If `W` or `block` is 0, `block` does not divide `W`, or if the tensor is not on the host or is neither
     /// f32 nor f64.
     pub fn new(rows: &Tensor, block: usize, cache_type: CacheType) -> Result<Self> {
         let width = rows.dims2()?.1;
-        if block == 0 || !width.is_multiple_of(block) {
+        if width == 0 || block == 0 || !width.is_multiple_of(block) {
             bail!("a cache has rows of {width} columns, but blocks of {block}");
         }
         let codes = match cache_type {
