@@ -52,7 +52,7 @@ impl Syntax {
                             !(before.is_alphanumeric() && next.is_some_and(char::is_alphanumeric))
                         }
                         '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
-                        '~' => next == Some('~'),
+                        '~' => is_strike(out.chars().next_back(), next),
                         // Two dollar signs could enclose mathematics.
                         '$' => has_dollars,
                         '|' => table,
@@ -90,6 +90,15 @@ fn templates(text: &str) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
+/// Whether a `~` between the characters `before` and `next` of a text could be one of two `~~`, or
+/// could end struck-out text. A `~` before a word, as in `~10`, only begins it, and without an end
+/// it is an ordinary character. `None`: a mark or the end of the line can be there.
+fn is_strike(before: Option<char>, next: Option<char>) -> bool {
+    let may_end =
+        !before.is_some_and(char::is_whitespace) && !next.is_some_and(char::is_alphanumeric);
+    may_end || [before, next].contains(&Some('~'))
+}
+
 /// Whether `mark` is a complete mark of a heading, a list item or a quotation if `next` is the
 /// character after it.
 fn ends_mark(mark: char, next: Option<char>) -> bool {
@@ -99,4 +108,23 @@ fn ends_mark(mark: char, next: Option<char>) -> bool {
 /// True if a text is the number of a list item.
 fn is_number(text: &str) -> bool {
     (1..10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tildes_that_could_strike_text_out_are_escaped() {
+        for (text, expected) in [
+            ("~x~", "~x\\~"),
+            ("~~x~~", "\\~\\~x\\~\\~"),
+            ("a ~x y~, b", "a ~x y\\~, b"),
+            ("~10 to ~20 km", "~10 to ~20 km"),
+            ("a~b", "a~b"),
+            ("~", "\\~"),
+        ] {
+            assert_eq!(Syntax::Markdown { table: false }.escape(text), expected);
+        }
+    }
 }

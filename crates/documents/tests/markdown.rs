@@ -50,6 +50,20 @@ fn dialects_keep_their_lines() {
 }
 
 #[test]
+fn tildes_strike_out_only_what_they_did() {
+    for (text, expected) in [
+        ("A \\~b\\~ c\n", "A ~B\\~ C\n"),
+        ("A \\~\\~b\\~\\~ c\n", "A \\~\\~B\\~\\~ C\n"),
+        ("A ~b~ and ~~c~~ d\n", "A ~B~ AND ~~C~~ D\n"),
+        ("About ~10 to ~20 km\n", "ABOUT ~10 TO ~20 KM\n"),
+    ] {
+        assert_eq!(shouted(text), expected);
+        // Each translation is read like its source, so it stays the same.
+        assert_eq!(shouted(expected), expected);
+    }
+}
+
+#[test]
 fn dollars_are_prices_or_mathematics() {
     for (text, expected) in [
         ("A \\$x\\$ b $x+y$ c\n", "A \\$X\\$ B $x+y$ C\n"),

@@ -36,17 +36,27 @@ pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
     if !parts.iter().any(|part| delimiter(*part).is_some()) {
         return line;
     }
-    for change in [with_stars, without_punctuation] {
+    if !has_tildes_in_tildes(&parts) {
+        for change in [with_stars, without_punctuation] {
+            if reads_marks(&line, &parts) {
+                return line;
+            }
+            parts = change(parts);
+            line = write(&parts);
+        }
         if reads_marks(&line, &parts) {
             return line;
         }
-        parts = change(parts);
-        line = write(&parts);
     }
-    match reads_marks(&line, &parts) {
-        true => line,
-        false => parts.iter().map(|part| as_element(*part, syntax)).collect(),
-    }
+    parts.iter().map(|part| as_element(*part, syntax)).collect()
+}
+
+/// True if a line has the delimiter `~`, and `~` as a character that might not be escaped. The
+/// character could then be read as the delimiter.
+fn has_tildes_in_tildes(parts: &[LinePart<'_>]) -> bool {
+    let is_delimiter = |part: &LinePart<'_>| delimiter(*part).is_some_and(|(raw, ..)| raw == "~");
+    let is_text = |part: &LinePart<'_>| matches!(part, LinePart::Text(text) if text.contains('~'));
+    parts.iter().any(is_delimiter) && parts.iter().any(is_text)
 }
 
 /// Entry of [`DELIMITERS`] for a part; `None` if the part is no delimiter of emphasis.
@@ -173,6 +183,9 @@ mod tests {
         assert_eq!(made(&two), "<em>红</em><em>花</em>");
         let link = [Text("看"), Open("["), Open("_"), Text("红"), Close("_"), Close("](/a_b)")];
         assert_eq!(made(&link), "看[_红_](/a_b)");
+        // The `~` before the number would be read as the beginning of the struck-out text.
+        let tildes = [Text("a "), Open("~"), Text("b ~10 c"), Close("~")];
+        assert_eq!(made(&tildes), "a <del>b ~10 c</del>");
         let code = [Text("用"), Open("**"), Alone("`a*b`"), Close("**"), Text("* 吗")];
         assert_eq!(made(&code), "用<strong>`a*b`</strong>\\* 吗");
     }
