@@ -134,9 +134,11 @@ fn columns(
     }
     // A column chosen by name requires a header, a column chosen by number does not.
     let mut has_header = false;
-    let mut column = |field: &str, usual: usize| {
+    let mut column = |field: &str, side: Side, usual: usize| {
         if field.is_empty() {
-            return Ok(usual);
+            let named = column_named(first, config.language(side));
+            has_header |= named.is_some();
+            return Ok(named.unwrap_or(usual));
         }
         if let Some(number) = field.parse::<usize>().ok().and_then(|number| number.checked_sub(1)) {
             return Ok(number);
@@ -150,7 +152,22 @@ fn columns(
             ))
         })
     };
-    let (source, target) = (column(&fields.source, 0)?, column(&fields.target, 1)?);
+    let source = column(&fields.source, Side::Source, 0)?;
+    let target = column(&fields.target, Side::Target, 1)?;
+    let missing = match (fields.source.is_empty(), fields.target.is_empty()) {
+        (true, _) => Some(("source", Side::Source)),
+        (_, true) => Some(("target", Side::Target)),
+        _ => None,
+    };
+    if let Some((field, side)) = missing.filter(|_| source == target) {
+        return Err(wrong(format!(
+            "column {} would be both source and target, because no column is named {:?} ({}); set \
+             data.fields.{field} too",
+            source + 1,
+            config.language(side),
+            first.join(", ")
+        )));
+    }
     let (places, count) = (vec![source, target], count.filter(|_| has_header));
     Ok((Columns { places, count }, has_header))
 }
