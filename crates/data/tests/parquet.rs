@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::mentions;
-use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use taper_data::{
-    DataConfig, Format, PairReader, RawPair, Result, TokenizerKind, prepare_text, read_pairs,
+    DataConfig, Format, LabelOf, PairReader, RawPair, Result, TokenizerKind, prepare_labelled,
+    prepare_text, read_pairs,
 };
 
 /// Writes a Parquet file with a nested column, as Hugging Face's hub stores translations, and with
@@ -98,4 +99,45 @@ fn running_text_is_a_column() {
     let texts: Vec<String> =
         ids.split(|&id| id == tokenizer.end()).map(|ids| tokenizer.decode(ids).unwrap()).collect();
     assert_eq!(texts.join("|"), "a|b|c|d");
+}
+
+#[test]
+fn columns_may_have_dots_and_labels_may_be_fractions() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = "message schema {
+        REQUIRED BYTE_ARRAY review.text (UTF8);
+        REQUIRED DOUBLE label;
+    }";
+    let file = std::fs::File::create(folder.path().join("train.parquet")).unwrap();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let texts = ["a", "b"].map(ByteArray::from);
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<DoubleType>().write_batch(&[0.5, 1.0], None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let lines =
+        "{\"review.text\": \"a\", \"label\": 0.5}\n{\"review.text\": \"b\", \"label\": 1.0}\n";
+    std::fs::write(folder.path().join("train.jsonl"), lines).unwrap();
+    // A Parquet file is read like the same records in JSON lines.
+    for name in ["train.jsonl", "train.parquet"] {
+        let mut config = DataConfig {
+            dir: folder.path().to_owned(),
+            train: name.into(),
+            validation: "".into(),
+            test: "".into(),
+            ..DataConfig::default()
+        };
+        config.tokenizer.kind = TokenizerKind::Char;
+        config.labelled.labels = ["1.0", "0.5"].map(str::to_owned).into();
+        config.fields.text = "review.text".to_owned();
+        let run = tempfile::tempdir().unwrap();
+        let prepared = prepare_labelled(LabelOf::Text, &config, run.path()).unwrap();
+        assert_eq!(prepared.train.classes(), [1, 0], "{name}");
+    }
 }

@@ -60,14 +60,11 @@ impl ParquetRecords {
         let schema = reader.metadata().file_metadata().schema();
         // Top-level columns are read whole: a group such as `translation` is read with both its
         // languages.
-        let paths = self.wanted.iter().flat_map(|wanted| &wanted.paths);
-        let roots: Vec<&str> = paths.map(|path| root(path)).collect();
-        let wanted: Vec<Arc<Type>> = schema
-            .get_fields()
-            .iter()
-            .filter(|field| roots.contains(&field.name()))
-            .cloned()
-            .collect();
+        let paths = || self.wanted.iter().flat_map(|wanted| &wanted.paths);
+        let roots: Vec<&str> = paths().map(|path| root(path)).collect();
+        let is_wanted = |name: &str| roots.contains(&name) || paths().any(|path| path == name);
+        let wanted: Vec<Arc<Type>> =
+            schema.get_fields().iter().filter(|field| is_wanted(field.name())).cloned().collect();
         if wanted.is_empty() {
             let present: Vec<&str> = schema.get_fields().iter().map(|f| f.name()).collect();
             return Err(Error::Malformed {
@@ -119,7 +116,11 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
                 | Field::UByte(_)
                 | Field::UShort(_)
                 | Field::UInt(_)
-                | Field::ULong(_)),
+                | Field::ULong(_)
+                | Field::Float16(_)
+                | Field::Float(_)
+                | Field::Double(_)
+                | Field::Decimal(_)),
             ) if wanted.may_be_number => return Ok(value.to_string()),
             Some(other) => return Err(Wanted::no_text(path, other)),
             None => {}
@@ -129,17 +130,19 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
     Err(wanted.missing(&present))
 }
 
-/// The field of a row at a dotted path.
+/// The field of a row at a dotted path. A column whose name contains the dots itself takes
+/// precedence over nested columns.
 fn field<'a>(row: &'a Row, path: &str) -> Option<&'a Field> {
-    let (name, rest) = match path.split_once('.') {
-        Some((name, rest)) => (name, Some(rest)),
-        None => (path, None),
+    let named = |name: &str| {
+        row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field)
     };
-    let (_, found) = row.get_column_iter().find(|(column, _)| *column == name)?;
-    match (rest, found) {
-        (None, found) => Some(found),
-        (Some(rest), Field::Group(inner)) => field(inner, rest),
-        (Some(_), Field::Null) => Some(found),
-        (Some(_), _) => None,
+    if let Some(whole) = named(path) {
+        return Some(whole);
+    }
+    let (name, rest) = path.split_once('.')?;
+    match named(name)? {
+        Field::Group(inner) => field(inner, rest),
+        Field::Null => Some(&Field::Null),
+        _ => None,
     }
 }
