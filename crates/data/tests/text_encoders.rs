@@ -217,6 +217,29 @@ fn half_of_the_second_texts_come_from_elsewhere() {
 }
 
 #[test]
+fn a_batch_has_rows_although_its_documents_have_one_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    // Every letter is a token.
+    config.tokenizer.kind = TokenizerKind::Char;
+    config.masked.next_sentence = true;
+    config.text.hold_out = 0.0;
+    config.batching.max_tokens = 24;
+    let of_text = |run: &str, text: &str| {
+        std::fs::write(folder.path().join("text.txt"), text).unwrap();
+        prepare_masked(&config, &folder.path().join(run)).unwrap().train
+    };
+    let train = of_text("some", &("a\n".repeat(100) + "sea\nsailors\n"));
+    for shuffle in [false, true] {
+        let batching = BatchingConfig { shuffle, ..config.batching.clone() };
+        let all = batches(&train, &batching, 0);
+        assert!(all.len() > 5 && all.iter().all(|batch| batch.examples() > 0), "{shuffle}");
+    }
+    let plan = of_text("none", &"a\n".repeat(100)).plan(&config.batching, Epoch::new(1, 0));
+    mentions(plan.batch(0).unwrap_err(), &["data.masked.next_sentence", "no document"]);
+}
+
+#[test]
 fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(folder.path());

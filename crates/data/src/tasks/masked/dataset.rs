@@ -7,14 +7,17 @@ use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::dataset::Blocks;
 use crate::text::tokenizer::special::Marks;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Dataset, Epoch, EpochPlan, MaskedConfig, Report, Result,
-    Stream, TextDataset, TextReport,
+    Batch, BatchingConfig, BatchingReport, Dataset, Epoch, EpochPlan, Error, MaskedConfig, Report,
+    Result, Stream, TextDataset, TextReport,
 };
 
 /// Numbers that distinguish the random draws that hide tokens, and those that pair texts, from each
 /// other and from the draws that place blocks (see [`Epoch::draws`]).
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
+
+/// Smallest number of blocks that are read to find the first row of a batch.
+const LEAST_TRIES: u64 = 100;
 
 /// Running text from which rows with hidden tokens are made.
 ///
@@ -90,7 +93,8 @@ impl Dataset for MaskedDataset {
         let rows = batching.rows_of(self.row_length);
         let blocks = Blocks::new(self.text.clone(), rows, batching.shuffle.then_some(epoch));
         let [hiding, pairing] = [HIDING, PAIRING].map(|purpose| epoch.draws(purpose));
-        Box::new(MaskedBlocks { data: self, blocks, rows, hiding, pairing })
+        let shuffles = batching.shuffle;
+        Box::new(MaskedBlocks { data: self, blocks, rows, shuffles, hiding, pairing })
     }
 
     fn report(&self) -> Report<'_> {
@@ -126,6 +130,8 @@ struct MaskedBlocks {
     data: Arc<MaskedDataset>,
     blocks: Blocks,
     rows: usize,
+    /// True if the blocks are at random places. Then there are blocks of any number.
+    shuffles: bool,
     hiding: Draws,
     pairing: Draws,
 }
@@ -136,62 +142,96 @@ impl EpochPlan for MaskedBlocks {
     }
 
     fn batch(&self, batch: usize) -> Result<Batch> {
-        let data = &self.data;
-        let Marks { class, separator, .. } = data.words.marks;
-        let (mut text, mut segments, mut follows) =
-            (Stream::default(), Stream::default(), Stream::default());
-        let (mut asked, mut answers, mut indices) = (Vec::new(), Vec::new(), Vec::new());
-        for number in (0..self.rows).map(|row| (batch * self.rows + row) as u64) {
-            let (start, length) = self.blocks.place(number);
-            if length == 0 {
+        let first = (batch * self.rows) as u64;
+        let mut rows = Rows::default();
+        for number in (0..self.rows as u64).map(|row| first + row) {
+            if !self.add_block(number, &mut rows)? {
                 break;
             }
-            let block = data.text.read(start, length)?;
-            let pieces = block.split(|&id| id == data.end).enumerate();
-            for (piece, ids) in pieces.filter(|(_, ids)| !ids.is_empty()) {
-                let mut row = vec![class];
-                let mut first = ids.len();
-                if data.config.next_sentence {
-                    let draws = self.pairing.within(number, piece as u64);
-                    let Some((at, second, is_other)) = data.pair(ids, draws)? else { continue };
-                    first = at;
-                    row.extend_from_slice(&ids[..at]);
-                    row.push(separator);
-                    row.extend(second);
-                    follows.push([is_other]);
-                } else {
-                    row.extend_from_slice(ids);
-                }
-                row.push(separator);
-                if text.ids.len() + row.len() > self.rows * data.row_length {
-                    // Many short documents need many marks, so their rows may exceed the limit of
-                    // the batch. Then the rest of the block is left out.
-                    if data.config.next_sentence {
-                        follows.pop();
-                    }
-                    break;
-                }
-                let found = data.words.hide(
-                    &mut row,
-                    &data.config,
-                    self.hiding.within(number, piece as u64),
-                );
-                let before = text.ids.len();
-                for (at, id) in found {
-                    asked.push((before + at) as u32);
-                    answers.push(id);
-                }
-                // The first `<sep>` belongs to the segment of the first text.
-                let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
-                segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
-                text.push(row);
-                indices.push(start as usize);
-            }
         }
-        let streams = match data.config.next_sentence {
+        // If no document in these blocks has two tokens, the batch has rows of the next blocks.
+        let blocks = ((self.batches() * self.rows) as u64).max(1);
+        for number in first..first + blocks.max(LEAST_TRIES) {
+            if !rows.indices.is_empty() {
+                break;
+            }
+            self.add_block(if self.shuffles { number } else { number % blocks }, &mut rows)?;
+        }
+        if rows.indices.is_empty() {
+            let message = "rows have two texts, but no document has two tokens: set it to false";
+            return Err(Error::Config {
+                key: "data.masked.next_sentence",
+                message: message.to_owned(),
+            });
+        }
+        let Rows { text, segments, follows, asked, answers, indices } = rows;
+        let streams = match self.data.config.next_sentence {
             true => vec![follows, segments, text],
             false => vec![segments, text],
         };
         Ok(Batch { streams, asked: Some(asked), answers, indices, ..Batch::default() })
+    }
+}
+
+/// Rows of a batch.
+#[derive(Default)]
+struct Rows {
+    text: Stream,
+    segments: Stream,
+    /// For each row with two texts, 0 if the second text follows the first, otherwise 1.
+    follows: Stream,
+    asked: Vec<u32>,
+    answers: Vec<u32>,
+    indices: Vec<usize>,
+}
+
+impl MaskedBlocks {
+    /// Adds the rows of block `number`. Returns `false` if the text has no such block.
+    fn add_block(&self, number: u64, rows: &mut Rows) -> Result<bool> {
+        let data = &self.data;
+        let Marks { class, separator, .. } = data.words.marks;
+        let (start, length) = self.blocks.place(number);
+        if length == 0 {
+            return Ok(false);
+        }
+        let block = data.text.read(start, length)?;
+        let pieces = block.split(|&id| id == data.end).enumerate();
+        for (piece, ids) in pieces.filter(|(_, ids)| !ids.is_empty()) {
+            let mut row = vec![class];
+            let mut first = ids.len();
+            if data.config.next_sentence {
+                let draws = self.pairing.within(number, piece as u64);
+                let Some((at, second, is_other)) = data.pair(ids, draws)? else { continue };
+                first = at;
+                row.extend_from_slice(&ids[..at]);
+                row.push(separator);
+                row.extend(second);
+                rows.follows.push([is_other]);
+            } else {
+                row.extend_from_slice(ids);
+            }
+            row.push(separator);
+            if rows.text.ids.len() + row.len() > self.rows * data.row_length {
+                // Many short documents need many marks, so their rows may exceed the limit of the
+                // batch. Then the rest of the block is left out.
+                if data.config.next_sentence {
+                    rows.follows.pop();
+                }
+                break;
+            }
+            let draws = self.hiding.within(number, piece as u64);
+            let found = data.words.hide(&mut row, &data.config, draws);
+            let before = rows.text.ids.len();
+            for (at, id) in found {
+                rows.asked.push((before + at) as u32);
+                rows.answers.push(id);
+            }
+            // The first `<sep>` belongs to the segment of the first text.
+            let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
+            rows.segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
+            rows.text.push(row);
+            rows.indices.push(start as usize);
+        }
+        Ok(true)
     }
 }
