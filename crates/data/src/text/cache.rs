@@ -66,9 +66,12 @@ impl Cache {
                 Ok(Some((Self { path: path.to_owned(), file }, index, report)))
             }
             Ok(None) => Ok(None),
-            // The file is shorter than a header, or shorter than its header says.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
-            Err(error) => Err(Error::io(path, error)),
+            Err(error) => match error.kind() {
+                // The file is shorter than a header or than its header says, or `index` cannot
+                // decode its bytes.
+                ErrorKind::UnexpectedEof | ErrorKind::InvalidData => Ok(None),
+                _ => Err(Error::io(path, error)),
+            },
         }
     }
 

@@ -158,3 +158,21 @@ fn shards_of_another_text_are_not_used() {
     fs::copy(run.join("tokenizer.json"), fresh.join("tokenizer.json")).expect("copied");
     assert!((cache, report) == prepared(&config, &fresh));
 }
+
+#[test]
+fn a_shard_whose_text_is_damaged_is_made_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (whole, run) = (folder.path().join("whole"), folder.path().join("run"));
+    let mut config = DataConfig { hold_out: 0, ..corpus(folder.path()) };
+    config.cleaning.near_duplicates = 0.5;
+    let one = prepared(&config, &whole);
+    begin(&config, &run).expect("text");
+    tokenise_share(&config, &run, Share::WHOLE, &mut |_| ()).expect("tokenised");
+    let shard = &shards_in(&run, &config)[0];
+    let mut bytes = fs::read(shard).expect("there");
+    // A byte that is in no UTF-8 text.
+    let at = bytes.windows(4).position(|part| part == b"the ").expect("a text");
+    bytes[at] = 0xff;
+    fs::write(shard, bytes).expect("written");
+    assert!(prepared(&config, &run) == one);
+}
