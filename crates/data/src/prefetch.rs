@@ -78,7 +78,14 @@ impl Iterator for Prefetcher {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.here {
-            Some(iterator) => iterator.next(),
+            Some(iterator) => {
+                let item = iterator.next();
+                // The iterator ends after an error, as with a thread.
+                if !matches!(item, Some(Ok(_))) {
+                    self.here = None;
+                }
+                item
+            }
             None => self.receiver.as_ref()?.recv().ok().or_else(|| self.panic().map(Err)),
         }
     }
@@ -93,5 +100,19 @@ impl Drop for Prefetcher {
             // If the thread panicked, its message was already printed, and no batch is wanted.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_thread_an_error_is_the_last_item() {
+        let failed = || Err(Error::BatchThread { reason: "no batch".to_owned() });
+        let here = Some(Box::new(std::iter::repeat_with(failed)) as Box<_>);
+        let mut batches = Prefetcher { receiver: None, thread: None, here };
+        assert!(batches.next().is_some_and(|item| item.is_err()));
+        assert!(batches.next().is_none());
     }
 }
