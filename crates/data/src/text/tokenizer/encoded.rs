@@ -126,7 +126,7 @@ impl Tokenizer {
             let gap = text.get(bytes[at].end..next).unwrap_or_default();
             bytes[at].end += gap.find(char::is_whitespace).unwrap_or(gap.len());
         }
-        Ok(EncodedText { text: text.to_owned(), ids: self.plain(encoding.get_ids()), bytes })
+        Ok(EncodedText { text: text.to_owned(), ids: self.plain(encoding.get_ids())?, bytes })
     }
 
     /// Tokenises a text of any length in pieces of at most 64 KiB, and records the place of each

@@ -319,7 +319,7 @@ impl Tokenizer {
             Some(words) if !self.reads_special() => words.encode(&self.inner, &normal),
             _ => Ok(reader.encode_fast(&*normal, false)?.get_ids().to_vec()),
         })?;
-        Ok(self.plain(&ids))
+        self.plain(&ids)
     }
 
     /// Replaces the characters of a text by their normal forms. The result is the input of the
@@ -333,14 +333,29 @@ impl Tokenizer {
 
     /// Replaces special tokens in `ids`, which the library gives for a text, by the id of unknown
     /// text.
-    fn plain(&self, ids: &[u32]) -> Vec<u32> {
+    ///
+    /// # Errors
+    ///
+    /// If the model has no row for a token, and no token for unknown text.
+    fn plain(&self, ids: &[u32]) -> Result<Vec<u32>> {
         // In an imported model, the special tokens may be ordinary pieces of the vocabulary, so the
         // library may produce them from text.
-        let is_other = |id: u32| {
-            id as usize >= self.vocabulary_size
-                || (self.special.contains(id) && !self.reads_special())
+        let is_beyond = |id: u32| id as usize >= self.vocabulary_size;
+        let is_other =
+            |id: u32| is_beyond(id) || (self.special.contains(id) && !self.reads_special());
+        let plain = |&id: &u32| match self.special.unknown {
+            Some(unknown) if is_other(id) => Ok(unknown),
+            None if is_beyond(id) => Err(Error::Tokenizer {
+                action: "encode a text",
+                message: format!(
+                    "it has the token {:?} with the id {id}, but the model has only {} tokens, and \
+                     none of them stands for unknown text; remove it from the text",
+                    self.token(id).unwrap_or_default(),
+                    self.vocabulary_size
+                ),
+            }),
+            _ => Ok(id),
         };
-        let plain = |&id: &u32| if is_other(id) { self.special.unknown.unwrap_or(id) } else { id };
         ids.iter().map(plain).collect()
     }
 

@@ -14,8 +14,10 @@ impl Tokenizer {
     pub(crate) fn byte_ids(&self) -> Vec<bool> {
         let mut is_byte = vec![false; self.vocabulary_size];
         for byte in 0..=u8::MAX {
-            if let Some(id) = self.inner.token_to_id(&byte_token(byte)) {
-                is_byte[id as usize] = true;
+            // The model may have no row for a token of the tokenizer.
+            let id = self.inner.token_to_id(&byte_token(byte));
+            if let Some(is_byte) = id.and_then(|id| is_byte.get_mut(id as usize)) {
+                *is_byte = true;
             }
         }
         is_byte
@@ -104,7 +106,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::TokenizerConfig;
+    use crate::{FolderTokens, TokenizerConfig};
 
     #[test]
     fn a_vocabulary_of_bpe_may_mark_the_tokens_that_continue_words() {
@@ -123,5 +125,27 @@ mod tests {
             assert_eq!(tokenizer.continuing_prefix(), expected);
         }
         assert_eq!(trained.continuing_prefix(), None);
+    }
+
+    #[test]
+    fn tokens_that_the_model_has_no_row_for_are_refused() {
+        let words = ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "<0x41>"].map(str::to_owned);
+        let of_words = Tokenizer::of_words(&words).expect("words");
+        let facts = FolderTokens {
+            vocabulary_size: 5,
+            without_row: 2,
+            sentence_piece_forms: false,
+            special: SpecialTokens { ends: vec![END], ..SpecialTokens::default() },
+            ids: Default::default(),
+            files: Default::default(),
+            binary_files: Default::default(),
+        };
+        let imported = of_words.with_folder(&facts).expect("facts");
+        assert_eq!(imported.byte_ids(), [false; 5]);
+        assert_eq!(imported.encode("a").expect("encoded"), [4]);
+        for error in [imported.encode("b").map(drop), imported.encode_text("b").map(drop)] {
+            let error = error.expect_err("refused").to_string();
+            assert!(error.contains("token \"b\" with the id 5"), "{error}");
+        }
     }
 }
