@@ -83,6 +83,18 @@ pub fn rows_of_each(
             return Ok(Row { ids, second, second_segment, asked, words, tokens });
         };
         let room = config.max_tokens.saturating_sub(marks.in_pair());
+        if room < 2 {
+            return Err(Error::Config {
+                key: "data.labelled.max_tokens",
+                message: format!(
+                    "is {}, but a row of two texts has {} special tokens of this tokenizer and at \
+                     least a token of each text: set it to at least {}",
+                    config.max_tokens,
+                    marks.in_pair(),
+                    marks.in_pair() + 2
+                ),
+            });
+        }
         let (of_first, of_second) = shares((ids.len(), second.len()), room);
         ids.truncate(of_first);
         second.truncate(of_second);
@@ -117,7 +129,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
             let tokens = tokenizer.encode(word)?;
             all += tokens.len();
             if ids.len() >= room {
-                break;
+                continue;
             }
             if !tokens.is_empty() {
                 asked.push(ids.len() as u32);
@@ -141,5 +153,56 @@ fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
         (_, true, _) => (first, room - first),
         (_, _, true) => (room - second, second),
         _ => (room - half, half),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FolderTokens, Pairs, SpecialTokens};
+
+    /// A tokenizer with the words `a` to `d`, and two separators between two texts, as in RoBERTa.
+    fn with_two_separators() -> Tokenizer {
+        let words = ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "c", "d"].map(str::to_owned);
+        let tokenizer = Tokenizer::of_words(&words).expect("words");
+        let special = SpecialTokens {
+            class: Some(2),
+            separator: Some(3),
+            ends: vec![3],
+            doubled_separator: true,
+            ..SpecialTokens::default()
+        };
+        let facts = FolderTokens {
+            vocabulary_size: words.len(),
+            without_row: 0,
+            sentence_piece_forms: false,
+            special,
+            ids: Default::default(),
+            files: Default::default(),
+            binary_files: Default::default(),
+        };
+        tokenizer.with_folder(&facts).expect("facts")
+    }
+
+    #[test]
+    fn each_of_two_texts_has_a_token_or_the_limit_is_refused() {
+        let (tokenizer, lines) = (with_two_separators(), ["a b\tc d".to_owned()]);
+        let config = |max_tokens| LabelledConfig {
+            max_tokens,
+            pairs: Pairs::Yes,
+            ..LabelledConfig::default()
+        };
+        let error = rows_of(&tokenizer, &lines, &config(5)).expect_err("refused").to_string();
+        assert!(error.contains("max_tokens: is 5") && error.contains("at least 6"), "{error}");
+        let rows = rows_of(&tokenizer, &lines, &config(6)).expect("rows");
+        assert_eq!(rows[0].ids, [2, 4, 3, 3, 6, 3]);
+    }
+
+    #[test]
+    fn words_that_do_not_fit_are_counted() {
+        let words: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        let config = LabelledConfig { max_tokens: 4, ..LabelledConfig::default() };
+        let rows = rows_of_words(&with_two_separators(), &[words], &config).expect("rows");
+        assert_eq!((rows[0].tokens, &*rows[0].ids), (4, &[2, 4, 5, 3][..]));
     }
 }
