@@ -40,9 +40,9 @@ fn wildcards(name: &str) -> usize {
     parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
 }
 
-/// Files that match `pattern` followed by one of `endings`, plain or compressed, in the order of
-/// the bytes of their names. If a file exists both plain and compressed, only the plain file is
-/// listed. Names that begin with a dot are matched only by patterns that begin with a dot.
+/// Files that match `pattern` followed by one of `endings`, plain or compressed. They are sorted by
+/// the bytes of their names without the ending of a compressed file, first by the names of their
+/// folders. If a file exists both plain and compressed, only the plain file is listed. Names that begin with a dot are matched only by patterns that begin with a dot.
 ///
 /// # Errors
 ///
@@ -286,5 +286,14 @@ mod tests {
         let matched = matches(&path("s?/t.*"), &[""]).expect("readable");
         let stands_for: Vec<&str> = matched.iter().map(|one| one.stands_for.as_str()).collect();
         assert_eq!(stands_for, ["1/en/", "2/en/"]);
+        // `-` comes before `/`, and `.` before `z`, but folders come first, and endings of
+        // compressed files do not count.
+        for name in ["r/t.gz", "r/t-1", "r-1/t"] {
+            std::fs::create_dir_all(path(name).parent().expect("a folder")).expect("folder");
+            std::fs::write(path(name), "").expect("write");
+        }
+        let matched = matches(&path("r*/t*"), &[""]).expect("readable");
+        let matched: Vec<PathBuf> = matched.into_iter().map(|one| one.path).collect();
+        assert_eq!(matched, ["r/t.gz", "r/t-1", "r-1/t"].map(path));
     }
 }
