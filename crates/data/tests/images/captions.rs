@@ -123,3 +123,17 @@ fn captions_that_are_too_long_are_left_out() {
     let error = prepare_captions(CaptionUse::Written, &config, run.path()).unwrap_err();
     mentions(&error, &["data.captions.max_tokens: is 1"]);
 }
+
+#[test]
+fn values_are_those_of_the_file_in_training_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), 10);
+    (config.images.flip, config.images.crop_padding) = (true, 2);
+    let train = prepared(CaptionUse::Written, &config).train;
+    let all: Vec<usize> = (0..10).collect();
+    let read = train.values(&all).unwrap();
+    for (image, values) in read.iter().enumerate() {
+        let expected = super::pixels(image, values.len());
+        assert_eq!(*values, expected.into_iter().map(u32::from).collect::<Vec<_>>());
+    }
+}

@@ -223,14 +223,15 @@ impl CaptionedDataset {
         (&self.texts, self.images.part().iter().map(captions_of_image).collect())
     }
 
-    /// Pixel values of images, each from 0 to 255. `places` are indices of images in this part.
+    /// Pixel values of images as they are in their files, each from 0 to 255. `places` are indices
+    /// of images in this part.
     ///
     /// # Errors
     ///
     /// If an image can no longer be read.
     pub fn values(&self, places: &[usize]) -> Result<Vec<Vec<u32>>> {
         let numbers: Vec<usize> = places.iter().map(|&place| self.images.part()[place]).collect();
-        let pixels = self.images.pixels(&numbers, Epoch::new(0, 0))?;
+        let pixels = self.images.pixels(&numbers, None)?;
         Ok(pixels.into_iter().map(|image| image.into_iter().map(u32::from).collect()).collect())
     }
 

@@ -259,16 +259,16 @@ impl ImageDataset {
     }
 
     /// Pixel values of the images with the indices `images` in the split. Training images are
-    /// augmented for `epoch`.
+    /// augmented for `epoch`; `None`: no image is augmented.
     ///
     /// # Errors
     ///
     /// If an image can no longer be read.
-    pub(crate) fn pixels(&self, images: &[usize], epoch: Epoch) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn pixels(&self, images: &[usize], epoch: Option<Epoch>) -> Result<Vec<Vec<u8>>> {
         let read = |&image: &usize| -> Result<Vec<u8>> {
             let mut pixels = Vec::new();
             self.images.read(image, &mut pixels)?;
-            if self.varies {
+            if let Some(epoch) = epoch.filter(|_| self.varies) {
                 augment(&mut pixels, &self.settings, (epoch, image));
             }
             Ok(pixels)
@@ -341,7 +341,7 @@ impl ImageBatches {
     ) -> Result<(&[usize], Vec<Vec<u8>>)> {
         let first = batch * self.most;
         let images = &self.order[first..self.order.len().min(first + self.most)];
-        Ok((images, data.pixels(images, self.epoch)?))
+        Ok((images, data.pixels(images, Some(self.epoch))?))
     }
 }
 
