@@ -179,11 +179,11 @@ impl Blocks {
                 // follows the block, because it is predicted too.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
-                ((wide >> 64) as u64, self.text.block_length)
+                ((wide >> 64) as u64, length.min(tokens.saturating_sub(1)) as usize)
             }
             None => {
                 let start = block * length;
-                (start, length.min((tokens - 1).saturating_sub(start)) as usize)
+                (start, length.min(tokens.saturating_sub(start + 1)) as usize)
             }
         }
     }
@@ -207,5 +207,25 @@ impl EpochPlan for Blocks {
             push_rows(&ids[..length], start as usize, self.text.barrier, &mut text, &mut indices);
         }
         Ok(Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_short_text_end_with_the_text() {
+        let config = RunningTextConfig { block_length: 4, ..RunningTextConfig::default() };
+        for tokens in 2..6 {
+            let ids = (10..10 + tokens).collect();
+            let text = Arc::new(TextDataset::in_memory(ids, &config, TextReport::default()));
+            for epoch in [None, Some(Epoch::new(1, 0))] {
+                let batch = Blocks::new(text.clone(), 1, epoch).batch(0).expect("it fits");
+                let (read, _) = batch.stream(0);
+                let answers: Vec<u32> = read.iter().map(|id| id + 1).collect();
+                assert_eq!((read.len(), batch.answers), (tokens.min(5) as usize - 1, answers));
+            }
+        }
     }
 }
