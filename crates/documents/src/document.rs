@@ -101,7 +101,7 @@ impl Document {
                 text.push_str(&next);
             }
             out.push_str(&segment.around[0]);
-            out.push_str(&laid_out(&text, &segment.layout, line_end));
+            out.push_str(&laid_out(&text, &segment.layout, segment.syntax, line_end));
             out.push_str(&segment.around[1]);
         }
         out.push_str(&self.source[at..]);

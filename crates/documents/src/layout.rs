@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use crate::markup::{begins_tag, next_tag};
+use crate::references::reference_length;
 use crate::segment::Layout;
+use crate::syntax::Syntax;
 
 /// Largest number of characters of a line in a PO file (message catalog of gettext). The programs
 /// of gettext break lines at this width, too.
@@ -37,15 +39,16 @@ pub(crate) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Divides a text into lines as the layout requires. `newline` is written between two lines.
-pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
+/// Divides a text, which is in `syntax`, into lines as the layout requires. `newline` is written
+/// between two lines.
+pub(crate) fn laid_out(text: &str, layout: &Layout, syntax: Syntax, newline: &str) -> String {
     match layout {
         Layout::Free => text.to_owned(),
         // Plain text has no tags.
-        Layout::Wrapped(width) => wrapped(&words(text, false), *width).join(newline),
+        Layout::Wrapped(width) => wrapped(&words(text, None), *width).join(newline),
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
-            let words = words(text, true);
+            let words = words(text, Some(syntax));
             let blanks = words.len() - 1;
             let shown = words.iter().map(|word| word.shown).sum::<usize>() + blanks;
             // Finds the smallest width that is enough, by bisection: a larger width never gives
@@ -68,16 +71,17 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
 /// Part of a text between two blanks. Blanks within tags do not count.
 struct Word<'a> {
     text: &'a str,
-    /// Number of characters, not counting tags.
+    /// Number of characters, not counting tags. A character reference is one character.
     shown: usize,
 }
 
-/// Returns the words of a text, at least one. If `has_tags` is true, the text can contain tags of
-/// subtitles.
-fn words(text: &str, has_tags: bool) -> Vec<Word<'_>> {
+/// Returns the words of a text, at least one. `subtitles`: syntax of subtitles, which can contain
+/// tags; `None` for other texts.
+fn words(text: &str, subtitles: Option<Syntax>) -> Vec<Word<'_>> {
     let (mut words, mut start, mut shown, mut at) = (Vec::new(), 0, 0, 0);
     // False once a tag has no end. A later `<` is then text, so that no byte is read twice.
-    let mut may_close = has_tags;
+    let mut may_close = subtitles.is_some();
+    let has_references = subtitles == Some(Syntax::Xml);
     while let Some(character) = text[at..].chars().next() {
         if may_close && matches!(character, '<' | '{') {
             match tag_at(text, at) {
@@ -88,6 +92,11 @@ fn words(text: &str, has_tags: bool) -> Vec<Word<'_>> {
                 Some(_) => may_close = false,
                 None => {}
             }
+        }
+        if has_references && character == '&' {
+            at += reference_length(&text[at..]).unwrap_or(1);
+            shown += 1;
+            continue;
         }
         if character == ' ' {
             words.push(Word { text: &text[start..at], shown });
@@ -172,7 +181,17 @@ mod tests {
     use super::*;
 
     fn in_lines(text: &str, count: usize) -> String {
-        laid_out(text, &Layout::Lines(count), "\n")
+        laid_out(text, &Layout::Lines(count), Syntax::Plain, "\n")
+    }
+
+    #[test]
+    fn a_reference_is_as_wide_as_its_character() {
+        let in_lines =
+            |syntax| laid_out("R&amp;B &amp; pop are not so far", &Layout::Lines(2), syntax, "\n");
+        assert_eq!(in_lines(Syntax::Xml), "R&amp;B &amp; pop are\nnot so far");
+        // In SubRip the same characters are shown as they are.
+        assert_eq!(in_lines(Syntax::Plain), "R&amp;B &amp; pop\nare not so far");
+        assert_eq!(laid_out("a & b &", &Layout::Lines(2), Syntax::Xml, "\n"), "a &\nb &");
     }
 
     #[test]
@@ -193,7 +212,7 @@ mod tests {
     fn angle_brackets_that_are_no_tags_are_text() {
         assert_eq!(in_lines("I <3 you and you <3 me", 2), "I <3 you and\nyou <3 me");
         assert_eq!(in_lines("a <b and c {\\d e", 2), "a <b and\nc {\\d e");
-        let wrapped = |text, width| laid_out(text, &Layout::Wrapped(width), "\n");
+        let wrapped = |text, width| laid_out(text, &Layout::Wrapped(width), Syntax::Plain, "\n");
         assert_eq!(wrapped("if a < b then c > d and so on", 20), "if a < b then c > d\nand so on");
         assert_eq!(wrapped("a<b and c", 5), "a<b\nand c");
     }

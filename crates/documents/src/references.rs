@@ -40,6 +40,12 @@ pub(crate) fn decoded(text: &str) -> String {
     out + rest
 }
 
+/// Returns the number of bytes of the reference with which `text` begins, including its `&`; `None`
+/// if there is no valid reference.
+pub(crate) fn reference_length(text: &str) -> Option<usize> {
+    reference(text.strip_prefix('&')?).map(|(_, length)| 1 + length)
+}
+
 /// Reads the reference whose `&` is directly before `text`. Returns its characters, and the number
 /// of bytes of `text` that belong to it; `None` if there is no valid reference.
 fn reference(text: &str) -> Option<(String, usize)> {
