@@ -26,12 +26,12 @@ pub struct FinishedChunk<'a, T> {
 
 /// Returns the configuration for each of `workers` workers (threads that take batches). The limits
 /// `batch_tokens` and `batch_rows` of `config` are divided by the number of workers. `batch_rows`
-/// is reduced further if that is needed to give every worker a batch.
-pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
+/// is reduced further if that is needed to give every worker a batch. `rows` is the number of rows
+/// of all sentences.
+pub(crate) fn shared(config: &DecodingConfig, rows: usize, workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
     }
-    let rows = lengths.len().saturating_mul(config.rows_per_sentence());
     DecodingConfig {
         batch_tokens: (config.batch_tokens / workers).max(1),
         batch_rows: (config.batch_rows / workers).min(rows.div_ceil(workers)).max(1),
@@ -63,7 +63,7 @@ pub(crate) fn in_order<T: Send>(
     // a tenth more time: the returned pages would cause page faults when they are used again.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
-            taper_ops::allocator::collect();
+            taper_ops::allocator::collect_soon();
         }
     };
     let workers = workers.min(batches.len());
@@ -72,7 +72,7 @@ pub(crate) fn in_order<T: Send>(
             finish(batch, work(batch)?);
             tidy(number);
         }
-        taper_ops::allocator::collect();
+        taper_ops::allocator::collect_soon();
         return Ok(());
     }
     let pools = divided_pool(workers)?;
@@ -141,30 +141,36 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
     }
 }
 
-/// Divides sentences of these lengths, in order, into batches within the limits `batch_tokens` and
+/// Size of a sentence in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// Number of source tokens.
+    pub(crate) tokens: usize,
+    /// Number of rows that are stepped together.
+    pub(crate) rows: usize,
+}
+
+/// Divides sentences of these sizes, in order, into batches within the limits `batch_tokens` and
 /// `batch_rows` of `config`. Returns the range of indices of each batch. A sentence that exceeds a
 /// limit alone is a batch by itself.
-pub(crate) fn batches(
-    lengths: &[usize],
-    rows_per_sentence: usize,
-    config: &DecodingConfig,
-) -> Vec<Range<usize>> {
+pub(crate) fn batches(sizes: &[Size], config: &DecodingConfig) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let mut start = 0;
-    let mut tokens = 0_usize;
-    for (index, length) in lengths.iter().enumerate() {
-        let cost = length.saturating_mul(rows_per_sentence);
-        let rows = (index - start + 1).saturating_mul(rows_per_sentence);
-        let over = tokens.saturating_add(cost) > config.batch_tokens || rows > config.batch_rows;
+    let (mut tokens, mut rows) = (0_usize, 0_usize);
+    for (index, size) in sizes.iter().enumerate() {
+        let cost = size.tokens.saturating_mul(size.rows);
+        let over = tokens.saturating_add(cost) > config.batch_tokens
+            || rows.saturating_add(size.rows) > config.batch_rows;
         if over && index > start {
             batches.push(start..index);
             start = index;
-            tokens = 0;
+            (tokens, rows) = (0, 0);
         }
         tokens = tokens.saturating_add(cost);
+        rows = rows.saturating_add(size.rows);
     }
-    if start < lengths.len() {
-        batches.push(start..lengths.len());
+    if start < sizes.len() {
+        batches.push(start..sizes.len());
     }
     batches
 }

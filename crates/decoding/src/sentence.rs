@@ -42,6 +42,30 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
+    /// Returns the width of the beam in which the sentence is searched for: the configured beam size
+    /// or, if this is larger, the number of phrase tokens plus one.
+    pub(crate) fn beam_width(&self, config: &DecodingConfig) -> usize {
+        match token_count(self.phrases) {
+            0 => config.beam_size,
+            tokens => config.beam_size.max(tokens + 1),
+        }
+    }
+
+    /// Returns the number of groups in which a beam search for the sentence divides its beam: one if
+    /// there are phrases, by whose tokens the beam is divided already.
+    pub(crate) fn groups(&self, config: &DecodingConfig) -> usize {
+        if self.phrases.is_empty() { config.diverse_groups.max(1) } else { 1 }
+    }
+
+    /// Returns the largest number of hypotheses of the sentence that are stepped together, each as
+    /// one row of the model's batch.
+    pub(crate) fn rows(&self, config: &DecodingConfig) -> usize {
+        match config.sampling.is_active() && self.phrases.is_empty() {
+            true => config.n_best,
+            false => self.beam_width(config),
+        }
+    }
+
     /// Returns the limits on the length of the output, for a model whose outputs have at most
     /// `longest` tokens. The maximum length is increased by the number of phrase tokens, and is at
     /// least the length of the prefix.

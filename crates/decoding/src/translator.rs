@@ -3,7 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::batches::{Collector, FinishedChunk, batches, in_order, shared};
+use crate::batches::{Collector, FinishedChunk, Size, batches, in_order, shared};
 use crate::forced::{check_counts, check_target, scores_of};
 use crate::search::beam::beam_under;
 use crate::search::greedy::greedy;
@@ -145,11 +145,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 ends.is_empty(sentences[index].source) && sentences[index].prefix.is_empty()
             });
         order.sort_by_key(|&index| std::cmp::Reverse(sentences[index].source.len()));
-        let lengths: Vec<usize> =
-            order.iter().map(|&index| sentences[index].source.len()).collect();
-        let rows = self.config.rows_per_sentence();
-        let workers = self.workers(order.len().saturating_mul(rows));
-        let batches = batches(&lengths, rows, &shared(&self.config, &lengths, workers));
+        let size = |&index: &usize| Size {
+            tokens: sentences[index].source.len(),
+            rows: sentences[index].rows(&self.config),
+        };
+        let sizes: Vec<Size> = order.iter().map(size).collect();
+        let rows = sizes.iter().fold(0_usize, |rows, size| rows.saturating_add(size.rows));
+        let workers = self.workers(rows);
+        let batches = batches(&sizes, &shared(&self.config, rows, workers));
 
         let mut collector = Collector::new(sentences.len(), on_chunk);
         if !empty.is_empty() {
@@ -224,13 +227,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
         order.sort_by_key(|&index| {
             std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
         });
-        let lengths: Vec<usize> = order.iter().map(|&index| sources[index].len().max(1)).collect();
+        let size = |&index: &usize| Size { tokens: sources[index].len().max(1), rows: 1 };
+        let sizes: Vec<Size> = order.iter().map(size).collect();
 
         let mut collector = Collector::new(sources.len(), on_chunk);
         if !empty.is_empty() {
             collector.finish(&empty, vec![ForcedScore::empty(); empty.len()]);
         }
-        for batch in batches(&lengths, 1, &self.config) {
+        for batch in batches(&sizes, &self.config) {
             let indices = &order[batch];
             let chunk_sources: Vec<&[u32]> =
                 indices.iter().map(|&index| ends.or_only_end(&sources[index])).collect();
@@ -241,7 +245,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
             let results = scores_of(model, &chunk_sources, &chunk_targets, config, &control)
                 .map_err(|error| error.in_batch(indices))?;
             collector.finish(indices, results);
-            taper_ops::allocator::collect();
+            taper_ops::allocator::collect_soon();
         }
         Ok(collector.into_results())
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use common::{HashModel, mix, random_sources};
 use taper_decoding::{
-    DecodingConfig, DecodingError, END, Result, StepModel, Translator, greedy_search,
+    DecodingConfig, DecodingError, END, Result, SamplingConfig, Sentence, StepModel, Translator,
+    greedy_search,
 };
 
 #[test]
@@ -48,6 +49,29 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
             let alone = translator.translate(std::slice::from_ref(source));
             assert_eq!(&alone.expect("decodes")[0], expected);
         }
+    }
+}
+
+/// A sentence with phrases is searched by a beam that is wide enough for them, whatever the settings
+/// say, and counts as many rows in its batch.
+#[test]
+fn batches_count_the_rows_of_phrases() {
+    let model = HashModel::new(27);
+    let sources = random_sources(12, 27);
+    let phrases = [vec![5, 6], vec![7]];
+    let sentences: Vec<Sentence<'_>> = Sentence::plain(&sources)
+        .into_iter()
+        .map(|sentence| Sentence { phrases: &phrases, ..sentence })
+        .collect();
+    let sampling = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
+    for (beam_size, sampling) in [(1, sampling), (1, SamplingConfig::default())] {
+        let config =
+            DecodingConfig { beam_size, sampling, batch_rows: 8, ..DecodingConfig::default() };
+        model.starts.store(0, Ordering::Relaxed);
+        let translator = Translator::new(&model, config).expect("valid");
+        translator.translate_sentences(&sentences, |_| {}).expect("decodes");
+        // A beam of four for three tokens: two sentences in each batch of eight rows.
+        assert_eq!(model.starts.load(Ordering::Relaxed), 6);
     }
 }
 

@@ -36,23 +36,35 @@ pub fn return_freed_pages() {
 }
 
 /// Makes memory that the calling thread and the threads of Rayon's pool have freed available for
-/// other uses; called between batches of different shapes.
+/// other uses, and waits until this is done. So it also waits for the work that threads of the pool
+/// are doing for others; see [`collect_soon`].
+pub fn collect() {
+    #[cfg(not(target_family = "wasm"))]
+    {
+        of_this_thread();
+        rayon::broadcast(|_| of_this_thread());
+    }
+}
+
+/// Like [`collect`], but does not wait for the threads of the pool: a thread that is busy follows
+/// before it takes the work of another thread. Called between batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
 /// translating 2,000 lines took one and a half times as much memory.
-pub fn collect() {
+pub fn collect_soon() {
     #[cfg(not(target_family = "wasm"))]
-    collect_on_every_thread();
+    {
+        of_this_thread();
+        rayon::spawn_broadcast(|_| of_this_thread());
+    }
 }
 
 #[cfg(not(target_family = "wasm"))]
-fn collect_on_every_thread() {
+fn of_this_thread() {
     // SAFETY: frees memory of the calling thread that is no longer used; it touches nothing that is
     // in use.
-    let of_this_thread = || unsafe { libmimalloc_sys::mi_collect(true) };
-    of_this_thread();
-    rayon::broadcast(|_| of_this_thread());
+    unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
 /// Limits the C library's own allocator to one arena (pool of memory) if the address space is
@@ -257,6 +269,27 @@ mod tests {
             // SAFETY: as the caller promises.
             unsafe { System.dealloc(memory, layout) }
         }
+    }
+
+    /// A pool whose only thread is busy must not delay the thread that has finished a batch.
+    #[test]
+    #[cfg(not(target_family = "wasm"))]
+    fn collecting_soon_waits_for_no_thread() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let busy = Mutex::new(receive);
+        pool.in_place_scope(|scope| {
+            scope.spawn(|_| busy.lock().unwrap().recv().unwrap());
+            let (send_begun, begun) = std::sync::mpsc::channel();
+            scope.spawn(move |_| {
+                collect_soon();
+                send_begun.send(()).unwrap();
+            });
+            // With `collect` instead, nothing would ever be received.
+            let received = begun.recv_timeout(std::time::Duration::from_secs(60));
+            send.send(()).unwrap();
+            received.expect("not blocked");
+        });
     }
 
     #[test]

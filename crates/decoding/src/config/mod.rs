@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
 use crate::reranking::RerankingConfig;
 
+/// Default of `diverse_penalty`, the same as in fairseq. Vijayakumar et al. 2018 find values from 0.2
+/// to 0.8 good.
+const USUAL_DIVERSE_PENALTY: f64 = 0.5;
+
 /// Search for translations.
 ///
 /// The penalty of 0.6 comes from Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
@@ -26,6 +30,27 @@ pub struct DecodingConfig {
     #[schemars(range(min = 1, max = 65_536))]
     #[schemars(extend("x-names" = "nbest num_return_sequences"))]
     pub n_best: usize,
+    /// Number of groups of a diverse beam search, which finds translations that differ more
+    /// (Vijayakumar et al. 2018, "Diverse Beam Search"). Each group has an equal share of the beam,
+    /// so `beam_size` must be a multiple. Groups are searched separately, except that
+    /// `diverse_penalty` keeps a group from the tokens of earlier groups. 1: a beam without groups.
+    #[serde(skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(
+        extend("x-names" = "num_beam_groups diverse_beam_groups beam_groups"),
+        extend("x-idle" = ["no-beam"])
+    )]
+    pub diverse_groups: usize,
+    /// Penalty on a token, for each hypothesis of earlier groups that has this token at the same
+    /// position; it is subtracted from the hypothesis's log-probability in the search. If it is not
+    /// set, it is 0.5.
+    #[serde(skip_serializing_if = "is_usual_penalty")]
+    #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "diversity_penalty diverse_beam_strength diversity_strength"),
+        extend("x-idle" = ["no-beam", "no-groups"])
+    )]
+    pub diverse_penalty: f64,
     /// Exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours short
     /// output.
     #[schemars(range(min = 0.0, max = 100.0))]
@@ -141,6 +166,8 @@ impl Default for DecodingConfig {
         Self {
             beam_size: 5,
             n_best: 1,
+            diverse_groups: 1,
+            diverse_penalty: USUAL_DIVERSE_PENALTY,
             length_penalty: 0.6,
             length_penalty_form: LengthPenaltyForm::Gnmt,
             rules: SearchRules::Exact,
@@ -303,8 +330,15 @@ impl DecodingConfig {
         }
         let n_best = self.n_best.max(self.reranking.candidates);
         let is_drawn = self.sampling.is_active();
-        let beam_size = if is_drawn { self.beam_size } else { self.beam_size.max(n_best) };
+        let widened = self.beam_size.max(n_best).next_multiple_of(self.diverse_groups.max(1));
+        let beam_size = if is_drawn { self.beam_size } else { widened };
         Self { n_best, beam_size, ..self }
+    }
+
+    /// Returns the settings with which each group of a diverse beam search is searched.
+    pub(crate) fn of_group(&self) -> Self {
+        let beam_size = self.beam_size / self.diverse_groups.max(1);
+        Self { beam_size, n_best: self.n_best.min(beam_size), ..self.clone() }
     }
 
     /// Computes the score by which hypotheses of different lengths are compared: `log_probability`
@@ -348,12 +382,6 @@ impl DecodingConfig {
             || self.frequency_penalty != 0.0
     }
 
-    /// Returns the largest number of hypotheses of a sentence that are stepped together, each as
-    /// one row of the model's batch.
-    pub(crate) fn rows_per_sentence(&self) -> usize {
-        if self.sampling.is_active() { self.n_best } else { self.beam_size }
-    }
-
     /// Returns the limits on the output for a source of `source_length` tokens, not counting
     /// `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
@@ -388,6 +416,14 @@ impl LengthSettings {
 
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+fn is_one(value: &usize) -> bool {
+    *value == 1
+}
+
+fn is_usual_penalty(value: &f64) -> bool {
+    *value == USUAL_DIVERSE_PENALTY
 }
 
 fn is_zero(value: &f64) -> bool {

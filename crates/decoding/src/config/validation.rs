@@ -19,6 +19,7 @@ impl DecodingConfig {
     /// [`DecodingError::Config`] for the first value that is out of range.
     pub fn validate(&self) -> Result<()> {
         self.validate_sizes()?;
+        self.validate_groups()?;
         self.validate_lengths()?;
         self.validate_sampling()?;
         self.validate_reranking()?;
@@ -58,6 +59,29 @@ impl DecodingConfig {
         at_least_one("max_length", self.max_length)?;
         at_least_one("batch_tokens", self.batch_tokens)?;
         at_least_one("batch_rows", self.batch_rows)
+    }
+
+    fn validate_groups(&self) -> Result<()> {
+        let groups = self.diverse_groups;
+        at_least_one("diverse_groups", groups)?;
+        from_0("diverse_penalty", self.diverse_penalty, MOST)?;
+        if groups == 1 {
+            return Ok(());
+        }
+        if self.sampling.is_active() {
+            let expected = "1 if translations are sampled, which no search divides".to_owned();
+            return Err(refused("diverse_groups", groups, expected));
+        }
+        if self.beam_size % groups != 0 {
+            let expected =
+                format!("a number that divides decoding.beam_size, {}, evenly", self.beam_size);
+            return Err(refused("diverse_groups", groups, expected));
+        }
+        if self.diverse_penalty == 0.0 {
+            let expected = format!("above 0 with decoding.diverse_groups = {groups}");
+            return Err(refused("diverse_penalty", self.diverse_penalty, expected));
+        }
+        Ok(())
     }
 
     fn validate_lengths(&self) -> Result<()> {

@@ -22,10 +22,21 @@
 //! Instead, the search stops once `beam_size` hypotheses have finished, and no live hypothesis that
 //! contains all phrases would enter the list if it ended.
 //!
+//! A diverse beam search (Vijayakumar et al. 2018, "Diverse Beam Search: Decoding Diverse Solutions
+//! from Neural Sequence Models", algorithm 1) divides the beam into groups of equal size. Each group
+//! is a beam by itself, and begins with the empty hypothesis. At each position the groups advance in
+//! order. If `n` hypotheses of earlier groups were continued by a token at this position, the
+//! log-probability of a hypothesis that is continued by the same token falls by `n` times
+//! `diverse_penalty`, for good: scores include the penalties, as in Transformers and fairseq. At the
+//! end, the lists of all groups are joined, and a translation that several groups have found is
+//! listed once.
+//!
 //! The length settings do not affect which hypotheses are live. They affect only the order of the
 //! finished hypotheses, and the position at which this order is final. So a single search can find
 //! the lists for several length settings: it continues until all of the lists are final. A list
 //! changes no more after the position at which a search with its setting alone would stop.
+
+use std::collections::{BTreeMap, HashSet};
 
 use crate::model::columns::Columns;
 use crate::model::step::{
@@ -63,8 +74,8 @@ pub(crate) fn beam<M: StepModel>(
     Ok(hypotheses.into_iter().flatten().collect())
 }
 
-/// Translates one sentence by beam search. Returns its hypotheses, and the tree of the continuations
-/// that the search considered: each [`BeamNode`] names its parent.
+/// Translates one sentence by beam search, without groups. Returns its hypotheses, and the tree of
+/// the continuations that the search considered: each [`BeamNode`] names its parent.
 ///
 /// # Errors
 /// The errors of [`beam_search`].
@@ -74,8 +85,8 @@ pub fn beam_tree<M: StepModel>(
     config: &DecodingConfig,
 ) -> Result<(Vec<Hypothesis>, Vec<BeamNode>)> {
     let mut nodes = Vec::new();
-    let settings = std::slice::from_ref(config);
-    let hypotheses = beam_traced(model, &[sentence], settings, &(), Some(&mut nodes))?;
+    let settings = [DecodingConfig { diverse_groups: 1, ..config.clone() }];
+    let hypotheses = beam_traced(model, &[sentence], &settings, &(), Some(&mut nodes))?;
     Ok((hypotheses.into_iter().flatten().flatten().collect(), nodes))
 }
 
@@ -108,18 +119,32 @@ fn beam_traced<M: StepModel>(
         return Ok(results);
     };
     let (special, longest) = (model.special(), model.longest_output());
+    let of_groups: Vec<DecodingConfig> = settings.iter().map(DecodingConfig::of_group).collect();
     let mut active: Vec<SentenceBeam<'_>> = begun
         .iter()
-        .map(|&index| {
+        .flat_map(|&index| {
             let sentence = sentences[index];
             let first = model.first_input(sentence.source);
             let limits = sentence.limits(config, longest);
-            let mut beam = SentenceBeam::new(index, sentence, first, limits, settings);
-            beam.trace = traced.as_ref().map(|_| Trace::default());
-            beam
+            let groups = sentence.groups(config);
+            let (traced, of_groups) = (traced.is_some(), &of_groups);
+            (0..groups).map(move |group| {
+                let group = (groups > 1).then_some(group);
+                let settings: &[_] = if group.is_some() { of_groups } else { settings };
+                let mut beam = SentenceBeam::new(index, sentence, first, limits, settings);
+                beam.group = group;
+                beam.trace = traced.then(Trace::default);
+                beam
+            })
         })
         .collect();
     let (mut state, columns) = start(model, sentences, &begun)?;
+    // Each group begins with a row of its own.
+    let groups = begun.iter().map(|&index| sentences[index].groups(config)).enumerate();
+    let rows: Vec<usize> =
+        groups.flat_map(|(row, groups)| std::iter::repeat_n(row, groups)).collect();
+    select_if_changed(model, &mut state, begun.len(), &rows)?;
+    let mut finished: BTreeMap<(usize, Option<usize>), Vec<Vec<Hypothesis>>> = BTreeMap::new();
     let mut position = 0;
     loop {
         let place = |search: &SentenceBeam<'_>| (search.index, search.live.len());
@@ -132,13 +157,23 @@ fn beam_traced<M: StepModel>(
         let mut kept_rows = Vec::with_capacity(candidates.len());
         let mut still_active = Vec::with_capacity(active.len());
         let mut first_row = 0;
+        // The sentence of the previous beam, and the tokens that its groups so far have added.
+        let (mut before, mut taken) = (None, Vec::new());
         for mut search in active {
             let rows = first_row..first_row + search.live.len();
             first_row = rows.end;
-            let origins = search.advance(&candidates[rows.clone()], special, settings);
+            if before != Some(search.index) {
+                taken.clear();
+            }
+            before = Some(search.index);
+            let settings: &[_] = if search.group.is_some() { &of_groups } else { settings };
+            let origins = search.advance(&candidates[rows.clone()], special, settings, &taken);
+            if search.group.is_some() {
+                taken.extend(search.live.iter().map(|live| live.token));
+            }
             if search.is_over(settings) {
                 search.finish(settings)?;
-                results[search.index] = search.finished;
+                finished.insert((search.index, search.group), search.finished);
                 if let (Some(traced), Some(trace)) = (&mut traced, search.trace) {
                     **traced = trace.nodes;
                 }
@@ -153,7 +188,31 @@ fn beam_traced<M: StepModel>(
         }
         position += 1;
     }
+    let mut all = finished.into_iter().peekable();
+    while let Some(((index, group), mut lists)) = all.next() {
+        let mut groups = 1;
+        while let Some((_, more)) = all.next_if(|((other, _), _)| *other == index) {
+            lists.iter_mut().zip(more).for_each(|(list, more)| list.extend(more));
+            groups += 1;
+        }
+        // If a sentence was cancelled, some groups are missing.
+        if groups == sentences[index].groups(config) {
+            if group.is_some() {
+                lists.iter_mut().for_each(|list| join_groups(list, config.n_best));
+            }
+            results[index] = lists;
+        }
+    }
     Ok(results)
+}
+
+/// Sorts the hypotheses of all groups, given in the order of the groups: the best `n_best` remain,
+/// and each translation once.
+fn join_groups(list: &mut Vec<Hypothesis>, n_best: usize) {
+    list.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut known = HashSet::new();
+    list.retain(|hypothesis| known.insert(hypothesis.tokens.clone()));
+    list.truncate(n_best);
 }
 
 /// Steps the model, and returns the best next tokens of each live hypothesis. All live hypotheses
@@ -167,8 +226,11 @@ fn best_continuations<M: StepModel>(
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
     // A beam of width n needs the best n tokens that continue a hypothesis. Up to as many tokens as
-    // there are end tokens can be likelier than these, so this number is added.
-    let enough = |search: &SentenceBeam<'_>| search.width + special.ends();
+    // there are end tokens can be likelier than these, so this number is added. A penalty can fall
+    // on as many further tokens as earlier groups have hypotheses.
+    let penalised = |group: Option<usize>| group.map_or(0, |_| config.beam_size);
+    let enough =
+        |search: &SentenceBeam<'_>| search.width + special.ends() + penalised(search.group);
     let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&SentenceBeam<'_>, Live)> = active
         .iter()

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::batches::batches;
+use crate::batches::{Size, batches};
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::search::stepwise::Output;
@@ -39,9 +39,11 @@ pub fn generate<M: StepModel>(
     }
     let draws = config.sampling.is_active();
     let settings = std::slice::from_ref(config);
-    let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.source.len()).collect();
+    let rows = if draws { config.n_best } else { 1 };
+    let sizes: Vec<Size> =
+        prompts.iter().map(|prompt| Size { tokens: prompt.source.len(), rows }).collect();
     let mut outputs = Vec::with_capacity(prompts.len());
-    for batch in batches(&lengths, if draws { config.n_best } else { 1 }, config) {
+    for batch in batches(&sizes, config) {
         let first = batch.start;
         let mut observe =
             |new: NewToken| on_token(NewToken { sentence: first + new.sentence, ..new });

@@ -28,9 +28,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress after one more token. If the hypothesis now ends with a missing phrase,
-    /// this phrase becomes complete. Otherwise, the longest end of the hypothesis that is the
-    /// beginning of a missing phrase counts as begun.
+    /// Returns the progress after one more token. Missing phrases with which the hypothesis now ends
+    /// become complete. The longest end of the hypothesis that is the beginning of a phrase that is
+    /// still missing counts as begun. So phrases can overlap, and one can begin with another.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -38,17 +38,20 @@ impl Progress {
         }
         let mut end = self.beginning(phrases).to_vec();
         end.push(token);
-        for start in 0..end.len() {
-            let end = &end[start..];
-            if let Some(phrase) = self.missing(phrases).find(|&phrase| phrases[phrase] == end) {
-                return Self { complete: self.complete | 1 << phrase, begun: None };
-            }
-            let mut missing = self.missing(phrases);
-            if let Some(phrase) = missing.find(|&phrase| phrases[phrase].starts_with(end)) {
-                return Self { begun: Some((phrase, end.len())), ..self };
+        let ends = || (0..end.len()).map(|start| &end[start..]);
+        let mut after = Self { begun: None, ..self };
+        for end in ends() {
+            // Of several equal phrases, each needs an occurrence of its own.
+            if let Some(phrase) = after.missing(phrases).find(|&phrase| phrases[phrase] == end) {
+                after.complete |= 1 << phrase;
             }
         }
-        Self { begun: None, ..self }
+        after.begun = ends().find_map(|end| {
+            let is_begun = |phrase: &[u32]| phrase.starts_with(end) && phrase.len() > end.len();
+            let phrase = after.missing(phrases).find(|&phrase| is_begun(&phrases[phrase]))?;
+            Some((phrase, end.len()))
+        });
+        after
     }
 
     /// Returns the tokens at the end of the hypothesis that are the beginning of a phrase.
@@ -80,7 +83,7 @@ impl Progress {
     }
 
     /// Returns the number of phrase tokens that the hypothesis contains: those of complete phrases,
-    /// and those of the phrase that has begun.
+    /// and those of the phrase that has begun. A token of two phrases counts twice.
     pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
         let phrases = required(phrases).iter().enumerate();
         let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
@@ -135,6 +138,17 @@ mod tests {
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));
+        // A phrase that begins or ends another one, or overlaps with it.
+        let phrases = [vec![5], vec![5, 6], vec![6, 7], vec![5, 6, 7, 8]];
+        let after = |tokens: &[u32]| {
+            tokens.iter().fold(Progress::default(), |so_far, &token| so_far.after(token, &phrases))
+        };
+        assert_eq!(after(&[5]).next_tokens(&phrases), [6]);
+        assert_eq!(after(&[5, 6]).next_tokens(&phrases), [7]);
+        assert!(after(&[5, 6, 7, 8]).is_complete(&phrases));
+        assert!(!after(&[5, 7, 6, 7, 8]).is_complete(&phrases));
+        assert_eq!(after(&[5, 9]).tokens(&phrases), 1);
+        assert_eq!(after(&[5, 6, 7, 8]).tokens(&phrases), 9);
         let many = vec![vec![3]; MOST_PHRASES + 5];
         assert_eq!(token_count(&many), MOST_PHRASES);
     }

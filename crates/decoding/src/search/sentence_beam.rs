@@ -4,7 +4,7 @@
 use crate::search::candidates::Candidate;
 use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
-use crate::search::phrases::{Progress, shared_out, token_count};
+use crate::search::phrases::{Progress, shared_out};
 use crate::{
     DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, SearchRules, Sentence,
     SpecialIds,
@@ -89,6 +89,8 @@ pub(super) struct Trace {
 pub(super) struct SentenceBeam<'a> {
     /// Index of the sentence.
     pub(super) index: usize,
+    /// Index of the group of a diverse beam search, if the sentence has several.
+    pub(super) group: Option<usize>,
     sentence: Sentence<'a>,
     limits: OutputLimits,
     /// Width of the beam, the largest number of live hypotheses: the configured beam size or, if
@@ -120,15 +122,12 @@ impl<'a> SentenceBeam<'a> {
     ) -> Self {
         let progress = Progress::default();
         let lists = settings.len();
-        let least = match token_count(sentence.phrases) {
-            0 => 0,
-            tokens => tokens + 1,
-        };
         Self {
             index,
+            group: None,
             sentence,
             limits,
-            width: settings.first().map_or(1, |config| config.beam_size).max(least),
+            width: settings.first().map_or(1, |config| sentence.beam_width(config)),
             nodes: Vec::new(),
             live: vec![Live {
                 node: ROOT,
@@ -146,17 +145,20 @@ impl<'a> SentenceBeam<'a> {
 
     /// Advances by one position. `candidates` are the best next tokens of each live hypothesis.
     /// Returns, for each new live hypothesis, the index of the former live hypothesis that it
-    /// continues.
+    /// continues. `taken`: tokens that hypotheses of earlier groups of the sentence have at this
+    /// position.
     pub(super) fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
         special: &SpecialIds,
         settings: &[DecodingConfig],
+        taken: &[u32],
     ) -> Vec<usize> {
         let (width, phrases) = (self.width, self.sentence.phrases);
         let former = std::mem::take(&mut self.live);
         let mut origins = Vec::with_capacity(width);
-        let continuations = continuations(&former, candidates, phrases);
+        let penalty = Penalty { taken, of_each: settings[0].diverse_penalty };
+        let continuations = continuations(&former, candidates, phrases, penalty);
         for (place, continuation) in continuations.into_iter().enumerate() {
             let parent = former[continuation.live].node;
             let Continuation { token, of_token, log_probability, rank, progress, .. } =
@@ -170,8 +172,10 @@ impl<'a> SentenceBeam<'a> {
                 false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Only the best `2 * width` continuations are recorded.
-            if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
+            // Only the best `2 * width` continuations are recorded, and all that are kept: if there
+            // are several end tokens, more than `width` ends can be likelier than these.
+            let is_recorded = place < 2 * width || fate == BeamFate::Kept;
+            if let Some(trace) = self.trace.as_mut().filter(|_| is_recorded) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
                 }
@@ -294,6 +298,24 @@ impl<'a> SentenceBeam<'a> {
     }
 }
 
+/// Penalty of a diverse beam search on the tokens of earlier groups.
+#[derive(Clone, Copy)]
+struct Penalty<'a> {
+    /// Tokens of the hypotheses of earlier groups, at the same position.
+    taken: &'a [u32],
+    /// Penalty for each of these hypotheses that has the token.
+    of_each: f64,
+}
+
+impl Penalty<'_> {
+    fn on(self, token: u32) -> f64 {
+        match self.taken {
+            [] => 0.0,
+            taken => self.of_each * taken.iter().filter(|&&one| one == token).count() as f64,
+        }
+    }
+}
+
 /// Returns all continuations of live hypotheses by one of their candidates. They are sorted best
 /// first or, if there are phrases, in the order for a beam that is [divided among
 /// groups](super::phrases).
@@ -301,6 +323,7 @@ fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],
     phrases: &[Vec<u32>],
+    penalty: Penalty<'_>,
 ) -> Vec<Continuation> {
     let mut continuations: Vec<Continuation> = live
         .iter()
@@ -312,7 +335,7 @@ fn continuations(
                 token: candidate.token,
                 of_token: candidate.log_probability,
                 log_probability: hypothesis.log_probability + candidate.log_probability,
-                rank: hypothesis.rank + candidate.rank,
+                rank: hypothesis.rank + (candidate.rank - penalty.on(candidate.token)),
                 progress: hypothesis.progress.after(candidate.token, phrases),
             })
         })

@@ -5,6 +5,7 @@
 mod common;
 mod prefixes;
 mod repetition;
+mod traces;
 
 use std::ops::ControlFlow;
 

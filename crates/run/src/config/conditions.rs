@@ -162,6 +162,8 @@ conditions! { |config, section|
         !config.task.validates(&config.data) || config.training.validate_every == 0;
     "drawn": "translations are sampled, not searched for",
         config.decoding.sampling.is_active();
+    "no-groups": "decoding.diverse_groups is 1",
+        config.decoding.diverse_groups == 1;
     "not-drawn": "decoding.sampling.temperature is 0, so nothing is sampled",
         !config.decoding.sampling.is_active();
     "no-reranking": "decoding.reranking.candidates is 0, so there is no choice",

@@ -225,10 +225,8 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
     let wrong = |name: &str, expected: &str| settings.wrong(name, expected);
     let count = |name: &str, usual: usize| settings.count(name, usual);
     let number = |name: &str, usual: f64| settings.number(name, usual);
-    for (name, usual) in [("repetition_penalty", 1.0), ("num_beam_groups", 1.0)] {
-        if number(name, usual)? != usual {
-            bail!("{}: what a search here does not do", wrong(name, &usual.to_string()));
-        }
+    if number("repetition_penalty", 1.0)? != 1.0 {
+        bail!("{}: what a search here does not do", wrong("repetition_penalty", "1"));
     }
     let (end, forced) = (key("eos_token_id"), key("forced_eos_token_id"));
     let is_end = end == forced || end.as_array().is_some_and(|ends| ends.contains(forced));
@@ -239,6 +237,10 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
     }
     let decoding = &mut recipe.decoding;
     decoding.beam_size = count("num_beams", 1)?;
+    decoding.diverse_groups = count("num_beam_groups", 1)?;
+    if decoding.diverse_groups > 1 {
+        decoding.diverse_penalty = number("diversity_penalty", 0.0)?;
+    }
     decoding.n_best = 1;
     decoding.length_penalty = number("length_penalty", 1.0)?;
     decoding.length_penalty_form = LengthPenaltyForm::Power;

@@ -191,6 +191,10 @@ fn searches(
     let never: Vec<[u32; 1]> = never.chain(unknown).map(|id| [id]).collect();
     let mut keys = Map::new();
     keys.insert("num_beams".to_owned(), json!(decoding.beam_size));
+    if decoding.diverse_groups > 1 {
+        keys.insert("num_beam_groups".to_owned(), json!(decoding.diverse_groups));
+        keys.insert("diversity_penalty".to_owned(), json!(decoding.diverse_penalty));
+    }
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
     let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
