@@ -182,8 +182,10 @@ fn muon_leaves_what_is_frozen_and_refuses_parts_of_matrices() {
     store.get("weight").unwrap().freeze();
     for step in [muon_step, composed::muon_step] {
         let gradients = gradient(&store, 1);
-        step(&store, 0..47, &gradients, &mut [zeros(47), zeros(47)], &numbers).unwrap();
+        let mut moments = [zeros(47), zeros(47)];
+        step(&store, 0..47, &gradients, &mut moments, &numbers).unwrap();
         assert_eq!(vector(&store.flat().unwrap())[..40], now[..40]);
+        assert_eq!(vector(&moments[0])[..40], [0.0; 40]);
     }
 }
 
@@ -253,6 +255,9 @@ fn frozen_parameters_stay_as_they_are_to_the_bit() {
             if store.get("weight").unwrap().is_frozen() {
                 let average = &vector(&average)[..40];
                 assert!(before.iter().zip(average).all(|(bits, value)| *bits == value.to_bits()));
+                for moment in &moments {
+                    assert!(vector(moment)[..40].iter().all(|&value| value == 0.0), "{composed}");
+                }
             }
         }
         assert_eq!(bits(&frozen, "weight"), before);

@@ -31,11 +31,15 @@ pub fn adam_step(
             gradient = (gradient + decayed)?;
         }
     }
+    let former = [first.clone(), second.clone()];
     *first = ((&*first * step.beta1)? + (&gradient * (1.0 - step.beta1))?)?.detach();
     *second = ((&*second * step.beta2)? + (gradient.sqr()? * (1.0 - step.beta2))?)?.detach();
     let correction1 = 1.0 - step.beta1.powf(step.step as f64);
     let correction2 = 1.0 - step.beta2.powf(step.step as f64);
     let root = ((&*second / correction2)?.sqrt()? + step.epsilon)?;
     let update = rates.times(&((&*first / root)? * (step.learning_rate / correction1))?)?;
+    for (moment, former) in [first, second].into_iter().zip(former) {
+        *moment = store.kept_where_frozen(&range, moment.clone(), &former)?;
+    }
     store.set_trained(range.start, &(kept - update)?)
 }

@@ -26,7 +26,9 @@ pub fn muon_step(
         let part = |flat: &Tensor| flat.narrow(0, start - range.start, within.len());
         let gradient = part(gradient)?;
         let mut moments = [part(&buffers[0])?, part(&buffers[1])?];
-        if parameter.projections().is_empty() {
+        if parameter.is_frozen() {
+            // Neither the weights nor the moments change.
+        } else if parameter.projections().is_empty() {
             adam_step(store, start..start + within.len(), &gradient, &mut moments, &step.adam)?;
         } else {
             let gradient = (gradient * step.adam.gradient_scale)?;

@@ -58,7 +58,8 @@ impl Lion {
         let gradient = (gradient * step.gradient_scale)?;
         let direction = ((&*momentum * beta1)? + (&gradient * (1.0 - beta1))?)?.sign()?;
         let decayed = (store.matrices(range.clone())?.times(&weights)? * weight_decay)?;
-        *momentum = ((&*momentum * beta2)? + (&gradient * (1.0 - beta2))?)?.detach();
+        let changed = ((&*momentum * beta2)? + (&gradient * (1.0 - beta2))?)?.detach();
+        *momentum = store.kept_where_frozen(&range, changed, momentum)?;
         let update = ((direction + decayed)? * step.learning_rate)?;
         let update = store.rates(range.clone())?.times(&update)?;
         store.set_trained(range.start, &(weights - update)?)
@@ -138,6 +139,18 @@ mod tests {
             for (got, expected) in wide(got).into_iter().zip(expected) {
                 assert!((got - expected).abs() < 1e-6, "{got} {expected}");
             }
+        }
+        // A frozen parameter keeps its momentum, too.
+        let ones = Tensor::ones(26, DType::F32, &Device::Cpu).unwrap();
+        for (store, state) in [(&fused, &mut fused_state), (&composed, &mut composed_state)] {
+            store.get("matrix").unwrap().freeze();
+            let before = wide(&state[0]);
+            let step = Step { number: 7, learning_rate: 0.01, gradient_scale: 0.5 };
+            lion.composed_step(Part { store, range: 0..26, gradient: &ones, state }, &step)
+                .unwrap();
+            let after = wide(&state[0]);
+            assert_eq!(after[..20], before[..20]);
+            assert_ne!(after[20..], before[20..]);
         }
     }
 }

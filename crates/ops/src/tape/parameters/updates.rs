@@ -50,16 +50,44 @@ impl ParameterStore {
     /// # Errors
     /// If the device has no memory left.
     pub fn without_frozen(&self, range: &Range<usize>, gradient: Tensor) -> Result<Tensor> {
+        self.outside_frozen(range, gradient, |part, _| part.zeros_like())
+    }
+
+    /// Returns `changed`, the optimizer state for `range` of the flat layout after a step, but with
+    /// the `former` state for frozen parameters.
+    ///
+    /// # Shapes
+    /// `changed`, `former (range.len(),)` → `(range.len(),)`, f32.
+    ///
+    /// # Errors
+    /// If the device has no memory left.
+    pub fn kept_where_frozen(
+        &self,
+        range: &Range<usize>,
+        changed: Tensor,
+        former: &Tensor,
+    ) -> Result<Tensor> {
+        self.outside_frozen(range, changed, |part, start| former.narrow(0, start, part.dim(0)?))
+    }
+
+    /// Returns `values`, which are for `range` of the flat layout, with the result of `frozen` for
+    /// each frozen parameter. `frozen` gets its values, and where they begin.
+    fn outside_frozen(
+        &self,
+        range: &Range<usize>,
+        values: Tensor,
+        frozen: impl Fn(&Tensor, usize) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         if !self.parameters.iter().any(Parameter::is_frozen) {
-            return Ok(gradient);
+            return Ok(values);
         }
         let parts = self.within(range).map(|(parameter, within)| {
             let start = parameter.offset + within.start - range.start;
-            let part = gradient.narrow(0, start, within.len())?;
-            if parameter.is_frozen() { part.zeros_like() } else { Ok(part) }
+            let part = values.narrow(0, start, within.len())?;
+            if parameter.is_frozen() { frozen(&part, start) } else { Ok(part) }
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
-            [] => Ok(gradient),
+            [] => Ok(values),
             parts => Tensor::cat(parts, 0),
         }
     }
