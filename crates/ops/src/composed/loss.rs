@@ -263,8 +263,13 @@ fn sums_and_gradient(
     let log_total = shifted.exp()?.sum_keepdim(1)?.log()?; // (R, 1)
     let log_probs = shifted.broadcast_sub(&log_total)?;
     let nll = log_probs.gather(targets, 1)?.neg()?.sum_all()?;
-    let uniform = (log_probs.sum(1)?.sum_all()?.neg()? / classes as f64)?;
-    let smoothed = ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?;
+    // Without smoothing, a class with the logit −∞ must not make the loss NaN.
+    let smoothed = if smoothing == 0.0 {
+        nll.clone()
+    } else {
+        let uniform = (log_probs.sum(1)?.sum_all()?.neg()? / classes as f64)?;
+        ((&nll * (1.0 - smoothing))? + (uniform * smoothing)?)?
+    };
     let hits = first_largest(logits)?.eq(targets)?;
     let correct = hits.to_dtype(logits.dtype())?.sum_all()?;
     let mut probabilities = differentiate.then(|| log_probs.exp()).transpose()?;

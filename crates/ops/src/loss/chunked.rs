@@ -9,7 +9,7 @@ use crate::parallel::add;
 use crate::products::{Matrix, Packing, Right, Threads, product, product_onto};
 use crate::profile::{even, region};
 use crate::shared::Write;
-use crate::spec::{CrossEntropySpec, LossSums};
+use crate::spec::{CrossEntropySpec, LossSums, smoothed};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::{Slot, Tape};
 use candle_core::{Result, Tensor};
@@ -261,7 +261,7 @@ vectorised! {
             row[target] -= scale * T::cast(1.0 - smoothing);
         }
         LossSums {
-            smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
+            smoothed: smoothed(nll, uniform, smoothing),
             nll,
             correct: usize::from(true_logit == largest && first_largest),
             divergence: 0.0,

@@ -248,4 +248,33 @@ mod tests {
             assert!(ours.iter().all(|it| *it < bound), "{packing:?}, R-Drop {r_drop}: {ours:?}");
         }
     }
+
+    #[test]
+    fn a_class_that_its_bias_rules_out_has_no_part_in_a_loss_without_smoothing() {
+        let (rows, width, classes) = (8, 6, 40);
+        let random = |count: usize, key| -> Vec<f32> {
+            let counter = Counter::new(key);
+            (0..count as u64).map(|i| counter.normal_at(i) as f32 * 0.5).collect()
+        };
+        let (hidden, weight) = (random(rows * width, 3), random(classes * width, 4));
+        let mut bias = random(classes, 5);
+        bias[3] = f32::NEG_INFINITY;
+        let targets: Vec<u32> = (0..rows as u32).map(|row| 7 + row % 4).collect();
+        for r_drop in [0.0, 0.7] {
+            let exact = Products::F32;
+            let spec = CrossEntropySpec { smoothing: 0.0, r_drop, scale: 0.3, products: exact };
+            let at = Matrix::rows(width);
+            let right = |at| Right::Plain(weight.as_slice(), at);
+            let (transposed, own) = (right(at.transposed()), right(at));
+            let bias = Some(bias.as_slice());
+            let of = Classes { count: classes, transposed, weight: own, bias };
+            let wanted = Wanted { hidden: true, weight: true, bias: true };
+            let (sums, gradients) = compute(&hidden, &of, &targets, &spec, wanted);
+            assert!(spec.total(&sums).is_finite(), "R-Drop {r_drop}: {sums:?}");
+            assert_eq!(gradients.bias[3], 0.0);
+            assert!(
+                gradients.hidden.iter().chain(&gradients.weight).all(|value| value.is_finite())
+            );
+        }
+    }
 }

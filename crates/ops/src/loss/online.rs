@@ -2,7 +2,7 @@
 //! and Gimelshein 2018, section 3).
 
 use crate::float::{Float, vectorised};
-use crate::spec::LossSums;
+use crate::spec::{LossSums, smoothed};
 use crate::sums::{blocked_max, blocked_sum, blocked_sums};
 
 /// State of a token's softmax after the segments so far.
@@ -73,7 +73,7 @@ impl<T: Float> Online<T> {
         let nll = log_total - self.true_logit.wide();
         let uniform = log_total - self.logit_sum / classes as f64;
         LossSums {
-            smoothed: (1.0 - smoothing) * nll + smoothing * uniform,
+            smoothed: smoothed(nll, uniform, smoothing),
             nll,
             correct: usize::from(self.best == target),
             divergence: softmax.divergence.wide(),
@@ -101,13 +101,18 @@ vectorised! {
             token.largest = largest;
             token.best = first + logits.iter().position(|&logit| logit == largest).unwrap_or(0);
         }
-        let base = token.largest;
+        // Without a finite logit so far, each difference would be NaN. A NaN among the logits, which
+        // `largest` leaves out, still makes the sum NaN.
+        let is_none = token.largest == T::NEGATIVE_INFINITY;
+        let base = if is_none { T::default() } else { token.largest };
         match partner {
             None => token.total += blocked_sum([logits], |[logit]| (logit - base).exp()),
             Some(partner) => {
+                let zero = T::default();
                 let [total, apart] = blocked_sums([logits, partner], |[logit, other]| {
                     let value = (logit - base).exp();
-                    [value, value * (logit - other)]
+                    // A class without probability adds nothing, even if its logit is infinite.
+                    [value, if value == zero { zero } else { value * (logit - other) }]
                 });
                 token.total += total;
                 token.apart += apart;
@@ -117,5 +122,42 @@ vectorised! {
         if let Some(logit) = logits.get(target) {
             token.true_logit = *logit;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A first segment, or all of a row's classes but one, without any probability.
+    #[test]
+    fn classes_with_logits_of_minus_infinity_have_no_part_in_the_loss() {
+        const NONE: f32 = f32::NEG_INFINITY;
+        let finite = [0.5f32, -1.0, 2.0];
+        let of = |segments: &[&[f32]], target: usize| {
+            let (mut token, mut first) = (Online::<f32>::default(), 0);
+            for segment in segments {
+                online(&mut token, segment, None, target.wrapping_sub(first), first);
+                first += segment.len();
+            }
+            token.sums(&token.softmax(None), target, first, 0.0)
+        };
+        let alone = of(&[&finite], 2);
+        assert_eq!(of(&[&[NONE; 20], &finite], 22), alone);
+        assert_eq!(of(&[&finite, &[NONE; 20]], 2), alone);
+        assert!(alone.nll.is_finite() && alone.smoothed == alone.nll && alone.correct == 1);
+        assert!(of(&[&[f32::NAN; 20], &finite], 22).nll.is_nan());
+        // Pairs of rows, as in R-Drop, with the same banned classes.
+        let pair = |banned: &[f32]| {
+            let other = [0.1f32, 0.2, 0.3];
+            let (mut one, mut two) = (Online::<f32>::default(), Online::<f32>::default());
+            online(&mut one, banned, Some(banned), usize::MAX, 0);
+            online(&mut two, banned, Some(banned), usize::MAX, 0);
+            online(&mut one, &finite, Some(&other), 1, banned.len());
+            online(&mut two, &other, Some(&finite), 1, banned.len());
+            one.softmax(Some(&two)).divergence
+        };
+        assert!(pair(&[]) > 0.0);
+        assert_eq!(pair(&[NONE; 20]), pair(&[]));
     }
 }

@@ -95,8 +95,12 @@ vectorised! {
         for (first, second) in first.iter_mut().zip(second) {
             let (log_p, log_q) = (*first - of_first.log_sum_exp, *second - of_second.log_sum_exp);
             let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));
-            *first = p * (own_first + apart) - weight * q - share;
-            *second = q * (own_second - apart) - weight * p - share;
+            // The limit for a class without probability, whose logit can be infinite.
+            let zero = T::default();
+            let of_p = if p == zero { zero } else { p * (own_first + apart) };
+            let of_q = if q == zero { zero } else { q * (own_second - apart) };
+            *first = of_p - weight * q - share;
+            *second = of_q - weight * p - share;
         }
     }
 }

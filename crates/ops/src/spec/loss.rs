@@ -27,6 +27,13 @@ impl LossSums {
     }
 }
 
+/// Returns the label-smoothed cross entropy of a token with the negative log-likelihood `nll`;
+/// `uniform` is its mean over all classes. It is infinite if a class has the logit −∞, which must not
+/// make a loss without smoothing NaN.
+pub(crate) fn smoothed(nll: f64, uniform: f64, smoothing: f64) -> f64 {
+    if smoothing == 0.0 { nll } else { (1.0 - smoothing) * nll + smoothing * uniform }
+}
+
 /// Settings of a loss, apart from its inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossEntropySpec {

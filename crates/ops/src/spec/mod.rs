@@ -28,6 +28,7 @@ pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
 pub use linear::{Activation, GatedSpec, LinearSpec};
 pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, for_activation, sigmoid};
+pub(crate) use loss::smoothed;
 pub use loss::{CrossEntropySpec, LossSums};
 pub use low_rank::{Factors, LowRankSpec};
 pub use muon::MuonStep;

@@ -71,7 +71,9 @@ __device__ void cross_entropy(T *logits, const uint32_t *targets, float *sums, u
     if (threadIdx.x == 0) {
         float nll = normalizer - of_target;
         float *of_row = sums + 4ull * blockIdx.x;
-        of_row[0] = (1.0f - smoothing) * nll + smoothing * (normalizer - all / width);
+        // Without smoothing, a class with the logit -inf must not make the loss NaN.
+        of_row[0] = smoothing == 0.0f
+            ? nll : (1.0f - smoothing) * nll + smoothing * (normalizer - all / width);
         of_row[1] = nll;
         of_row[2] = before == 0.0f ? 1.0f : 0.0f;
         of_row[3] = 0.0f;
