@@ -137,6 +137,13 @@ impl Cache {
     /// # Errors
     /// If there is no row with one of these indices.
     pub fn keep(&mut self, text: &[u32], steps: &[bool]) -> Result<()> {
+        let rows = match self.kept() {
+            Some(kept) if kept.steps() > 0 || kept.texts()? > 0 => kept.texts()?,
+            _ => return Ok(()),
+        };
+        if let Some(row) = text.iter().find(|&&row| row as usize >= rows) {
+            bail!("a cache of {rows} rows of text has no row {row}");
+        }
         let mut is_kept = steps.iter().copied().chain(std::iter::repeat(false));
         let mut is_kept = || is_kept.next().unwrap_or(false);
         match &mut self.0 {
@@ -144,18 +151,12 @@ impl Cache {
                 if let Some(kept) = kept {
                     let index = Tensor::new(text, kept.device())?;
                     *kept = kept.index_select(&index, 0)?;
-                } else if !text.is_empty() && !steps.is_empty() {
-                    bail!("a cache without rows of text has no row {text:?}");
                 }
                 steps.retain(|_| is_kept());
             }
             // Rows that are no longer kept stay in the tensor until it is replaced.
             Parts::Joined(joined) => {
-                let row = |&row: &u32| joined.text.get(row as usize).copied();
-                let Some(rows) = text.iter().map(row).collect() else {
-                    bail!("a cache of {} rows of text has no row {text:?}", joined.text.len());
-                };
-                joined.text = rows;
+                joined.text = text.iter().map(|&row| joined.text[row as usize]).collect();
                 joined.steps.retain(|_| is_kept());
             }
             Parts::Compact { text: kept, steps, .. } => {
@@ -305,6 +306,32 @@ mod tests {
         without_text.add_step(rows(0, 2))?;
         for cache in [&mut apart, &mut joined, &mut without_text] {
             assert!(cache.keep(&[1_000_000], &[]).is_err());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_storage_keeps_and_refuses_the_same() -> Result<()> {
+        let caches = || {
+            let compact = [CacheType::Bf16, CacheType::Int8];
+            let compact = compact.map(|cache_type| Cache::in_type(cache_type, 3));
+            [Cache::default(), Cache::joined()].into_iter().chain(compact)
+        };
+        for mut cache in caches() {
+            // An empty cache has no rows that could be named wrongly.
+            cache.keep(&[7], &[true])?;
+            cache.add_step(rows(0, 2))?;
+            assert!(cache.keep(&[0], &[true]).is_err(), "{cache:?}");
+            cache.keep(&[], &[])?;
+            cache.keep(&[7], &[])?;
+            cache.add_text(rows(0, 3))?;
+            for row in [3, 1_000_000] {
+                let error = cache.keep(&[0, row], &[]).expect_err("no such row").to_string();
+                assert!(error.contains(&format!("3 rows of text has no row {row}")), "{error}");
+            }
+            cache.keep(&[2, 0], &[])?;
+            let kept = cache.kept().expect("rows");
+            assert_eq!((kept.texts()?, kept.steps()), (2, 0));
         }
         Ok(())
     }

@@ -215,6 +215,18 @@ impl CachedRows<'_> {
         }
     }
 
+    /// Returns the number of rows of texts.
+    ///
+    /// # Errors
+    /// If the rows are in a tensor without dimensions.
+    pub fn texts(&self) -> Result<usize> {
+        match self {
+            Self::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0)),
+            Self::Joined { text, .. } => Ok(text.len()),
+            Self::Compact { text, .. } => Ok(text.map_or(0, CompactRows::count)),
+        }
+    }
+
     /// Returns all rows in one tensor, joining them if necessary.
     ///
     /// # Errors

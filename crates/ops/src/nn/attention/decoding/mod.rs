@@ -114,11 +114,7 @@ fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) ->
     let mut fits =
         kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
     let is_wide = |rows: &Tensor| Ok::<_, Error>(rows.dims2()?.1 == columns);
-    let read = match kept {
-        CachedRows::Apart { text, .. } => text.map_or(Ok(0), |text| text.dim(0))?,
-        CachedRows::Joined { text, .. } => text.len(),
-        CachedRows::Compact { text, .. } => text.map_or(0, CompactRows::count),
-    };
+    let read = kept.texts()?;
     fits &= (text.is_empty() || text.len() == queries)
         && text.iter().all(|range| range.start <= range.end && range.end <= read);
     let of_step = |step: usize| match kept {
