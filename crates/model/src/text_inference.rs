@@ -217,7 +217,11 @@ impl TextInference {
                 count,
                 positions: positions.for_layer(layer),
             };
-            x = block.read(&x, (past, &texts), &pass)?;
+            if layer + 1 == decoder.blocks.len() {
+                block.remember(&x, (past, &texts), &pass)?;
+            } else {
+                x = block.read(&x, (past, &texts), &pass)?;
+            }
         }
         if before > 0 {
             Self::compact(state)?;

@@ -43,6 +43,10 @@ pub(crate) trait Mixer: Debug + Send + Sync {
         past: (&mut LayerPast, &Texts<'_>),
         pass: &Pass,
     ) -> Result<Tensor>;
+
+    /// Adds whole texts to the past as [`read`](Self::read) does, for a layer whose result is not
+    /// used.
+    fn remember(&self, x: &Tensor, past: (&mut LayerPast, &Texts<'_>), pass: &Pass) -> Result<()>;
 }
 
 /// Computation between the projections of a layer.

@@ -123,6 +123,12 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor>;
+
+    /// Records whole texts in `past` as [`read`](Self::read) does, for a layer whose result is not
+    /// used.
+    fn remember(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<()> {
+        self.read(qkv, past, texts).map(drop)
+    }
 }
 
 /// Makes the first sublayer of a layer: self-attention or a state-space layer. `at` says whether

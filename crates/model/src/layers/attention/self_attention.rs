@@ -119,4 +119,13 @@ impl Mixer for SelfAttention {
         let qkv = self.project(x, texts.positions, pass)?;
         self.out.onto(&self.mechanism.read(&qkv, past, texts)?, residual, pass)
     }
+
+    fn remember(
+        &self,
+        x: &Tensor,
+        (past, texts): (&mut LayerPast, &Texts<'_>),
+        pass: &Pass,
+    ) -> Result<()> {
+        self.mechanism.remember(&self.project(x, texts.positions, pass)?, past, texts)
+    }
 }

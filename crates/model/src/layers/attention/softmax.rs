@@ -95,14 +95,18 @@ impl Softmax {
         !keeps_scores(length, length, self.causal)
     }
 
-    /// Splits each of N rows in two: `(N, Q + 2·K)` → `(N, Q)` and `(N, 2·K)`. The first part is
-    /// the query, in all its rotations if there are several (in dual chunk attention), with the
-    /// width Q. The second part is the key and the value, each with the width K.
-    fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
+    /// Returns the first part of each of N rows, which is the query, in all its rotations if there
+    /// are several (in dual chunk attention): `(N, Q + 2·K)` → `(N, Q)`.
+    fn query(&self, qkv: &Tensor) -> Result<Tensor> {
+        let width = qkv.dim(1)? - 2 * self.shape.key_value_width();
+        qkv.narrow(1, 0, width)?.contiguous()
+    }
+
+    /// Returns the second part of each of N rows, which is the key and the value, each with the
+    /// width K: `(N, Q + 2·K)` → `(N, 2·K)`.
+    fn key_value(&self, qkv: &Tensor) -> Result<Tensor> {
         let pair = 2 * self.shape.key_value_width();
-        let width = qkv.dim(1)? - pair;
-        let query = qkv.narrow(1, 0, width)?.contiguous()?;
-        Ok((query, qkv.narrow(1, width, pair)?.contiguous()?))
+        qkv.narrow(1, qkv.dim(1)? - pair, pair)?.contiguous()
     }
 }
 
@@ -149,30 +153,31 @@ impl Mechanism for Softmax {
     }
 
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
-        let (query, key_value) = self.apart(qkv)?;
-        past.cache.add_step(key_value)?;
+        let query = self.query(qkv)?;
+        past.cache.add_step(self.key_value(qkv)?)?;
         let Some(cached_rows) = past.cache.kept() else { bail!("a step has no token") };
         let visible = self.seen(cached_rows, (rows.read, rows.history), rows.positions);
         decoding_attention(&query, visible, self.shape)
     }
 
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
-        let (query, key_value) = self.apart(qkv)?;
+        let key_value = self.key_value(qkv)?;
         let mut parts = Vec::new();
         let mut first = 0;
         for texts_alike in texts.lengths.chunk_by(|&a, &b| self.is_long(a) == self.is_long(b)) {
             let tokens = texts_alike.iter().sum();
             let is_long = texts_alike.first().is_some_and(|&length| self.is_long(length));
+            let qkv = qkv.narrow(0, first, tokens)?;
             parts.push(match texts.positions.bias {
                 None if is_long => {
                     let spec = self.spec(&texts_alike.into(), texts.positions, &Pass::evaluate());
-                    self_attention(None, &qkv.narrow(0, first, tokens)?.contiguous()?, None, &spec)?
+                    self_attention(None, &qkv.contiguous()?, None, &spec)?
                 }
                 _ => {
                     let cached_rows = CachedRows::Apart { text: Some(&key_value), steps: &[] };
                     let seen = &texts.seen[first..first + tokens];
                     let visible = self.seen(cached_rows, (seen, &[]), texts.positions);
-                    decoding_attention(&query.narrow(0, first, tokens)?, visible, self.shape)?
+                    decoding_attention(&self.query(&qkv)?, visible, self.shape)?
                 }
             });
             first += tokens;
@@ -182,5 +187,9 @@ impl Mechanism for Softmax {
             Ok([out]) => Ok(out),
             Err(parts) => Tensor::cat(&parts, 0),
         }
+    }
+
+    fn remember(&self, qkv: &Tensor, past: &mut LayerPast, _: &Texts<'_>) -> Result<()> {
+        past.cache.add_text(self.key_value(qkv)?)
     }
 }

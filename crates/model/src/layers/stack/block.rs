@@ -229,4 +229,16 @@ impl Block {
         let x = self.mixed(x, pass, |mixer, x, residual| mixer.read(x, residual, past, pass))?;
         self.fed_forward(x, pass)
     }
+
+    /// Adds whole texts to the past as [`Self::read`] does, for the last layer: nothing reads its
+    /// result, since the logits after a text come from its last token, which is not in the past yet.
+    pub(crate) fn remember(
+        &self,
+        x: &Tensor,
+        past: (&mut LayerPast, &Texts<'_>),
+        pass: &Pass,
+    ) -> Result<()> {
+        let (frame, mixer) = &self.mixer;
+        mixer.remember(&frame.input(x, pass)?, past, pass)
+    }
 }

@@ -145,6 +145,17 @@ impl Mixer for StateSpace {
         past.put_running(remembered, texts.rows, texts.count)?;
         self.output.onto(&out, residual, pass)
     }
+
+    fn remember(
+        &self,
+        x: &Tensor,
+        (past, texts): (&mut LayerPast, &Texts<'_>),
+        pass: &Pass,
+    ) -> Result<()> {
+        let gated = self.input.forward(x, pass)?; // (N, 2·E)
+        let (_, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        past.put_running(remembered, texts.rows, texts.count)
+    }
 }
 
 impl StateSpaceMechanism {
