@@ -31,7 +31,7 @@ pub(crate) fn short_in_toml(toml: &str, parts: usize) -> String {
 
 /// Values in TOML in which absolute paths are shortened, if values that differ still differ.
 pub(crate) fn short_values(values: &[String]) -> Vec<String> {
-    distinct(values, |value, parts| short_in_toml(value, parts))
+    distinct(values, short_in_toml)
 }
 
 /// Paths of which absolute ones are shortened, if paths that differ still differ.

@@ -148,14 +148,14 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
 pub(super) struct Unused(Option<PathBuf>);
 
 impl Unused {
-    /// Removes `folder`, which this process has made, unless [`Self::is_used`] is called. `None`:
+    /// Removes `folder`, which this process has made, unless [`Self::keep`] is called. `None`:
     /// no folder was made.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self(folder)
     }
 
     /// Keeps the folder, and returns it.
-    pub(super) fn is_used(mut self) -> Option<PathBuf> {
+    pub(super) fn keep(mut self) -> Option<PathBuf> {
         self.0.take()
     }
 }

@@ -100,7 +100,7 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
     write_atomically(&folder.join(SCHEMA), serde_json::to_string(&schema())?.as_bytes())?;
     write_atomically(&recipe, text.as_bytes())?;
     let config = read_back(&recipe, RunConfig::load(&recipe, &[]))?;
-    let divided = divided.is_used();
+    let divided = divided.keep();
     Ok(WrittenRecipe { recipe, config, facts, machine: recipe_text::describe(machine), divided })
 }
 

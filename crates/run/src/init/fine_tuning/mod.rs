@@ -120,6 +120,6 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let config = RunConfig::load_beginning_as(&recipe, &[], &parent.config.model);
     let config = read_back(&recipe, config)?;
     let machine = describe(&machine);
-    let divided = read.divided.is_used();
+    let divided = read.divided.keep();
     Ok(FineTuning { recipe, config, counts: read.counts, machine, divided })
 }
