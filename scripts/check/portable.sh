@@ -2,7 +2,7 @@
 # The tests of the operations on processors that this one is not: x86-64 with AVX2 and without AVX-512, x86-64 with SSE alone, and
 # ARM with NEON. They are emulated, which takes some minutes; what is not installed is skipped, and said.
 #
-# Debian: apt-get install valgrind qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
+# Debian: apt-get install valgrind qemu-user, and for ARM what aarch64.sh names
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -37,13 +37,9 @@ else
     echo "skipped: SSE alone, for want of qemu-x86_64"
 fi
 
-target=aarch64-unknown-linux-gnu
-if ! rustup target list --installed 2>/dev/null | grep -q "^$target\$"; then
-    echo "skipped: NEON, for want of the target (rustup target add $target)"
-elif ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null; then
-    echo "skipped: NEON, for want of aarch64-linux-gnu-gcc or qemu-aarch64"
+if command -v aarch64-linux-gnu-gcc >/dev/null \
+    && rustup target list --installed 2>/dev/null | grep -q '^aarch64-unknown-linux-gnu$'; then
+    scripts/check/aarch64.sh ops
 else
-    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-    tests=$(binaries --target $target)
-    run "NEON" "$tests" qemu-aarch64 -L /usr/aarch64-linux-gnu
+    echo "skipped: NEON, for want of what scripts/check/aarch64.sh names"
 fi

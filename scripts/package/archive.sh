@@ -2,15 +2,14 @@
 # Packs the program with what share.sh puts beside it: dist/taper-VERSION-TARGET.tar.gz
 #
 #   scripts/package/archive.sh [OPTIONS OF build.sh]
+#   scripts/package/archive.sh --target x86_64-unknown-linux-musl      # needs no library
+#   scripts/package/archive.sh --target aarch64-unknown-linux-gnu      # for another processor
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-built=$(scripts/package/build.sh "$@" -p taper)
+made=$(scripts/package/build.sh "$@" -p taper)
+read -r built triple <<<"$made"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
-case $built in
-  target/dist) triple=$(rustc -vV | sed -n 's/^host: //p') ;;
-  *) triple=$(basename "$(dirname "$built")") ;;
-esac
 name=taper-$version-$triple
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -18,7 +17,7 @@ root=$folder/$name
 mkdir -p "$root/bin"
 cp "$built/taper" "$root/bin/"
 cp LICENSE-MIT README.md README.zh.md "$root/"
-scripts/package/share.sh "$root/bin/taper" "$root/share"
+scripts/package/share.sh "$root/bin/taper" "$root/share" "$triple"
 mkdir -p dist
 # The same bytes for the same files: whatever the day, and whoever packs them.
 python3 - "$folder" "$name" "dist/$name.tar.gz" <<'PACK'

@@ -88,7 +88,10 @@ def installer(version, sources):
 # Installs taper {version} into ~/.local, or $TAPER_PREFIX.
 set -eu
 case $(uname -s) in
-  Linux) system=unknown-linux-gnu ;;
+  Linux)
+    system=unknown-linux-gnu
+    # The archive that needs no library, where the C library is another one.
+    getconf GNU_LIBC_VERSION >/dev/null 2>&1 || system=unknown-linux-musl ;;
   Darwin) system=apple-darwin ;;
   *) echo "there is no archive for $(uname -s)" >&2; exit 1 ;;
 esac

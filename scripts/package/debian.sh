@@ -32,7 +32,10 @@ gzip -9n usr/share/man/man1/*.1
 find . -type d -exec chmod 755 {} +
 find usr -type f -exec chmod 644 {} +
 chmod 755 usr/bin/taper
-glibc=$(readelf -V usr/bin/taper | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -V | tail -1)
+glibc=$(readelf -V usr/bin/taper | sed -n 's/.*Name: GLIBC_\([0-9.]*\).*/\1/p' | sort -V | tail -1)
+# A static program needs no library.
+depends=${glibc:+"
+Depends: libc6 (>= $glibc), libgcc-s1"}
 cat >DEBIAN/control <<CONTROL
 Package: taper
 Version: $version
@@ -40,8 +43,7 @@ Architecture: $architecture
 Maintainer: The Taper authors <taper@localhost>
 Section: science
 Priority: optional
-Installed-Size: $(du -ks usr | cut -f1)
-Depends: libc6 (>= $glibc), libgcc-s1
+Installed-Size: $(du -ks usr | cut -f1)$depends
 Description: train Transformers, and translate with them
  Taper goes from raw text to a scored model that can be served, in one program: recipes, exact
  resuming, beam search, BLEU, and a page with an API.

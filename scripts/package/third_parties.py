@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes what the program is built from: THIRD-PARTY.md, licences and their texts, and sbom.cdx.json.
 
-    scripts/package/third_parties.py --to FOLDER [--features full]
+    scripts/package/third_parties.py --to FOLDER [--features full] [--target TRIPLE]
 
-The crates are those that Cargo resolves for the program on this platform, without tests and build
-scripts' own; the second file is a CycloneDX 1.5 bill of materials. Needs Python 3.11 and Cargo.
+The crates are those that Cargo resolves for the program on this platform, or the target, without
+tests and build scripts' own; the second file is a CycloneDX 1.5 bill of materials. Needs Python
+3.11 and Cargo.
 """
 
 import argparse
@@ -17,10 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LICENCE = re.compile(r"(?i)^(licen[sc]e|copying|notice|unlicense|copyright)")
 
 
-def crates(features):
+def crates(features, target):
     """The crates that are compiled into the program, by name and version."""
-    host = re.search(r"^host: (.*)$", output("rustc", "-vV"), re.M)[1]
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
+    target = target or re.search(r"^host: (.*)$", output("rustc", "-vV"), re.M)[1]
+    command = ["cargo", "metadata", "--format-version", "1", "--locked",
+               "--filter-platform", target]
     found = json.loads(output(*command, "--manifest-path", "crates/cli/Cargo.toml",
                               "--features", features))
     packages = {package["id"]: package for package in found["packages"]}
@@ -85,8 +87,9 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--to", type=Path, required=True)
     arguments.add_argument("--features", default="full")
+    arguments.add_argument("--target", help="the triple; this machine's if none is named")
     given = arguments.parse_args()
-    packages = crates(given.features)
+    packages = crates(given.features, given.target)
     version = re.search(r'^version = "(.*)"', (ROOT / "Cargo.toml").read_text(), re.M)[1]
     given.to.mkdir(parents=True, exist_ok=True)
     (given.to / "THIRD-PARTY.md").write_text(notices(packages), encoding="utf-8")

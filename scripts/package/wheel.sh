@@ -9,8 +9,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # In one call, so that both share what they depend on.
-built=$(scripts/package/build.sh "$@" -p taper -p taper-python)
+made=$(scripts/package/build.sh "$@" -p taper -p taper-python)
+read -r built triple <<<"$made"
 share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
-scripts/package/share.sh "$built/taper" "$share"
+scripts/package/share.sh "$built/taper" "$share" "$triple"
 python3 scripts/package/wheel.py --built "$built" --to dist --share "$share"
