@@ -18,12 +18,15 @@ before=$(mktemp -d)
 trap 'git worktree remove --force "$before/source"; rm -rf "$before"' EXIT
 git worktree add --quiet --detach "$before/source" "$revision"
 
+# What cargo-semver-checks wants to see, to know what has been moved or hidden.
+SHOWN="--document-private-items --document-hidden-items"
+
 # Writes the public API of the crates of a folder, but for those that are no libraries for others.
 describe() {
   rm -rf "$api"/debug/.fingerprint/taper* "$api/doc"
   # JSON is behind a switch of rustdoc's, in any toolchain.
   (cd "$1" && RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$api \
-    RUSTDOCFLAGS="-Z unstable-options --output-format json --cap-lints allow" \
+    RUSTDOCFLAGS="-Z unstable-options --output-format json $SHOWN --cap-lints allow" \
     cargo doc --quiet --locked --no-deps --lib --workspace --exclude taper-hostile \
       --exclude taper-fuzz --exclude taper-python --features full)
   rm -rf "$2"
