@@ -186,18 +186,24 @@ impl GoOn {
 impl Drop for GoOn {
     fn drop(&mut self) {
         self.0 = None;
-        if let Some(engine) = ENGINE.get() {
-            let _ = engine.jobs.send(Box::new(|| ()));
-        }
+        wake();
     }
 }
 
-/// Waits, on the computing thread, until a permission is dropped. Other jobs run in the meantime,
+/// Lets [`wait_for`] check again whether it must wait.
+pub(crate) fn wake() {
+    if let Some(engine) = ENGINE.get() {
+        let _ = engine.jobs.send(Box::new(|| ()));
+    }
+}
+
+/// Waits, on the computing thread, until a permission is dropped or the result of the waiting job
+/// is no longer wanted. Other jobs run in the meantime,
 /// because the thread that holds the permission may need the result of another job before it drops
 /// the permission.
-pub(crate) fn wait_for(permission: &Receiver<()>) {
+pub(crate) fn wait_for(permission: &Receiver<()>, cancelled: &Cancelled) {
     JOBS.with(|jobs| {
-        while permission.try_recv() == Err(TryRecvError::Empty) {
+        while !cancelled.is_cancelled() && permission.try_recv() == Err(TryRecvError::Empty) {
             match jobs.get().map(Receiver::recv) {
                 Some(Ok(job)) => run(job),
                 _ => return,

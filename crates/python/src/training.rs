@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use taper_run::training::{self, Outcome};
 use taper_run::{RunConfig, RunEvent, RunFolder, TrainSettings};
 
-use crate::engine::{Cancelled, GoOn, Work, wait_for};
+use crate::engine::{Cancelled, GoOn, Work, wait_for, wake};
 use crate::error::{exception, options};
 
 /// Message from the computing thread about the training.
@@ -47,9 +47,11 @@ impl Training {
         }
     }
 
-    /// Asks training to end with a checkpoint as soon as possible.
+    /// Asks training to end with a checkpoint as soon as possible. From then on, training does not
+    /// pause, so that it also ends if no more events are requested.
     fn stop(&self) {
         self.work.cancel();
+        wake();
     }
 }
 
@@ -138,7 +140,7 @@ impl Training {
                 if let Some(record) = record(event)? {
                     let (permission, wanted) = GoOn::new();
                     if messages.send(Message::Event(record.to_string(), permission)).is_ok() {
-                        wait_for(&wanted);
+                        wait_for(&wanted, stop);
                     }
                 }
                 Ok(())

@@ -72,6 +72,20 @@ def test_an_exception_of_a_callback_is_raised_again(recipe, tmp_path):
     assert taper.resume(tmp_path / "early", overrides={"training.max_updates": 10}).step == 10
 
 
+def test_a_training_that_was_stopped_ends_without_a_reader(recipe, tmp_path):
+    from taper import _native
+    from taper._toml import toml_of
+
+    settings = json.dumps({"overrides": [], "device": None, "start_from": None})
+    training = _native.train("recipe", toml_of(recipe), str(tmp_path / "run"), settings)
+    while json.loads(training.next())["event"] != "log":
+        pass
+    training.stop()
+    # The run is locked until the training has ended.
+    assert taper.resume(tmp_path / "run").reason == "max_updates"
+    assert json.loads(training.next())["event"]
+
+
 def test_a_callback_may_use_a_run(recipe, run, tmp_path):
     found = []
 
