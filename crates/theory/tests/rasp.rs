@@ -172,3 +172,74 @@ fn faults_of_programs_are_told_with_their_place() {
     let compiled = CompiledProgram::new(&program, 2).unwrap();
     assert!(compiled.run(&["aab"]).unwrap_err().to_string().contains("compiled for 2"));
 }
+
+/// Number of characters of the inputs in the following tests.
+const LONG: usize = 140;
+
+/// Compares a compiled program with the interpreter, on an input of [`LONG`] characters.
+fn compare(lines: &[&str]) -> TestResult {
+    let program = Program::parse(&format!("alphabet \"ab\"\n{}\n", lines.join("\n")))?;
+    let input = random(&['a', 'b'], LONG, 7);
+    let answer = &CompiledProgram::new(&program, LONG)?.run(&[&input])?[0];
+    let expected = program.interpret(&input)?;
+    let wrong = answer.iter().zip(&expected).filter(|(one, other)| one != other).count();
+    assert_eq!(wrong, 0, "{lines:?}: {wrong} of {LONG}, such as {:?}", answer.last());
+    Ok(())
+}
+
+#[test]
+fn large_numbers_are_exact() -> TestResult {
+    compare(&["x = indices + indices", "x - indices"])?;
+    compare(&["x = indices + 1000000", "x - 1000000"])?;
+    compare(&["x = 1000000 - indices", "y = x - 500000", "y - 500000"])?;
+    compare(&["x = 1000000 + 1000000", "x = x + x + x + x", "indices + x"])?;
+    compare(&["x = 999999 if tokens == 'a' else 3 if indices > 7 else 0", "x + x - 1"])?;
+    compare(&[
+        "x = 500000 if tokens == 'a' else 1 if indices > 7 else 0",
+        "y = x + indices",
+        "y - x",
+    ])
+}
+
+#[test]
+fn numbers_that_f32_cannot_tell_apart_are_refused() {
+    let refusal = |definitions: &str| {
+        let program = Program::parse(&format!("alphabet \"ab\"\n{definitions}")).unwrap();
+        CompiledProgram::new(&program, 8).unwrap_err().to_string()
+    };
+    let doubled = |times: usize| {
+        let double = |number: usize| format!("x{} = x{number} + x{number}\n", number + 1);
+        "x0 = 1000000\n".to_owned() + &(0..times).map(double).collect::<String>()
+    };
+    let said = refusal(&format!("{}big = x17 + 1\ny = indices + big\ny - big", doubled(17)));
+    assert!(said.contains("f32"), "{said}");
+    let said = refusal(&format!("{}x45", doubled(45)));
+    assert!(said.contains("line 46, column") && said.contains("overflow"), "{said}");
+    for last in ["x + x", "x if indices > 2 else x + indices", "indices if x < 0 else length"] {
+        let choice = "x = x42 if tokens == 'a' else 0 - x42";
+        let said = refusal(&format!("{}{choice}\n{last}", doubled(42)));
+        assert!(said.contains("f32"), "{last}: {said}");
+    }
+}
+
+#[test]
+fn selectors_may_be_combined_many_times() -> TestResult {
+    let mut lines = vec!["s = select(tokens, 'a', ==) and select(indices, indices, <)".to_owned()];
+    lines.extend(
+        ["s = s or s".to_owned(), "s = not (s and s)".to_owned()].into_iter().cycle().take(60),
+    );
+    lines.push("b = select(tokens, 'b', ==)".to_owned());
+    lines.push("other = select(indices, 3, !=)".to_owned());
+    lines.extend(
+        ["s = s or b".to_owned(), "s = s and other".to_owned()].into_iter().cycle().take(60),
+    );
+    lines.push("selector_width(s)".to_owned());
+    let program = Program::parse(&format!("alphabet \"ab\"\n{}\n", lines.join("\n")))?;
+    let compiled = CompiledProgram::new(&program, 6)?;
+    let texts = texts(&['a', 'b'], 6);
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    for (input, answer) in texts.iter().zip(compiled.run(&texts)?) {
+        assert_eq!(answer, program.interpret(input)?, "{input:?}");
+    }
+    Ok(())
+}

@@ -29,8 +29,9 @@ impl CompiledProgram {
     ///
     /// # Errors
     /// In the following cases:
-    /// - if an expression has arguments of the wrong kinds, or too many possible values; the error
-    ///   has the line and column of the expression
+    /// - if an expression has arguments of the wrong kinds, too many possible values, or numbers
+    ///   that the encoder could not tell apart in f32; the error has the line and column of the
+    ///   expression
     /// - if `longest` is 0 or too large
     /// - if the residual stream would need too many columns
     pub fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {

@@ -34,12 +34,11 @@ impl Domain {
         self.values.binary_search(&value).ok()
     }
 
-    /// Largest value minus smallest value, plus one.
-    pub(super) fn span(&self) -> i64 {
+    /// Largest value minus smallest value, plus one; `None` if this overflows.
+    fn span(&self) -> Option<i64> {
         match self.values.as_slice() {
-            [] => 1,
-            [first, .., last] => last - first + 1,
-            [_] => 1,
+            [first, .., last] => last.checked_sub(*first)?.checked_add(1),
+            _ => Some(1),
         }
     }
 
@@ -51,4 +50,45 @@ impl Domain {
             ValueKind::Truth => (value != 0).to_string(),
         }
     }
+}
+
+/// Largest integer up to which f32 has every integer.
+const MOST: i64 = 1 << 24;
+/// Largest integer up to which f64 has every quarter. Constants are added up in f64.
+const MOST_WITH_CONSTANTS: i64 = 1 << 51;
+/// Largest ratio of a sum to the distance of two neighbouring sums. An encoder computes a step
+/// between the two sums. Up to this ratio, the sums and the ends of the step are exact in f32.
+const MOST_RATIO: i64 = 1 << 20;
+
+/// Returns factors with which a weighted sum of arguments determines each argument, just as a
+/// number determines its digits. `None` if a factor overflows.
+pub(super) fn digits(domains: &[&Domain]) -> Option<Vec<i64>> {
+    let mut factors = vec![1_i64; domains.len()];
+    for at in (1..domains.len()).rev() {
+        factors[at - 1] = factors[at].checked_mul(domains[at].span()?)?;
+    }
+    Some(factors)
+}
+
+/// Returns a bound on the absolute values that an encoder adds up in f32 for a weighted sum of
+/// arguments. Arguments with a single value do not count: they are constants of the weights. `None`
+/// if the encoder cannot compute the sum exactly.
+pub(super) fn reach(domains: &[&Domain], factors: &[i64]) -> Option<i64> {
+    let (mut with_constants, mut sum) = (0_i64, 0_i64);
+    for (domain, factor) in domains.iter().zip(factors) {
+        let largest = domain.values.iter().map(|value| value.unsigned_abs()).max().unwrap_or(0);
+        let part = i64::try_from(largest).ok()?.checked_mul(factor.abs())?;
+        with_constants = with_constants.checked_add(part)?;
+        if domain.values.len() > 1 {
+            sum = sum.checked_add(part)?;
+        }
+    }
+    (sum <= MOST && with_constants <= MOST_WITH_CONSTANTS).then_some(sum)
+}
+
+/// Whether an encoder can tell sums apart. `sums` are ascending, and `reach` is the bound of the
+/// values from which they are computed.
+pub(super) fn are_distinct(sums: impl Iterator<Item = i64> + Clone, reach: i64) -> bool {
+    let gaps = sums.clone().zip(sums.skip(1)).map(|(low, high)| high - low);
+    gaps.min().is_none_or(|gap| reach / gap <= MOST_RATIO)
 }

@@ -22,8 +22,8 @@ use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 /// Factor of scores. Two different scores differ by at least half of this factor, so the smaller
 /// one has no weight in f32.
 pub(super) const HARD: f64 = 64.0;
-/// A number larger than any weighted sum of a node's arguments. Subtracting it from the gate of a
-/// unit makes the unit 0.
+/// A number larger than any weighted sum of a node's arguments, which `reach` in `domains` bounds.
+/// Subtracting it from the gate of a unit makes the unit 0.
 const NEVER: f64 = (1_u64 << 32) as f64;
 /// Largest width of the residual stream.
 const MOST_COLUMNS: usize = 4096;
@@ -149,9 +149,12 @@ impl<'a> Emission<'a> {
             if before == after {
                 continue;
             }
-            // The ramp from 0 to 1 takes the middle half between two neighbouring sums.
+            // The ramp from 0 to 1 is in the middle between two neighbouring sums. Its width is the
+            // largest power of two up to half of their distance, so that its slope is exact in f32.
             let gap = (high - low) as f64;
-            let between = (low as f64 + 0.25 * gap, low as f64 + 0.75 * gap);
+            let width = 0.5 * 2_f64.powi((high - low).ilog2() as i32);
+            let start = low as f64 + 0.5 * (gap - width);
+            let between = (start, start + width);
             units.extend(Unit::rise(&sum, between, &[(after, 1.0), (before, -1.0)]));
         }
         self.layer(layer).units.extend(units);
@@ -182,14 +185,14 @@ impl<'a> Emission<'a> {
             let total =
                 |of: Vec<&Form>| of.into_iter().fold(Form::default(), |sum, one| sum + one.clone());
             if keys.len() <= queries.len() {
-                for (key, suits) in keys.iter().zip(&relation.suits) {
+                for (key, suits) in keys.iter().zip(&*relation.suits) {
                     let suited = queries.iter().zip(suits).filter(|(_, suits)| **suits);
                     let suited = total(suited.map(|(query, _)| query).collect());
                     head = head.score(suited * HARD, key.clone());
                 }
             } else {
                 for (number, query) in queries.iter().enumerate() {
-                    let suited = keys.iter().zip(&relation.suits).filter(|(_, row)| row[number]);
+                    let suited = keys.iter().zip(&*relation.suits).filter(|(_, row)| row[number]);
                     let suited = total(suited.map(|(key, _)| key).collect());
                     head = head.score(query.clone() * HARD, suited);
                 }

@@ -1,11 +1,12 @@
 //! RASP programs as graphs. Each node is a value that is computed at every position, and has a
 //! finite domain. The kinds of the values (characters, numbers and truth values) are checked.
 
-use super::domains::{Domain, ValueKind};
+use super::domains::{Domain, ValueKind, are_distinct, digits, reach};
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
 use super::selectors::{MOST_TERMS, Relation, Selector, Term};
 use crate::{Place, TheoryError};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Largest number of values of a domain.
 const MOST_VALUES: usize = 1024;
@@ -61,8 +62,8 @@ impl Graph {
     /// Makes the graph of a program for inputs of at most `longest` characters.
     ///
     /// # Errors
-    /// If an expression has arguments of the wrong kinds, or too many possible values; the error
-    /// has the line and column of the expression.
+    /// If an expression has arguments of the wrong kinds, too many possible values, or numbers that
+    /// the encoder could not tell apart; the error has the line and column of the expression.
     pub(super) fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
         let characters = Domain::new(ValueKind::Character, 0..program.alphabet().len() as i64);
         let places = Domain::new(ValueKind::Number, 0..longest as i64);
@@ -154,21 +155,22 @@ impl Lowering<'_> {
             ExpressionKind::Subtract(parts) => self.sum(parts, place, -1)?,
             ExpressionKind::Compare(comparison, parts) => {
                 let arguments = self.alike(parts, place)?;
-                let compare = |values: &[i64]| comparison.holds(&values[0], &values[1]).into();
+                let compare =
+                    |values: &[i64]| Some(comparison.holds(&values[0], &values[1]).into());
                 self.map(place, &arguments, Some(&[1, -1]), ValueKind::Truth, compare)?
             }
             ExpressionKind::And(parts) => {
-                let combine = |values: &[i64]| values[0] & values[1];
+                let combine = |values: &[i64]| Some(values[0] & values[1]);
                 return self.combined(parts, place, Selector::and, combine);
             }
             ExpressionKind::Or(parts) => {
-                let combine = |values: &[i64]| values[0] | values[1];
+                let combine = |values: &[i64]| Some(values[0] | values[1]);
                 return self.combined(parts, place, Selector::or, combine);
             }
             ExpressionKind::Not(inner) => match self.lower(inner)? {
                 Lowered::Selector(selector) => return Ok(Lowered::Selector(selector.not())),
                 Lowered::Value(node) if self.kind(node) == ValueKind::Truth => {
-                    let opposite = |values: &[i64]| 1 - values[0];
+                    let opposite = |values: &[i64]| Some(1 - values[0]);
                     self.map(place, &[node], Some(&[1]), ValueKind::Truth, opposite)?
                 }
                 Lowered::Value(_) => return refuse(place, "expected true or false after not"),
@@ -181,7 +183,8 @@ impl Lowering<'_> {
                 if self.kind(condition) != ValueKind::Truth || self.kind(no) != kind {
                     return refuse(place, "expected a condition, and two values of one kind");
                 }
-                let choose = |values: &[i64]| if values[0] != 0 { values[1] } else { values[2] };
+                let choose =
+                    |values: &[i64]| Some(if values[0] != 0 { values[1] } else { values[2] });
                 self.map(place, &[condition, yes, no], None, kind, choose)?
             }
             ExpressionKind::Select(comparison, parts) => {
@@ -228,7 +231,7 @@ impl Lowering<'_> {
         }
         let suits =
             vec![vec![true; self.nodes[0].domain.values.len()]; self.nodes[0].domain.values.len()];
-        let all = vec![vec![Relation { between: (0, 0), suits }]];
+        let all = vec![vec![Relation { between: (0, 0), suits: Rc::new(suits) }]];
         let widths = Domain::new(ValueKind::Number, 0..=self.longest as i64);
         let length = self.add(place, widths, Source::Width(all))?;
         self.length = Some(length);
@@ -245,7 +248,7 @@ impl Lowering<'_> {
         if self.kind(arguments[0]) != ValueKind::Number {
             return refuse(place, "expected numbers");
         }
-        let add = |values: &[i64]| values[0] + sign * values[1];
+        let add = |values: &[i64]| values[0].checked_add(values[1].checked_mul(sign)?);
         self.map(place, &arguments, Some(&[1, sign]), ValueKind::Number, add)
     }
 
@@ -264,7 +267,7 @@ impl Lowering<'_> {
         parts: &[Expression; 2],
         place: Place,
         selectors: fn(Selector, Selector) -> Selector,
-        values: impl Fn(&[i64]) -> i64,
+        values: impl Fn(&[i64]) -> Option<i64>,
     ) -> Result<Lowered, TheoryError> {
         let [left, right] = parts;
         match (self.lower(left)?, self.lower(right)?) {
@@ -293,7 +296,8 @@ impl Lowering<'_> {
         let row = |key: &i64| {
             of_queries.values.iter().map(|query| comparison.holds(key, query)).collect()
         };
-        Ok(Relation { between: (keys, queries), suits: of_keys.values.iter().map(row).collect() })
+        let suits = Rc::new(of_keys.values.iter().map(row).collect());
+        Ok(Relation { between: (keys, queries), suits })
     }
 
     fn aggregate(
@@ -323,15 +327,19 @@ impl Lowering<'_> {
     /// Adds a node that is the function `compute` of the values of `arguments`. The node reads only
     /// the sum of the arguments, each multiplied by its factor, so `compute` must depend on nothing
     /// else. If `factors` is `None`, the factors are chosen so that the sum determines all
-    /// arguments.
+    /// arguments. `compute` returns `None` if a number overflows.
     fn map(
         &mut self,
         place: Place,
         arguments: &[usize],
         factors: Option<&[i64]>,
         kind: ValueKind,
-        compute: impl Fn(&[i64]) -> i64,
+        compute: impl Fn(&[i64]) -> Option<i64>,
     ) -> Result<usize, TheoryError> {
+        let compute = |values: &[i64]| match compute(values) {
+            Some(value) => Ok(value),
+            None => refuse(place, "expected smaller numbers: these overflow"),
+        };
         let domains: Vec<&Domain> =
             arguments.iter().map(|node| &self.nodes[*node].domain).collect();
         let count = domains
@@ -346,10 +354,18 @@ impl Lowering<'_> {
                 ),
             );
         }
+        if count == 1 {
+            let values: Vec<i64> = domains.iter().map(|domain| domain.values[0]).collect();
+            return self.constant(place, kind, compute(&values)?);
+        }
         let factors = match factors {
-            Some(factors) => factors.to_vec(),
+            Some(factors) => Some(factors.to_vec()),
             None => digits(&domains),
         };
+        let inexact = "expected smaller numbers: the encoder computes in f32, which cannot tell \
+                       these apart";
+        let reached = factors.and_then(|factors| Some((reach(&domains, &factors)?, factors)));
+        let Some((reach, factors)) = reached else { return refuse(place, inexact) };
         let mut table = BTreeMap::new();
         let mut values = vec![0; domains.len()];
         for number in 0..count {
@@ -358,24 +374,14 @@ impl Lowering<'_> {
                 *value = domain.values[rest % domain.values.len()];
                 rest /= domain.values.len();
             }
-            let sum = values.iter().zip(&factors).map(|(value, factor)| value * factor).sum();
-            table.insert(sum, compute(&values));
+            let sum: i64 = values.iter().zip(&factors).map(|(value, factor)| value * factor).sum();
+            table.insert(sum, compute(&values)?);
+        }
+        if !are_distinct(table.keys().copied(), reach) {
+            return refuse(place, inexact);
         }
         let domain = Domain::new(kind, table.values().copied());
-        if count == 1 {
-            return self.add(place, domain, Source::Constant);
-        }
         let arguments = arguments.iter().copied().zip(factors).collect();
         self.add(place, domain, Source::Map { arguments, table: table.into_iter().collect() })
     }
-}
-
-/// Returns factors with which a weighted sum of arguments determines each argument, just as a
-/// number determines its digits.
-fn digits(domains: &[&Domain]) -> Vec<i64> {
-    let mut factors = vec![1; domains.len()];
-    for at in (1..domains.len()).rev() {
-        factors[at - 1] = factors[at] * domains[at].span();
-    }
-    factors
 }

@@ -1,6 +1,8 @@
 //! Selectors of RASP programs: a selector tells for each query which keys it attends to. A selector
 //! is divided into terms, and each attention head of the compiled encoder computes one term.
 
+use std::rc::Rc;
+
 /// Largest number of terms of a selector.
 pub(super) const MOST_TERMS: usize = 32;
 
@@ -12,20 +14,21 @@ pub(super) struct Relation {
     /// that computes the queries.
     pub(super) between: (usize, usize),
     /// Whether the relation holds: one row for each possible value of the key, one column for each
-    /// possible value of the query.
-    pub(super) suits: Vec<Vec<bool>>,
+    /// possible value of the query. A clone shares the table.
+    pub(super) suits: Rc<Vec<Vec<bool>>>,
 }
 
 impl Relation {
     fn combined(mut self, other: &Self, combine: fn(bool, bool) -> bool) -> Self {
-        for (row, others) in self.suits.iter_mut().zip(&other.suits) {
+        for (row, others) in Rc::make_mut(&mut self.suits).iter_mut().zip(&*other.suits) {
             row.iter_mut().zip(others).for_each(|(cell, other)| *cell = combine(*cell, *other));
         }
         self
     }
 
     fn complement(mut self) -> Self {
-        self.suits.iter_mut().flatten().for_each(|cell| *cell = !*cell);
+        let cells = Rc::make_mut(&mut self.suits).iter_mut().flatten();
+        cells.for_each(|cell| *cell = !*cell);
         self
     }
 
@@ -37,13 +40,20 @@ impl Relation {
 /// Relations that must all hold. The score of a head counts the relations that hold.
 pub(super) type Term = Vec<Relation>;
 
+/// Terms of a selector; `None` if there are more than [`MOST_TERMS`]. A clone shares the terms.
+type Terms = Option<Rc<[Term]>>;
+
 /// A selector: a relation, or a combination of selectors.
 #[derive(Debug, Clone)]
 pub(super) enum Selector {
     Relation(Relation),
-    And(Box<[Selector; 2]>),
-    Or(Box<[Selector; 2]>),
-    Not(Box<Selector>),
+    Combined {
+        /// For a key that is selected, exactly one of these terms holds; for a key that is not
+        /// selected, no term holds.
+        selected: Terms,
+        /// The same for the negated selector.
+        others: Terms,
+    },
 }
 
 impl Selector {
@@ -52,63 +62,64 @@ impl Selector {
             (Self::Relation(left), Self::Relation(right)) if left.between == right.between => {
                 Self::Relation(left.combined(&right, |left, right| left && right))
             }
-            parts => Self::And(Box::new(parts.into())),
+            (left, right) => Self::conjunction(left.sides(), right.sides()),
         }
     }
 
+    /// A disjunction is the negated conjunction of the negated selectors.
     pub(super) fn or(left: Self, right: Self) -> Self {
         match (left, right) {
             (Self::Relation(left), Self::Relation(right)) if left.between == right.between => {
                 Self::Relation(left.combined(&right, |left, right| left || right))
             }
-            parts => Self::Or(Box::new(parts.into())),
+            (left, right) => Self::conjunction(left.not().sides(), right.not().sides()).not(),
         }
     }
 
     pub(super) fn not(self) -> Self {
         match self {
             Self::Relation(relation) => Self::Relation(relation.complement()),
-            Self::Not(inner) => *inner,
-            other => Self::Not(Box::new(other)),
+            Self::Combined { selected, others } => {
+                Self::Combined { selected: others, others: selected }
+            }
         }
     }
 
     /// Terms of the selector. For a key that is selected, exactly one term holds; for a key that is
     /// not selected, no term holds. `None` if there are more than [`MOST_TERMS`] terms.
-    pub(super) fn terms(&self) -> Option<Vec<Term>> {
-        let terms = match self {
-            Self::Relation(relation) => vec![vec![relation.clone()]],
-            Self::And(parts) => {
-                let [left, right] = &**parts;
-                product(&left.terms()?, &right.terms()?)
-            }
-            // The terms of `right` are restricted to keys that `left` does not select, so that at
-            // most one term holds.
-            Self::Or(parts) => {
-                let [left, right] = &**parts;
-                let mut terms = left.terms()?;
-                terms.extend(product(&left.clone().opposite().terms()?, &right.terms()?));
-                terms
-            }
-            Self::Not(inner) => (**inner).clone().opposite().terms()?,
-        };
-        (terms.len() <= MOST_TERMS).then_some(terms)
+    pub(super) fn terms(self) -> Option<Vec<Term>> {
+        self.sides().0.map(|terms| terms.to_vec())
     }
 
-    /// Returns the negated selector. Negations are moved inwards, so that only relations are
-    /// negated.
-    fn opposite(self) -> Self {
+    /// Returns the terms of the selector and of the negated selector.
+    fn sides(self) -> (Terms, Terms) {
         match self {
-            Self::Relation(relation) => Self::Relation(relation.complement()),
-            Self::And(parts) => Self::Or(Box::new((*parts).map(Self::opposite))),
-            Self::Or(parts) => Self::And(Box::new((*parts).map(Self::opposite))),
-            Self::Not(inner) => *inner,
+            Self::Relation(relation) => {
+                let others = relation.clone().complement();
+                (Some(Rc::new([vec![relation]])), Some(Rc::new([vec![others]])))
+            }
+            Self::Combined { selected, others } => (selected, others),
         }
+    }
+
+    /// Returns the conjunction of two selectors, each given as its terms and those of its negation.
+    fn conjunction((left, not_left): (Terms, Terms), (right, not_right): (Terms, Terms)) -> Self {
+        let both = |left: &Terms, right: &Terms| Some(product(left.as_ref()?, right.as_ref()?));
+        // The terms of `not_right` are restricted to keys that `left` selects, so that at most one
+        // term holds.
+        let others = not_left.as_ref().zip(both(&left, &not_right));
+        let others = others.map(|(terms, more)| terms.iter().cloned().chain(more).collect());
+        Self::Combined { selected: limited(both(&left, &right)), others: limited(others) }
     }
 }
 
+/// Returns the terms, or `None` if there are more than [`MOST_TERMS`].
+fn limited(terms: Option<Vec<Term>>) -> Terms {
+    terms.filter(|terms| terms.len() <= MOST_TERMS).map(Rc::from)
+}
+
 /// Returns the conjunction of each term of `left` with each term of `right`, without conjunctions
-/// that can never hold.
+/// that can never hold. At most one more than [`MOST_TERMS`] are returned.
 fn product(left: &[Term], right: &[Term]) -> Vec<Term> {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let joined = pairs.map(|(left, right)| {
@@ -123,5 +134,5 @@ fn product(left: &[Term], right: &[Term]) -> Vec<Term> {
             term
         })
     });
-    joined.filter(|term| !term.iter().any(Relation::is_empty)).collect()
+    joined.filter(|term| !term.iter().any(Relation::is_empty)).take(MOST_TERMS + 1).collect()
 }
