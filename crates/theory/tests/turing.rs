@@ -219,6 +219,8 @@ fn faults_of_machines_are_told_with_their_place() {
     for (text, place, said) in [
         ("blank _\nstart a\na _ -> a _ X\n", (3, 12), "no move"),
         ("blank _\nstart a\na _ -> a _ R\na _ -> a _ L\n", (4, 1), "second rule"),
+        ("blank _\nblank x\nstart a\nhalt a\n", (2, 1), "second line `blank`"),
+        ("blank _\nstart a\nhalt a\nstart a\n", (4, 1), "second line `start`"),
         ("blank _\nstart a\na _ -> b _ R\n", (3, 8), "state b has no rules"),
         ("blank _\nstart a\nhalt a\na _ -> a _ R", (2, 7), "halts, and has rules"),
         ("start a\nhalt a\n", (1, 1), "no line `blank SYMBOL`"),

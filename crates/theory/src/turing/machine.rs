@@ -94,6 +94,15 @@ fn check_name((place, name): Word<'_>) -> Result<(), TheoryError> {
     Ok(())
 }
 
+/// Refuses a second line `blank` or `start`. `word` begins the line, and `known` is what an earlier
+/// line has set, or `usize::MAX`.
+fn check_first((place, word): Word<'_>, known: usize) -> Result<(), TheoryError> {
+    if known == usize::MAX {
+        return Ok(());
+    }
+    Err(TheoryError::program(place, format!("a second line `{word}`: a machine has only one")))
+}
+
 impl Machine {
     /// Reads a machine.
     ///
@@ -103,7 +112,7 @@ impl Machine {
     /// # Errors
     /// In the following cases; the error has the line and column of the fault:
     /// - if a line cannot be read
-    /// - if a state and symbol have a second rule
+    /// - if a state and symbol have a second rule, or there is a second line `blank` or `start`
     /// - if a state that is entered has no rules and does not halt, or has rules and halts
     /// - if `blank` or `start` is missing
     pub fn parse(text: &str) -> Result<Self, TheoryError> {
@@ -119,11 +128,13 @@ impl Machine {
             let line = words(number_of_line, line);
             match line.as_slice() {
                 [] => {}
-                [(_, "blank"), symbol] => {
+                [first @ (_, "blank"), symbol] => {
+                    check_first(*first, machine.blank)?;
                     check_name(*symbol)?;
                     machine.blank = number(&mut machine.symbols, symbol.1);
                 }
-                [(_, "start"), state] => {
+                [first @ (_, "start"), state] => {
+                    check_first(*first, machine.start)?;
                     check_name(*state)?;
                     machine.start = number(&mut machine.states, state.1);
                     entered.insert(machine.start, state.0);
