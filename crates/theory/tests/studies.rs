@@ -250,6 +250,9 @@ fn examples_tell_the_concept() {
     let seen = |count, length| mixture.accuracy(&PromptKind::new(count, length), 60);
     assert!(seen(16, 8) > seen(0, 3) + 0.1, "{} {}", seen(16, 8), seen(0, 3));
     assert!(seen(16, 8) > 0.9, "{}", seen(16, 8));
+    let empty = mixture.prompts(&PromptKind::new(2, 0), 1);
+    assert_eq!(empty, mixture.prompts(&PromptKind::new(2, 0), 1));
+    assert_eq!(empty[0].tokens.len(), 4, "two examples of one token, each with a delimiter");
     let unseen = mixture.accuracy(&PromptKind { unseen: true, ..PromptKind::new(16, 8) }, 60);
     assert!(unseen < seen(16, 8) - 0.2, "{unseen}");
 }

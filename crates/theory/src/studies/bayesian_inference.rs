@@ -109,6 +109,9 @@ impl Concept {
 
 impl Mixture {
     /// Draws a mixture.
+    ///
+    /// # Panics
+    /// If there are fewer than one concept, one entity, two slots or two tokens.
     #[must_use]
     pub fn draw(
         concepts: usize,
@@ -116,6 +119,8 @@ impl Mixture {
         vocabulary: usize,
         seed: u64,
     ) -> Self {
+        let enough = concepts >= 1 && entities >= 1 && slots >= 2 && vocabulary >= 2;
+        assert!(enough, "a mixture has a concept, an entity, two slots and two tokens at least");
         let mut draws = Draws::new(seed);
         let concepts = (0..concepts).map(|_| Concept::draw(&mut draws, entities, slots)).collect();
         let mut token = |slot| if slot == 0 { DELIMITER } else { 1 + draws.below(vocabulary - 1) };
@@ -186,12 +191,13 @@ impl Mixture {
             let drawn = Concept::draw(&mut draws, self.memory.len(), self.memory[0].len());
             let concept =
                 if kind.unseen { &drawn } else { &self.concepts[number % self.concepts.len()] };
+            let length = kind.length.max(1);
             let mut tokens = Vec::new();
             for _ in 0..kind.examples {
-                tokens.extend(self.walk(concept, kind.length, false, &mut draws));
+                tokens.extend(self.walk(concept, length, false, &mut draws));
                 tokens.extend(kind.delimited.then_some(DELIMITER));
             }
-            let question = self.walk(concept, kind.length - 1, false, &mut draws);
+            let question = self.walk(concept, length - 1, false, &mut draws);
             tokens.extend(&question);
             let answer = likeliest(&self.predict_by(std::slice::from_ref(concept), &question));
             prompts.push(Prompt { tokens, answer });
@@ -213,7 +219,7 @@ impl Mixture {
 pub struct PromptKind {
     /// Number of examples.
     pub examples: usize,
-    /// Number of tokens of an example, including the answer.
+    /// Number of tokens of an example, including the answer; 0 counts as 1.
     pub length: usize,
     /// True if the concept of a prompt is not in the mixture.
     pub unseen: bool,
