@@ -206,8 +206,8 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
 #[must_use]
 pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
-    let mut layers: Vec<&String> =
-        record.logged.last().map(|last| last.layers.keys().collect()).unwrap_or_default();
+    let last = record.logged.iter().rfind(|one| !one.layers.is_empty());
+    let mut layers: Vec<&String> = last.map(|one| one.layers.keys().collect()).unwrap_or_default();
     layers.sort_by_key(|name| in_order(name));
     let chart = |layer: &String| {
         let norms = |norm: Norm| {
