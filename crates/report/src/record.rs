@@ -173,6 +173,23 @@ impl Record {
         self.validated.iter().filter_map(score).collect()
     }
 
+    /// Returns the number of target tokens trained on in the first `step` updates. Between two
+    /// entries of the log, it is interpolated; after the last entry, it is estimated from the mean
+    /// number of tokens of an update. `None` if nothing was logged.
+    #[must_use]
+    pub fn tokens_at(&self, step: u64) -> Option<f64> {
+        let at = |one: &Logged| (one.step as f64, one.tokens as f64);
+        let step = step as f64;
+        let before = self.logged.iter().map(at).rfind(|one| one.0 <= step).unwrap_or((0.0, 0.0));
+        let after = self.logged.iter().map(at).find(|one| one.0 > step);
+        let (from, to) = match after {
+            Some(after) => (before, after),
+            None => ((0.0, 0.0), before),
+        };
+        let span = to.0 - from.0;
+        (span > 0.0).then(|| from.1 + (to.1 - from.1) * (step - from.0) / span)
+    }
+
     /// Whether the model predicts numbers, so that its loss is the squared error.
     #[must_use]
     pub fn is_of_numbers(&self) -> bool {
@@ -210,5 +227,21 @@ mod tests {
         assert_eq!((record.logged.len(), record.unreadable), (2, 1));
         assert_eq!(record.scores("bleu"), [(2.0, 11.0)]);
         assert_eq!(record.measured(|one| Some(one.nll)), [(1.0, 2.0), (2.0, 2.0)]);
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_update() {
+        let log = |(step, tokens): (u64, u64)| {
+            format!(
+                "{{\"event\":\"log\",\"step\":{step},\"epoch\":0,\"loss\":2.5,\"nll\":2.0,\
+                 \"learning_rate\":0.001,\"gradient_norm\":1.5,\"tokens\":{tokens},\
+                 \"window_tokens\":10,\"timing\":{{\"elapsed_seconds\":1.0}}}}\n"
+            )
+        };
+        let mut record = Record::default();
+        assert_eq!(record.tokens_at(5), None);
+        record.append([(10, 100), (20, 220)].map(log).concat().as_bytes());
+        let tokens = [0, 5, 10, 15, 20, 40].map(|step| record.tokens_at(step));
+        assert_eq!(tokens, [0.0, 50.0, 100.0, 160.0, 220.0, 440.0].map(Some));
     }
 }

@@ -33,7 +33,7 @@ pub struct Point {
     pub name: String,
     /// Number of parameters, N.
     pub parameters: f64,
-    /// Number of tokens of training, D.
+    /// Number of tokens of training up to the measurement of the loss, D.
     pub tokens: f64,
     /// Loss on held-out text, in nats per token.
     pub loss: f64,
@@ -53,13 +53,17 @@ impl Point {
             bail!("{shown}: its task is {}; scaling laws are of language models", config.task);
         }
         let record = Record::read(&folder.metrics())?;
-        let tokens = record.logged.last().map(|one| one.tokens as f64);
-        let tokens = tokens.with_context(|| format!("{shown}: nothing was trained yet"))?;
-        let loss = record.scores("nll").last().map(|at| at.1).with_context(|| {
+        if record.logged.is_empty() {
+            bail!("{shown}: nothing was trained yet");
+        }
+        let (step, loss) = record.scores("nll").last().copied().with_context(|| {
             format!(
                 "{shown}: no validation was recorded: set data.text.hold_out or data.validation"
             )
         })?;
+        // Training may have gone on after the validation.
+        let tokens = record.tokens_at(step as u64).filter(|tokens| *tokens > 0.0);
+        let tokens = tokens.with_context(|| format!("{shown}: nothing was trained yet"))?;
         let report =
             json(&folder.data_report())?.with_context(|| format!("{shown}: no data.json"))?;
         let size = |key: &str| report[key].as_u64().map(|count| count as usize);
