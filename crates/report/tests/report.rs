@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taper_plots::Language;
-use taper_report::{Flaw, Point, RunData, Study, compare, report};
+use taper_report::{Flaw, Point, RunData, SentenceAddress, Study, compare, report};
+use taper_run::LoadSettings;
 
 const SOURCES: [&str; 4] = [
     "A house stands here.",
@@ -216,12 +217,55 @@ fn runs_are_compared_sentence_by_sentence() {
     assert_eq!(of_each.iter().map(|one| one.0).collect::<Vec<_>>(), ["bad", "good"]);
     let categories = |scores: &str| scores.split(", ").count();
     assert_eq!(categories(of_each[0].1), categories(of_each[1].1), "{described}");
+    assert!(page.contains("Recipes and their scores"));
     let same = [0, 0].map(|_| RunData::read(&folder.path().join("good")).expect("a run"));
     let comparison = compare(&same).expect("a run, twice");
     let (_, scores) = &comparison.splits[0];
     assert_eq!((scores[1].bleu.p_value, scores[1].chrf.p_value), (Some(1.0), Some(1.0)));
     let error = compare(&runs[..1]).expect_err("one run").to_string();
     assert_eq!(error, "name two or more runs to compare");
+}
+
+#[test]
+fn recipes_that_differ_in_their_names_alone_are_not_drawn() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let runs = [("bad", BAD), ("good", GOOD)].map(|(name, translations)| {
+        let root = run(folder.path(), name, translations, 123);
+        let path = root.join("config.toml");
+        let config = fs::read_to_string(&path).expect("config.toml");
+        fs::write(path, format!("name = {name:?}\n{config}")).expect("write");
+        RunData::read(&root).expect("a run")
+    });
+    let comparison = compare(&runs).expect("two runs");
+    assert_eq!(comparison.recipes.len(), 1, "{:?}", comparison.recipes);
+    let page = comparison.page(Language::English).expect("a page");
+    assert!(!page.contains("Recipes and their scores"));
+}
+
+#[test]
+fn layers_are_shown_if_later_updates_did_not_record_them() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "one", GOOD, 20);
+    let path = root.join("metrics.jsonl");
+    let log = fs::read_to_string(&path).expect("metrics.jsonl");
+    let (last, start) = (log.lines().last().expect("a line"), "\"layers\":");
+    let (before, rest) = last.split_once(start).expect("layers");
+    let after = rest.split_once("}},").expect("the end of the layers").1;
+    fs::write(&path, format!("{log}{before}{after}\n")).expect("write");
+    let data = RunData::read(&root).expect("a run");
+    assert!(data.record.logged[20].layers.is_empty() && data.record.unreadable == 0);
+    let page = report(&data, Language::English).expect("a report");
+    assert!(page.contains("<h3>Layers</h3>"));
+}
+
+#[test]
+fn a_sentence_on_line_0_is_refused() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "one", GOOD, 20);
+    let mut data = RunData::read(&root).expect("a run");
+    let address = SentenceAddress { split: None, line: 0 };
+    let error = data.look(&[address], &LoadSettings::default()).expect_err("line 0").to_string();
+    assert_eq!(error, "split `test` has lines 1 to 4, not 0");
 }
 
 #[test]

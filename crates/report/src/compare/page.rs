@@ -86,14 +86,15 @@ impl Comparison<'_> {
     }
 
     /// Makes a chart of parallel coordinates. It has an axis for each key that differs between the
-    /// recipes, an axis for each score, and a line for each run. Empty if the recipes are equal.
+    /// recipes, an axis for each score, and a line for each run. Empty if the recipes differ in no
+    /// key but the name.
     fn coordinates(&self, language: Language) -> String {
         let mut axes = self.recipes.clone();
+        // Each run has its own name, so an axis of names would show nothing.
+        axes.retain(|(key, _)| key != "name");
         if axes.is_empty() {
             return String::new();
         }
-        // Each run has its own name, so an axis of names would show nothing.
-        axes.retain(|(key, _)| key != "name");
         for (split, scores) in &self.splits {
             let values = scores.iter().map(|one| format!("{:.2}", one.bleu.score)).collect();
             axes.push((format!("BLEU {split}"), values));

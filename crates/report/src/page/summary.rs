@@ -46,7 +46,10 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
 fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        10_000.0.. => grouped(value.round().max(0.0) as u64),
+        10_000.0.. if value.is_finite() => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", grouped(value.abs().round() as u64))
+        }
         10.0.. => format!("{value:.2}"),
         0.001.. => format!("{value:.4}"),
         _ => format!("{value:.2e}"),
@@ -267,4 +270,15 @@ fn remarks(run: &RunData, language: Language) -> String {
         ));
     }
     html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_sign() {
+        let numbers = [-12_345.4, 12_345.4, -20.0, 0.0, f64::INFINITY];
+        assert_eq!(numbers.map(shown), ["-12,345", "12,345", "-20.00", "0", "inf"]);
+    }
 }

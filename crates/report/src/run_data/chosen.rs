@@ -69,7 +69,8 @@ impl RunData {
                 };
                 bail!("attention is shown of translations of a test set, and {}", have.trim_end());
             };
-            let sentence = set.sentences.get(line - 1).with_context(|| {
+            let index = line.checked_sub(1);
+            let sentence = index.and_then(|index| set.sentences.get(index)).with_context(|| {
                 format!("split `{}` has lines 1 to {}, not {line}", set.split, set.sentences.len())
             })?;
             sentences.push((set.split.clone(), sentence));
