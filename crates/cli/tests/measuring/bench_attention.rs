@@ -36,5 +36,10 @@ fn every_kind_is_measured_at_every_length() {
     }
     let said = workspace.succeed(format!("{small} --kinds linear --seconds 0"));
     mentions(&said, &["linear: grows with the length"]);
+    workspace.succeed(
+        "bench attention --kinds linear --lengths 64 --heads 2 --head-width 8 --seconds 0 \
+         --svg one.svg",
+    );
+    assert!(workspace.read("one.svg").contains("linear"), "one kind at one length is drawn too");
     workspace.fail("bench attention --kinds psychic", &["psychic", "full, sparse"]);
 }

@@ -70,11 +70,15 @@ pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
     let kinds: Vec<AttentionKind> =
         arguments.kinds.iter().map(|name| kind(name)).collect::<Result<_>>()?;
     if let ([kind], [length]) = (kinds.as_slice(), arguments.lengths.as_slice()) {
-        let found = measure(arguments, *kind, *length)?;
+        let found = [measure(arguments, *kind, *length)?];
+        if let Some(path) = &arguments.svg {
+            let drawing = drawn(&found, &[growth(kind.name(), &found)])?;
+            write_atomically(path, drawing.as_bytes())?;
+        }
         return if arguments.json {
-            print_line(&serde_json::json!({ "measurements": [found] }).to_string())
+            print_line(&serde_json::json!({ "measurements": found }).to_string())
         } else {
-            table(&[found], &[])
+            table(&found, &[])
         };
     }
     // Linformer attention cannot be used in a decoder, and Transformer-XL attention cannot be used
