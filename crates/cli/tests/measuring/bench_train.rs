@@ -78,6 +78,10 @@ fn impossible_batches_and_options_are_refused() {
     refuse("none", "", &["no batch"]);
     write_batches(&workspace, "uneven", &[("src.0", &row), ("tgt.0", &[target[0], target[0]])]);
     refuse("uneven", "", &["tgt.0", "2 sentences, but 1 in src.0"]);
+    write_batches(&workspace, "empty", &[("src.0", &[]), ("tgt.0", &[])]);
+    refuse("empty", "", &["src.0", "no sentences"]);
+    write_batches(&workspace, "narrow", &[("src.0", &[&[]]), ("tgt.0", &[&[]])]);
+    refuse("narrow", "", &["src.0", "no sentences"]);
     write_batches(&workspace, "short", &[("src.0", &row), ("tgt.0", &[&[2, 0, 0]])]);
     refuse("short", "", &["a sentence is empty"]);
     write_batches(&workspace, "negative", &[("src.0", &[&[-1, 3]]), ("tgt.0", &target)]);

@@ -280,6 +280,7 @@ pub(super) fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>>
             target.len(),
             source.len()
         );
+        ensure!(!source.is_empty(), "{}: no sentences", named("src"));
         ensure!(
             !source.iter().any(Vec::is_empty) && !target.iter().any(|row| row.len() < 2),
             "{}: a sentence is empty, or a target has no begin and end symbols",
