@@ -6,7 +6,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Stdio};
+use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +17,8 @@ use crate::signals::on_signal;
 
 /// Environment variable of a step's process: path of the file that the step locks.
 pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
+/// Exit code of a step or a pipeline that was asked to end: that of a process ended by SIGTERM.
+pub(super) const ENDED: u8 = 128 + 15;
 
 /// Runs the steps of a pipeline as processes, one after another.
 pub(super) struct Child {
@@ -60,11 +62,12 @@ impl Child {
         Ok(Self { input, step_lock, _lock: lock })
     }
 
-    /// Runs this program with `arguments`, as the step `name`.
+    /// Runs this program with `arguments`, as the step `name`. Returns whether a signal came too
+    /// late to end the step, which is complete then: the pipeline must end in its place.
     ///
     /// # Errors
     /// When the step fails, or a signal ended it. The step has already reported the reason.
-    pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<()> {
+    pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<bool> {
         let mut process = program::again()?
             .args(arguments)
             .env(STEP_LOCK, &self.step_lock)
@@ -75,21 +78,24 @@ impl Child {
         *held() = process.stdin.take();
         let status = process.wait().context("cannot wait for a step")?;
         let was_asked = held().take().is_none();
-        match status.code() {
-            Some(0) => Ok(()),
-            Some(code) if was_asked || code > 128 => {
-                Err(Interrupted(u8::try_from(code).unwrap_or(1)).into())
-            }
-            Some(code) => {
-                bail!(
-                    "step {name} failed (exit code {code}); the same command continues from \
-                       there"
-                )
-            }
-            None if was_asked => Err(Interrupted(128 + 15).into()),
-            None => {
-                bail!("step {name} was ended ({status}); the same command continues from there")
-            }
+        ending(name, status, was_asked)
+    }
+}
+
+/// Judges the end of a step; `was_asked` tells whether a signal asked it to end. See
+/// [`Child::run`].
+fn ending(name: &str, status: ExitStatus, was_asked: bool) -> Result<bool> {
+    match status.code() {
+        Some(0) => Ok(was_asked),
+        Some(code) if was_asked || code > 128 => {
+            Err(Interrupted(u8::try_from(code).unwrap_or(1)).into())
+        }
+        Some(code) => {
+            bail!("step {name} failed (exit code {code}); the same command continues from there")
+        }
+        None if was_asked => Err(Interrupted(ENDED).into()),
+        None => {
+            bail!("step {name} was ended ({status}); the same command continues from there")
         }
     }
 }
@@ -115,8 +121,27 @@ pub(crate) fn end_with_parent() {
         }
         let _ = asked;
         drop(lock);
-        std::process::exit(128 + 15);
+        std::process::exit(ENDED.into());
     };
     // If the thread cannot be started, the process ends only when its work is done.
     let _ = std::thread::Builder::new().name("pipeline".to_owned()).spawn(wait);
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_is_not_lost_if_the_step_completes() {
+        let ending =
+            |code: i32, was_asked| ending("one", ExitStatus::from_raw(code << 8), was_asked);
+        assert!(!ending(0, false).expect("completed"));
+        assert!(ending(0, true).expect("completed"));
+        let code = |error: anyhow::Error| error.downcast::<Interrupted>().map(|ended| ended.0).ok();
+        assert_eq!(ending(143, false).map_err(code), Err(Some(143)));
+        assert_eq!(ending(1, true).map_err(code), Err(Some(1)));
+        assert_eq!(ending(1, false).map_err(code), Err(None));
+    }
 }

@@ -11,8 +11,9 @@ use taper_run::pipeline::{Pipeline, Status, Step};
 
 use crate::arguments;
 use crate::bars::clock;
+use crate::error::Interrupted;
 use crate::text::{print_line, quoted};
-use child::Child;
+use child::{Child, ENDED};
 pub(crate) use child::{STEP_LOCK, end_with_parent};
 
 /// Runs the command.
@@ -46,9 +47,12 @@ pub(super) fn execute(pipeline: &Pipeline, is_dry_run: bool) -> Result<()> {
         }
         print_line(&format!("[{number}/{count}] {name}: taper {}", step.arguments[0]))?;
         let began = Instant::now();
-        child.run(name, &step.arguments)?;
+        let must_end = child.run(name, &step.arguments)?;
         pipeline.finish(step, began.elapsed().as_secs_f64())?;
         print_line(&format!("[{number}/{count}] {name}: done in {}", clock(began.elapsed())))?;
+        if must_end {
+            return Err(Interrupted(ENDED).into());
+        }
     }
     report(pipeline, &child)
 }
@@ -78,7 +82,7 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     // A comparison fails if the runs have no test sentences in common, for example because they
     // translate in opposite directions. A report of a single run is still possible then.
     match child.run("report", &arguments) {
-        Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
+        Err(error) if error.is::<Interrupted>() => bail!(error),
         Err(_) if trained.len() == 1 => print_line(
             "no report was written, for the reason above; all steps are done: after this is \
              mended, the same command writes the report",
@@ -87,6 +91,6 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
             "the runs are not compared; taper report {} writes a page about one",
             quoted(&trained[trained.len() - 1].output)
         )),
-        Ok(()) => print_line(&format!("report: {}", quoted(&page))),
+        Ok(_) => print_line(&format!("report: {}", quoted(&page))),
     }
 }
