@@ -128,7 +128,9 @@ fn what_cannot_be_served_is_said() {
     for bound in ["--connections", "--client-connections"] {
         workspace.fail(format!("serve run {bound} 0"), &[bound, "must be at least 1"]);
     }
-    workspace.fail("serve run --cors friend.example", &["--cors", "is no origin"]);
+    for origin in ["friend.example", "https://a.example/", "https://a.example/b", "https://"] {
+        workspace.fail(format!("serve run --cors {origin}"), &["--cors", "is no origin"]);
+    }
     workspace.fail("serve run --timeout NaN", &["--timeout NaN"]);
     workspace.fail("serve run --api-key-file none", &["cannot read none"]);
 }

@@ -146,7 +146,7 @@ impl Serve {
 
     fn check_origins(&self) -> Result<()> {
         for origin in &self.origins {
-            if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
+            if origin != "*" && !is_origin(origin) {
                 bail!(
                     "--cors {origin} is no origin: expected SCHEME://NAME or SCHEME://NAME:PORT \
                      with nothing after it, or *"
@@ -167,4 +167,12 @@ impl Serve {
         }
         Ok(())
     }
+}
+
+/// Whether a text is an origin as browsers send it, in ASCII and without a path.
+fn is_origin(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_graphic() && !b"/?#@".contains(&byte);
+    text.split_once("://").is_some_and(|parts| {
+        [parts.0, parts.1].iter().all(|part| !part.is_empty() && part.bytes().all(is_part))
+    })
 }
