@@ -36,7 +36,10 @@ struct Current {
 impl TokenisingReporter {
     /// Moves a bar, or prints a line from time to time.
     pub(crate) fn report(&mut self, style: Style, progress: &TokenisingProgress) {
-        if self.current.as_ref().is_none_or(|current| current.split != progress.split) {
+        // If a split is tokenised again, its bytes are counted from 0 again.
+        let is_new =
+            |current: &Current| current.split != progress.split || current.from.1 > progress.bytes;
+        if self.current.as_ref().is_none_or(is_new) {
             self.finish();
             let bar = || {
                 ProgressBar::new(PARTS)
@@ -81,7 +84,7 @@ impl TokenisingReporter {
 /// remaining time. `from` is the share done and the number of bytes tokenised `seconds` ago.
 fn rate(progress: &TokenisingProgress, from: (f64, u64), seconds: f64) -> String {
     let &TokenisingProgress { done, bytes, processes, .. } = progress;
-    let bytes = (bytes - from.1) * processes as u64;
+    let bytes = bytes.saturating_sub(from.1) * processes as u64;
     let (from, megabytes) = (from.0, bytes as f64 / 1e6 / seconds.max(1e-3));
     let together = match processes {
         1 => String::new(),
@@ -116,5 +119,17 @@ mod tests {
         let from = |done| rate(&progress, (done, 1_000_000), 10.0);
         assert_eq!(from(0.0), "  4.0 MB/s in 2 processes  eta 0:30");
         assert_eq!(from(0.25), "  4.0 MB/s in 2 processes");
+    }
+
+    #[test]
+    fn a_split_may_be_tokenised_again() {
+        let mut reporter = TokenisingReporter::default();
+        for (done, bytes) in [(0.5, 7_000_000), (0.9, 9_000_000), (0.1, 1_000_000)] {
+            let split = "train".to_owned();
+            let progress = TokenisingProgress { split, done, bytes, processes: 1 };
+            reporter.report(Style::Lines, &progress);
+            let from = reporter.current.as_ref().map(|current| current.from);
+            assert_eq!(from, Some(if done < 0.5 { (0.1, 1_000_000) } else { (0.5, 7_000_000) }));
+        }
     }
 }
