@@ -4,7 +4,8 @@
 const RATIO: f64 = 1.1;
 /// Upper limit of the bin that contains 0.
 const FIRST: f64 = 1e-12;
-/// Number of bins on each side of 0. The limit of the last bin is about 10²⁰.
+/// Number of bins on each side of 0. The last bin on each side begins at about 10²⁰, and has all
+/// larger values.
 const BINS: i32 = 774;
 
 /// Histogram of values: the number of values in each bin, and sums over all values.
@@ -65,6 +66,7 @@ fn place(value: f64) -> i32 {
 fn limit(bin: i32) -> f64 {
     match bin {
         0 => FIRST,
+        BINS.. => f64::MAX,
         1.. => FIRST * RATIO.powi(bin),
         _ => -FIRST * RATIO.powi(-bin - 1),
     }
@@ -80,6 +82,20 @@ mod tests {
             let bin = place(value);
             assert!(value <= limit(bin) * (1.0 + f64::EPSILON.copysign(limit(bin))), "{value}");
             assert!(value > limit(bin - 1) || bin == 0, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_largest_values_are_below_the_limit_of_their_bin() {
+        for value in [9e19_f32, 1e20, 2e20, 3e30, f32::MAX] {
+            let bins = Histogram::count([value, -value]).bins;
+            let ([least, ..], [.., before, greatest]) = (&bins[..], &bins[..]) else {
+                panic!("{value}: {bins:?}")
+            };
+            let value = f64::from(value);
+            assert!(least.1 == 1.0 && -value <= least.0, "{value}: {least:?}");
+            let is_within = before.0 < value && value <= greatest.0;
+            assert!(greatest.1 == 1.0 && is_within, "{value}: {before:?} {greatest:?}");
         }
     }
 
