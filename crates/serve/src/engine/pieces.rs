@@ -54,7 +54,7 @@ pub(super) struct Teller<'w> {
     stop: &'w [String],
     pieces: Option<&'w PieceSender>,
     text: String,
-    /// Number of bytes of the text that are not held back any more.
+    /// Number of bytes of the text that are not held back any more. No stop text begins in them.
     told: usize,
 }
 
@@ -67,26 +67,27 @@ impl<'w> Teller<'w> {
     /// nobody listens.
     pub(super) fn push(&mut self, piece: &str) -> ControlFlow<()> {
         self.text.push_str(piece);
-        let stopped = self.stop.iter().filter_map(|stop| self.text.find(stop)).min();
+        // Only the end of the text is searched, so that a long text does not take longer and
+        // longer.
+        let held = &self.text[self.told..];
+        let stopped = self.stop.iter().filter_map(|stop| held.find(stop)).min();
         if let Some(at) = stopped {
+            let at = self.told + at;
             self.text.truncate(at);
             let _ = self.tell(at);
             return ControlFlow::Break(());
         }
-        let may_begin = |from: &usize| {
-            let end = &self.text[*from..];
-            self.stop.iter().any(|stop| stop.starts_with(end))
-        };
-        let ends = self.text.char_indices().map(|(at, _)| at).filter(|&at| at >= self.told);
-        let until = ends.into_iter().find(may_begin).unwrap_or(self.text.len());
-        self.tell(until)
+        let may_begin =
+            |from: &usize| self.stop.iter().any(|stop| stop.starts_with(&held[*from..]));
+        let until = held.char_indices().map(|(at, _)| at).find(may_begin).unwrap_or(held.len());
+        self.tell(self.told + until)
     }
 
     /// Sends the unsent text up to the byte `until`. Returns `Break`, which ends generation, if
     /// nobody listens.
     fn tell(&mut self, until: usize) -> ControlFlow<()> {
-        let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         self.told = self.told.max(until);
+        let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         match pieces.send(self.sample, &self.text[..until]) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -135,6 +136,9 @@ mod tests {
         let mut three = teller(2);
         assert!(three.push("abENDc").is_break());
         assert_eq!(all(), "ab");
+        let mut unsent = Teller::new(0, &stop, None);
+        assert!(unsent.push("ab\nE").is_continue() && unsent.push("N").is_continue());
+        assert!(unsent.push("D").is_break(), "a stop text ends a text that nobody is sent");
         received.close();
         assert!(teller(3).push("x").is_break(), "nobody listens");
     }
