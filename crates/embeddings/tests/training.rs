@@ -167,6 +167,9 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
         |settings: TrainingSettings, limits: &Limits| error_of(&files, &output, &settings, limits);
     let zero = TrainingSettings { window: 0, ..settings.clone() };
     assert_eq!(refused(zero, &limits), "--window = 0: a whole number from 1 to 1000 is expected");
+    let all = TrainingSettings { subsampling: 1.0, ..settings.clone() };
+    let expected = "--subsampling = 1: a number from 0, and below 1, is expected";
+    assert_eq!(refused(all, &limits), expected);
     let rare = TrainingSettings { min_count: 1_000_000, ..settings.clone() };
     assert!(refused(rare, &limits).contains("0 of 3600 words come at least 1000000 times"));
     let wide = TrainingSettings { dimensions: 60_000, ..settings.clone() };
@@ -217,6 +220,12 @@ fn a_folder_that_was_changed_is_not_resumed() {
     assert!(damaged(checkpoint, &|bytes| bytes[3] = 9).contains("head is too long"));
     assert!(damaged("vocabulary.txt", &last).contains("not the file that training wrote"));
     damaged("embeddings.json", &short);
+    let without_files = |bytes: &mut Vec<u8>| {
+        let mut record: serde_json::Value = serde_json::from_slice(bytes).expect("JSON");
+        record["files"] = serde_json::json!([]);
+        *bytes = serde_json::to_vec(&record).expect("JSON");
+    };
+    assert!(damaged("embeddings.json", &without_files).contains("names no file of text"));
     text(&corpus, 6001);
     assert!(message().contains("the text has changed since training began"));
     text(&corpus, 6000);

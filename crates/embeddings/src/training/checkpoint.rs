@@ -72,6 +72,9 @@ impl Record {
             return Err(Error::malformed(&path, "", message));
         }
         record.settings.check()?;
+        if record.files.is_empty() {
+            return Err(Error::malformed(&path, "", "it names no file of text"));
+        }
         Ok(record)
     }
 

@@ -109,7 +109,8 @@ impl TrainingSettings {
         let below = "a number from 0 to the learning rate at the beginning is expected";
         real("--last-learning-rate", last, (0.0..=first).contains(&last), below)?;
         let part = self.subsampling;
-        real("--subsampling", part, (0.0..1.0).contains(&part), "a number from 0 to 1 is expected")
+        let below_1 = "a number from 0, and below 1, is expected";
+        real("--subsampling", part, (0.0..1.0).contains(&part), below_1)
     }
 
     /// Number of bytes of a vector in memory.
