@@ -289,9 +289,8 @@ impl Checkpoints {
     /// Deletes those checkpoints of updates up to `step` that need not be kept, and returns their
     /// names.
     ///
-    /// Checkpoints of later updates are not deleted: they were saved by a process that was killed
-    /// before it could set the pointers. Interim checkpoints ([`SavedCheckpoint::interim`]) are
-    /// deleted, unless a pointer names them.
+    /// Checkpoints of later updates are not deleted. Interim checkpoints
+    /// ([`SavedCheckpoint::interim`]) are deleted, unless a pointer names them.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -331,7 +330,9 @@ impl Checkpoints {
     ///
     /// The pointers disagree with `state` in two cases: if the run is resumed from an earlier
     /// checkpoint; or if a process has replaced the last checkpoint by one of the same step that is
-    /// also the best, and was killed before it changed the pointers.
+    /// also the best, and was killed before it changed the pointers. A process that was killed before
+    /// it set `last` leaves a checkpoint of a later update, too. With other settings than before, the
+    /// resumed run reaches other weights than that checkpoint has.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // Canonical paths are compared, because the same directory can have several paths.
@@ -339,11 +340,7 @@ impl Checkpoints {
         if pointed_to.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
         }
-        if let Some(last) = self.pointer(LAST)?.as_deref().and_then(step_of)
-            && last > state.step
-        {
-            self.set_aside(state.step)?;
-        }
+        self.set_aside(state.step)?;
         let best = state.early_stopping.best.map(|best| checkpoint_name(best.step));
         if best.is_none() {
             files::remove_file(&self.root.join(BEST))?;

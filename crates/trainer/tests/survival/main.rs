@@ -227,6 +227,29 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
 }
 
+/// A process that is killed before it sets the pointer `last` leaves a checkpoint of a later update.
+/// The resumed run, which can have other settings, must not take it for one of its own.
+#[test]
+fn a_checkpoint_without_its_pointer_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("checkpoints");
+    undisturbed(&root);
+    let steps = || {
+        Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
+    };
+    fs::write(root.join("last"), "step-00000015\n").unwrap();
+    assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
+    resume(&root);
+    assert_eq!(steps(), [5, 6, 10, 15]);
+    assert!(root.join("left-step-00000018").is_dir() && root.join("left-step-00000020").is_dir());
+    assert_eq!(fs::read_to_string(root.join("last")).unwrap(), "step-00000015\n");
+    // The same without a pointer: the run is resumed from an earlier checkpoint by its name.
+    fs::remove_file(root.join("last")).unwrap();
+    let back = root.join("step-00000010");
+    Trainer::resume_from(model(&tiny(0.2)), config(), Identity::default(), &root, &back).unwrap();
+    assert_eq!(steps(), [5, 6, 10]);
+}
+
 /// Validator that fails once, after the update with this number.
 struct FailingOnce(HeldOut, u64);
 
