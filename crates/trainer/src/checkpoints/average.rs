@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use taper_model::is_adapter;
+
 use super::tensors::Named;
 use crate::checkpoints::{self, MODEL_FILE, Weights};
 use crate::{CheckpointError, State};
@@ -17,6 +19,10 @@ pub struct AveragedWeights {
 
 /// Averages the weights of `checkpoints`. Sums are computed in `f64`, and the mean is rounded once
 /// to `f32`.
+///
+/// The matrices A and B of adapters are averaged separately. The product of the averages differs from
+/// the average of the products, which are the changes of the weights, by terms of second order in the
+/// distances between the checkpoints.
 ///
 /// # Errors
 /// If `checkpoints` is empty, if one of them cannot be loaded, or if they differ in tensors, shapes
@@ -57,6 +63,12 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointErr
 }
 
 impl AveragedWeights {
+    /// Whether the weights include adapters, whose matrices are averaged separately.
+    #[must_use]
+    pub fn has_adapters(&self) -> bool {
+        self.tensors.iter().any(|tensor| is_adapter(&tensor.name))
+    }
+
     /// Returns `weight` times these weights plus `1 - weight` times the weights of the checkpoint
     /// in the directory `parent`, from which the run began (Wortsman et al. 2022, "Robust
     /// fine-tuning of zero-shot models", equation 1). Weights that the parent does not have are not

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use taper_trainer::{AVERAGED, Checkpoints, SavedCheckpoint, average, read_state};
 
 use crate::arguments::Average;
-use crate::text::{print_line, quoted};
+use crate::text::{print_line, quoted, say};
 use taper_run::RunFolder;
 
 /// Runs the command.
@@ -57,6 +57,12 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
         }
         Some(share) => bail!("--with-parent {share}: give a share from 0 to 1"),
     };
+    if averaged.has_adapters() && count > 1 {
+        say(
+            "note: the matrices A and B of adapters are averaged separately: their product is near to \
+             the average change of the weights, not equal to it",
+        );
+    }
     averaged.save(&target)?;
     print_line(&format!(
         "averaged {count} checkpoints (steps {} to {}){with} into {}",
