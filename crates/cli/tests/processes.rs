@@ -235,6 +235,7 @@ fn a_run_that_was_killed_before_it_began_can_be_begun() {
     fs::create_dir(&run).expect("folder");
     fs::write(run.join("run.lock"), "12345\n").expect("lock");
     fs::write(run.join("config.toml.partial"), "[mod").expect("partial");
+    fs::write(run.join("config.toml.77.partial"), "[mod").expect("partial");
     workspace.train("run");
     // A run that was killed while its text was tokenised has a configuration, and a partly written
     // cache.

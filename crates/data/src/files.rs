@@ -72,14 +72,7 @@ impl Partial {
 
     /// Renames the file to `path`, and flushes the new name to the disk.
     pub(crate) fn rename(&self, path: &Path) -> Result<()> {
-        std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))?;
-        // Makes the name durable too. Only Unix lets a directory be opened for this.
-        match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent)
-                .and_then(|directory| directory.sync_all())
-                .map_err(|error| Error::io(parent, error)),
-            None => Ok(()),
-        }
+        rename(&self.0, path).map_err(|error| Error::io(path, error))
     }
 }
 
@@ -95,9 +88,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
-/// file is renamed once it is on the disk. If `path` is a link, the file that it points to is
-/// replaced. Content for a device or a pipe is written into it, because it cannot be replaced.
+/// Writes a file of any size atomically, as [`fill_whole`] does.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails.
@@ -105,25 +96,54 @@ pub fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<()> {
+    fill_whole(path, fill).map_err(|error| Error::io(path, error))
+}
+
+/// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
+/// file is renamed once it is on the disk. If `path` is a link, the file that it points to is
+/// replaced. Content for a device or a pipe is written into it, because it cannot be replaced.
+///
+/// # Errors
+/// If the folder cannot be written to, or `fill` fails. The error does not name the file.
+pub fn fill_whole<E: From<io::Error>>(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
+) -> Result<(), E> {
     let is_replaced =
         std::fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir());
     if !is_replaced {
-        let device = File::options().write(true).open(path);
-        let device = device.map_err(|error| Error::io(path, error))?;
+        let device = File::options().write(true).open(path)?;
         let mut writer = BufWriter::new(&device);
-        return fill(&mut writer)
-            .and_then(|()| writer.flush())
-            .map_err(|error| Error::io(path, error));
+        fill(&mut writer)?;
+        return Ok(writer.flush()?);
     }
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let partial = Partial::beside(path);
-    let file = File::create(&partial.0).map_err(|error| Error::io(&partial.0, error))?;
+    let file = File::create(&partial.0)?;
     let mut writer = BufWriter::new(&file);
-    fill(&mut writer)
-        .and_then(|()| writer.flush())
-        .and_then(|()| file.sync_all())
-        .map_err(|error| Error::io(path, error))?;
-    partial.rename(path)
+    fill(&mut writer)?;
+    writer.flush()?;
+    Ok(put_in_place(&file, &partial.0, path)?)
+}
+
+/// Moves a complete file into its place: makes sure that `file`, whose name is `partial`, is on the
+/// disk, and renames it to `path`.
+///
+/// # Errors
+/// If the file cannot be renamed, or is not on the disk.
+pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    rename(partial, path)
+}
+
+/// Renames a file, and makes its new name durable, too.
+fn rename(partial: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(partial, path)?;
+    // Only Unix lets a directory be opened for this.
+    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// Fills all of `bytes` with the content of the file from its byte `at` on; several threads can do

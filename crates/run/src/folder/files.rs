@@ -1,11 +1,13 @@
 //! Atomic writing of files: a file is first written under another name, and renamed when it is
 //! complete.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use taper_data::fill_whole;
+pub use taper_data::put_in_place;
 
 /// Writes `bytes` to the file `path`, so that they survive a crash of the system. The file appears
 /// under this name only when it is complete.
@@ -25,29 +27,9 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
 /// When the folder cannot be written to, or `write` fails.
 pub fn write_whole(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
+    write: impl FnOnce(&mut BufWriter<&File>) -> Result<()>,
 ) -> Result<()> {
-    let place = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let partial = with_suffix(place, ".partial");
-    let is_replaced = fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir());
-    let write = || -> Result<()> {
-        if !is_replaced {
-            let mut device = BufWriter::new(OpenOptions::new().write(true).open(path)?);
-            write(&mut device)?;
-            return Ok(device.flush()?);
-        }
-        let mut file = BufWriter::new(File::create(&partial)?);
-        write(&mut file)?;
-        file.flush()?;
-        Ok(put_in_place(file.get_ref(), &partial, place)?)
-    };
-    let written = write();
-    if is_replaced && written.is_err() {
-        // The error is returned below. The incomplete file is of no use, so it is removed if
-        // possible.
-        let _ = fs::remove_file(&partial);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
+    fill_whole(path, write).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Checks that `folder` is empty or does not exist.
@@ -68,21 +50,6 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
-}
-
-/// Moves a complete file into its place: makes sure that `file`, whose name is `partial`, is on the
-/// disk, and renames it to `path`.
-///
-/// # Errors
-/// When the file cannot be renamed or synchronised.
-pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> std::io::Result<()> {
-    file.sync_all()?;
-    fs::rename(partial, path)?;
-    // Makes sure that the new name is on the disk, too. Only Unix can open a directory for this.
-    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 /// Whether `path` is still the path of the open `file`. A process that opens a file and then locks

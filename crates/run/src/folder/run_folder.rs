@@ -79,7 +79,9 @@ impl RunFolder {
     pub fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
             Ok(entry) => {
-                entry.file_name() != LOCK_FILE && entry.file_name() != "config.toml.partial"
+                let name = entry.file_name().to_string_lossy().into_owned();
+                let is_incomplete = name.starts_with("config.toml.") && name.ends_with(".partial");
+                name != LOCK_FILE && !is_incomplete
             }
             Err(_) => true,
         };
