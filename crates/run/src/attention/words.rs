@@ -4,8 +4,8 @@
 //! predicts the target token. Words are linked if they contain linked tokens (Zenkel, Wuebker and
 //! DeNero 2019, "Adding Interpretable Attention to Neural Translation Models Improves Word
 //! Alignment", section 4.1). Words are divided by spaces and tabs, and a token belongs to the word
-//! in which it begins. A token that is only the marker of the beginning of a word (`▁`) has no text,
-//! and belongs to no word.
+//! in which it begins. A token that is only the marker of a word's beginning (`▁`) has no text, and
+//! belongs to no word.
 
 use anyhow::{Context, Result, ensure};
 use taper_data::{NO_WORD, Tokenizer, WordLink};
