@@ -15,7 +15,7 @@ use super::{AttentionMap, AttentionPart};
 use crate::advice::{Action, Advice, Verb};
 use crate::generation::TextScorer;
 use crate::tasks::{PredictionEntry, TaskEntry, TaskModel, entry, tasks_that, with_model};
-use crate::translation::{LineTranslator, TranslationSettings};
+use crate::translation::{LineNumbers, LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 /// Message for a model without attention weights.
@@ -75,7 +75,8 @@ impl AttentionMap {
         }
         let settings = TranslationSettings::from_config(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
-        let line = translator.translate_encoded(&[&source], &[], 1, |_| {})?.next();
+        let line =
+            translator.translate_encoded(&[&source], &[], LineNumbers::From(1), |_| {})?.next();
         let line = line.context("no translation was found")??;
         let best = line.translations.into_iter().next().context("no translation")?;
         let tokenizer = run.tokenizers.target();

@@ -9,6 +9,7 @@ use taper_data::{EncodedText, Tokenizer};
 use taper_decoding::Control;
 use taper_model::ModelConfig;
 
+use super::places::Place;
 use super::punctuation::{ends_phrase, ends_sentence};
 use crate::items::BadItem;
 
@@ -68,9 +69,9 @@ impl LineLimit {
     }
 
     /// Divides a line into the parts to translate. Returns the parts, and the treatment of the line
-    /// if it is overlong. `number`: number of the line, for messages. `control` is asked between
-    /// parts whether the line, which has the index 0 there, is cancelled; if it is, only the parts
-    /// so far are returned.
+    /// if it is overlong. `place`: place of the line, for messages. `control` is asked between parts
+    /// whether the line, which has the index 0 there, is cancelled; if it is, only the parts so far
+    /// are returned.
     ///
     /// # Errors
     /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the
@@ -79,14 +80,14 @@ impl LineLimit {
         &self,
         tokenizer: &Tokenizer,
         line: &'l EncodedText,
-        number: usize,
+        place: Place,
         control: &dyn Control,
     ) -> Result<(Vec<Cow<'l, EncodedText>>, Option<Overlong>)> {
         if line.len() <= self.tokens {
             return Ok((vec![Cow::Borrowed(line)], None));
         }
         control.between_steps();
-        let in_line = || format!("line {number}");
+        let in_line = || place;
         let whole = without_blanks_around(tokenizer, line).with_context(in_line)?;
         let tokens = whole.len();
         if tokens <= self.tokens {
@@ -94,7 +95,7 @@ impl LineLimit {
         }
         if self.rule == OverlongRule::Error {
             let error = anyhow!(
-                "line {number} has {tokens} tokens, more than {}; allow such lines with \
+                "{place} has {tokens} tokens, more than {}; allow such lines with \
                  --overlong split or --overlong cut, or {}",
                 self.tokens,
                 self.more_by("raise --max-source-tokens")
@@ -266,7 +267,8 @@ mod tests {
     fn applied(limit: LineLimit, text: &str) -> (Vec<String>, Option<Overlong>) {
         let tokenizer = tokenizer();
         let line = tokenizer.encode_long_text(text).expect("encodes");
-        let (parts, overlong) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");
+        let (parts, overlong) =
+            limit.apply(&tokenizer, &line, Place::line(1), &()).expect("not refused");
         for part in &parts {
             assert_eq!(part.ids(), tokenizer.encode(part.text()).expect("encodes"));
         }
@@ -307,7 +309,8 @@ mod tests {
             // and one word for each position that is tried.
             let begun = tokenizer.encodings();
             let limit = limit(OverlongRule::Split, 50);
-            let (parts, _) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");
+            let (parts, _) =
+                limit.apply(&tokenizer, &line, Place::line(1), &()).expect("not refused");
             let each = (tokenizer.encodings() - begun) as f64 / parts.len() as f64;
             assert!(parts.len() > 5 && each < 6.0, "{kind:?}: {each} texts for each part");
         }
@@ -353,7 +356,7 @@ mod tests {
         let refusal = |limit: LineLimit| {
             let tokenizer = tokenizer();
             let line = tokenizer.encode_text("one two three four five six").expect("encodes");
-            let refused = limit.apply(&tokenizer, &line, 7, &());
+            let refused = limit.apply(&tokenizer, &line, Place::line(7), &());
             let error = refused.expect_err("too long").to_string();
             assert!(error.starts_with("line 7 has "), "{error}");
             error

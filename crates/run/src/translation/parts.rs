@@ -8,6 +8,7 @@ use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{Control, DecodingError, Renumbered, Sentence};
 
 use super::overlong::{LineLimit, Overlong};
+use super::places::{LineNumbers, Place};
 use super::punctuation::join;
 use super::{Terms, Translation};
 use crate::items::BadItem;
@@ -30,6 +31,8 @@ pub(crate) struct TextPart {
     pub(super) phrases: Vec<Vec<u32>>,
     /// Number of the line in messages; the first line usually has the number 1.
     pub(crate) line: usize,
+    /// Index of the line among the lines that are translated together.
+    pub(crate) index: usize,
     /// Index of the part in its line.
     pub(crate) part: u64,
 }
@@ -86,8 +89,8 @@ pub(super) struct LineDivider<'a> {
 }
 
 impl LineDivider<'_> {
-    /// Tokenises and divides lines. `first`: number of the first line in messages. If `prefixes` is
-    /// not empty, the translations of each line must begin with the prefix at the same index.
+    /// Tokenises and divides lines. If `prefixes` is not empty, the translations of each line must
+    /// begin with the prefix at the same index.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -95,16 +98,17 @@ impl LineDivider<'_> {
         &self,
         lines: &[String],
         prefixes: &[String],
-        first: usize,
+        numbers: LineNumbers<'_>,
     ) -> Result<DividedLines> {
         let mut divided = DividedLines::default();
         for lines in lines.chunks(AT_ONCE) {
-            let begun = first + divided.lines.len();
-            let encode = |(index, line): (usize, &String)| self.encode(line, begun + index);
+            let begun = divided.lines.len();
+            let encode =
+                |(index, line): (usize, &String)| self.encode(line, numbers.place(begun + index));
             let encoded: Vec<Result<EncodedText>> =
                 lines.par_iter().enumerate().map(encode).collect();
             for line in encoded {
-                self.push(&mut divided, line, prefixes, first)?;
+                self.push(&mut divided, line, prefixes, numbers)?;
             }
         }
         Ok(divided)
@@ -118,11 +122,11 @@ impl LineDivider<'_> {
         &self,
         lines: &[&EncodedText],
         prefixes: &[String],
-        first: usize,
+        numbers: LineNumbers<'_>,
     ) -> Result<DividedLines> {
         let mut divided = DividedLines::default();
         for &line in lines {
-            self.push(&mut divided, Ok(line), prefixes, first)?;
+            self.push(&mut divided, Ok(line), prefixes, numbers)?;
         }
         Ok(divided)
     }
@@ -132,8 +136,8 @@ impl LineDivider<'_> {
     /// # Errors
     /// [`BadItem`] if the line has names of special tokens, and the tokenizer refuses them. Other
     /// errors if the tokenizer fails.
-    fn encode(&self, line: &str, number: usize) -> Result<EncodedText> {
-        let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
+    fn encode(&self, line: &str, place: Place) -> Result<EncodedText> {
+        let of_line = |error| anyhow::Error::new(error).context(place);
         let source = self.tokenizers.source();
         source.check_spelled(line).map_err(|error| BadItem::from_error(&of_line(error)))?;
         source.encode_long_text(line).map_err(of_line)
@@ -146,15 +150,14 @@ impl LineDivider<'_> {
         divided: &mut DividedLines,
         line: Result<impl Borrow<EncodedText>>,
         prefixes: &[String],
-        first: usize,
+        numbers: LineNumbers<'_>,
     ) -> Result<()> {
         let index = divided.lines.len();
         let prefix = prefixes.get(index).map_or("", |prefix| prefix.trim());
-        let number = first + index;
+        let at = (numbers.place(index), index);
         let control = Renumbered::new(self.control, std::slice::from_ref(&index));
         let texts = &mut divided.texts;
-        let line =
-            line.and_then(|line| self.parts_of(line.borrow(), prefix, number, &control, texts));
+        let line = line.and_then(|line| self.parts_of(line.borrow(), prefix, at, &control, texts));
         divided.lines.push(match line {
             Err(error) if error.is::<BadItem>() => {
                 let (whole, terms) = (Vec::new(), Vec::new());
@@ -165,18 +168,18 @@ impl LineDivider<'_> {
         Ok(())
     }
 
-    /// Adds the parts of one line to `texts`.
+    /// Adds the parts of one line, given its place and its index, to `texts`.
     fn parts_of(
         &self,
         line: &EncodedText,
         prefix: &str,
-        number: usize,
+        (place, line_index): (Place, usize),
         control: &dyn Control,
         texts: &mut Vec<TextPart>,
     ) -> Result<DividedLine> {
         let (source, target) = (self.tokenizers.source(), self.tokenizers.target());
-        let mut prefix = self.prefix(prefix, number)?;
-        let (parts, overlong) = self.limit.apply(source, line, number, control)?;
+        let mut prefix = self.prefix(prefix, place)?;
+        let (parts, overlong) = self.limit.apply(source, line, place, control)?;
         let mut terms = Vec::new();
         for (part, index) in parts.iter().zip(0..) {
             let of_part = self.terms.map_or_else(Vec::new, |terms| terms.in_text(part.text()));
@@ -193,7 +196,8 @@ impl LineDivider<'_> {
                 prefix,
                 terms: of_part,
                 phrases: Vec::new(),
-                line: number,
+                line: place.number,
+                index: line_index,
                 part: index,
             });
         }
@@ -205,18 +209,18 @@ impl LineDivider<'_> {
     /// be a token of its own, and such a token does not occur before a word in translations.
     ///
     /// # Errors
-    /// [`BadItem`] if no translation of line `number` can have this prefix.
-    pub(super) fn prefix(&self, prefix: &str, number: usize) -> Result<Vec<u32>> {
+    /// [`BadItem`] if no translation of the line at `place` can have this prefix.
+    pub(super) fn prefix(&self, prefix: &str, place: Place) -> Result<Vec<u32>> {
         if prefix.is_empty() {
             return Ok(Vec::new());
         }
         let target = self.tokenizers.target();
         let encode = || -> Result<Vec<u32>> {
             let ids = target.encode(prefix)?;
-            check_prefix(target, &ids, number, self.longest_output)?;
+            check_prefix(target, &ids, place, self.longest_output)?;
             Ok(ids)
         };
-        let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
+        let of_line = |error| anyhow::Error::new(error).context(place);
         target
             .check_spelled(prefix)
             .map_err(of_line)
@@ -229,26 +233,27 @@ impl LineDivider<'_> {
 /// largest number of tokens of a translation, if the models have a limit.
 ///
 /// # Errors
-/// If no translation can have the prefix. The message has the number of the line.
+/// If no translation can have the prefix. The message has the place of the line.
 fn check_prefix(
     tokenizer: &Tokenizer,
     ids: &[u32],
-    line: usize,
+    place: Place,
     longest: Option<usize>,
 ) -> Result<()> {
     if ids.iter().any(|&id| tokenizer.is_unknown(id)) {
         bail!(
-            "line {line}: its prefix has characters that the target vocabulary cannot spell; leave \
-             them out"
+            "{place}: its prefix has characters that the target vocabulary cannot spell; leave them \
+             out"
         );
     }
     if ids.iter().any(|&id| tokenizer.is_special(id)) {
-        bail!("line {line}: its prefix has special tokens, which a translation gets automatically");
+        bail!("{place}: its prefix has special tokens, which a translation gets automatically");
     }
     match longest {
         Some(longest) if ids.len() > longest => {
-            let error = DecodingError::LongPrefix { sentence: line, tokens: ids.len(), longest };
-            Err(anyhow::Error::new(error).context(format!("line {line}")))
+            let (sentence, tokens) = (place.number, ids.len());
+            let error = DecodingError::LongPrefix { sentence, tokens, longest };
+            Err(anyhow::Error::new(error).context(place))
         }
         _ => Ok(()),
     }

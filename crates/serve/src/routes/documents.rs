@@ -172,7 +172,7 @@ impl DocumentWork {
         let answers = loop {
             let asked = TranslateSentences {
                 texts: texts.to_vec(),
-                first: translated.len() + 1,
+                numbers: window.numbers()[translated.len()..][..texts.len()].to_vec(),
                 direction: Some(self.direction.clone()),
                 terms: self.terms.clone(),
                 is_aligned: window.is_aligned(),

@@ -57,7 +57,7 @@ pub fn translate_document(
         let texts = window.texts();
         let (before, all) = (translation.done(), translation.lines());
         let report = |count: usize| progress((before + count.min(texts.len())).min(all));
-        let translated = translator.translate(texts, &[], 1, report)?;
+        let translated = translator.translate_sentences(texts, window.numbers(), report)?;
         let sentences = linked_sentences(prefix, texts, translated)?;
         translation.add(&window, sentences);
     }
@@ -68,6 +68,8 @@ pub fn translate_document(
 #[derive(Debug)]
 pub struct SentenceWindow {
     /// Index in the document of each sentence's line.
+    indices: Vec<usize>,
+    /// Number in the document of each sentence, counted from 1.
     numbers: Vec<usize>,
     texts: Vec<String>,
     is_aligned: bool,
@@ -78,6 +80,12 @@ impl SentenceWindow {
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts
+    }
+
+    /// Number in the document of each sentence, counted from 1.
+    #[must_use]
+    pub fn numbers(&self) -> &[usize] {
+        &self.numbers
     }
 
     /// Whether the translations must be aligned with the sentences: the second argument of
@@ -166,10 +174,11 @@ impl DocumentTranslation {
             self.repaired = Some(changed.len());
             self.wait(&changed, true);
         }
-        let (numbers, is_aligned) = self.waiting.pop_front()?;
-        let text = |&number: &usize| self.document.lines()[number].text().to_owned();
-        let texts = numbers.iter().map(text).collect();
-        Some(SentenceWindow { numbers, texts, is_aligned })
+        let (indices, is_aligned) = self.waiting.pop_front()?;
+        let text = |&index: &usize| self.document.lines()[index].text().to_owned();
+        let texts = indices.iter().map(text).collect();
+        let numbers = indices.iter().map(|index| index + 1).collect();
+        Some(SentenceWindow { indices, numbers, texts, is_aligned })
     }
 
     /// Indices of the lines whose translations have other placeholders than the lines themselves.
@@ -184,8 +193,8 @@ impl DocumentTranslation {
     /// Adds the translations of a window's sentences. A sentence without a translation has an error
     /// instead.
     pub fn add(&mut self, window: &SentenceWindow, sentence: Vec<Result<TranslatedSentence>>) {
-        self.done += window.numbers.len();
-        for (&number, sentence) in window.numbers.iter().zip(sentence) {
+        self.done += window.indices.len();
+        for (&number, sentence) in window.indices.iter().zip(sentence) {
             let Some(translation) = self.translations.get_mut(number) else { continue };
             match sentence {
                 Err(error) => {
@@ -251,6 +260,7 @@ mod tests {
         assert_eq!((translation.done(), translation.lines()), (2, 3));
         let window = translation.next_window().expect("sentences with markup");
         assert_eq!((window.texts(), window.is_aligned()), (&["Two three.".to_owned()][..], true));
+        assert_eq!(window.numbers(), [2]);
         translation.add(&window, vec![sentence("Zwei drei.")]);
         let window = translation.next_window().expect("the sentence without its placeholder");
         assert!(window.is_aligned() && !window.texts()[0].contains("{a}"), "{window:?}");

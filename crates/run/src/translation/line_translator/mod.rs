@@ -14,6 +14,7 @@ use taper_model::{Inference, Model, TranslationModel};
 use super::alignment::{LineAligner, SearchedLine, by_weight};
 use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, merge};
+use super::places::{LineNumbers, Place};
 use super::reranking::Reranker;
 use super::search::speaking;
 use super::{Terms, Translation, TranslationDetail, TranslationSettings, for_the_best};
@@ -212,7 +213,23 @@ impl<'a> LineTranslator<'a> {
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        self.translate_divided(self.divider().divide(lines, prefixes, first)?, first, progress)
+        let numbers = LineNumbers::From(first);
+        self.translate_divided(self.divider().divide(lines, prefixes, numbers)?, progress)
+    }
+
+    /// Translates sentences of a document, in the same way as [`Self::translate`]. `numbers`: number
+    /// of each sentence in the document.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub fn translate_sentences(
+        &self,
+        sentences: &[String],
+        numbers: &[usize],
+        progress: impl FnMut(usize),
+    ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
+        let numbers = LineNumbers::Sentences(numbers);
+        self.translate_divided(self.divider().divide(sentences, &[], numbers)?, progress)
     }
 
     /// Translates lines that are already tokenised by the run's source tokenizer, in the same way
@@ -224,14 +241,11 @@ impl<'a> LineTranslator<'a> {
         &self,
         lines: &[&EncodedText],
         prefixes: &[String],
-        first: usize,
+        numbers: LineNumbers<'_>,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        self.translate_divided(
-            self.divider().divide_encoded(lines, prefixes, first)?,
-            first,
-            progress,
-        )
+        let divided = self.divider().divide_encoded(lines, prefixes, numbers)?;
+        self.translate_divided(divided, progress)
     }
 
     /// Returns an error for a prefix that no translation can have.
@@ -240,7 +254,7 @@ impl<'a> LineTranslator<'a> {
     /// If the prefix has names of special tokens or characters that the target vocabulary cannot
     /// spell, or has more tokens than the longest translation.
     pub fn check_prefix(&self, prefix: &str) -> Result<()> {
-        self.divider().prefix(prefix.trim(), 1).map(drop)
+        self.divider().prefix(prefix.trim(), Place::line(1)).map(drop)
     }
 
     fn aligner(&self) -> LineAligner<'_> {
@@ -257,10 +271,9 @@ impl<'a> LineTranslator<'a> {
     fn translate_divided(
         &self,
         DividedLines { texts, lines }: DividedLines,
-        first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        let mut found_translations = self.search(&texts, first, progress)?.into_iter();
+        let mut found_translations = self.search(&texts, progress)?.into_iter();
         let to_align = texts.into_iter().filter(|_| self.detail.alignments);
         let mut sources = to_align.map(|text| text.source);
         let most = self.wanted;
@@ -345,6 +358,24 @@ mod tests {
             }
         }
         (run.tokenizers.source().encodings() - before, parts)
+    }
+
+    #[test]
+    fn an_error_names_the_number_of_a_sentence_in_its_document() {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
+        let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
+        let settings = TranslationSettings {
+            overlong: OverlongRule::Error,
+            max_source_tokens: 6,
+            ..TranslationSettings::from_config(&run.config)
+        };
+        let translator = LineTranslator::new(&run, &settings).expect("a translator");
+        let sentences = ["run cat".to_owned(), "run cat big dogs see two ".repeat(20)];
+        let translated = translator.translate_sentences(&sentences, &[7, 1500], |_| {});
+        let translated: Vec<_> = translated.expect("searched").collect();
+        assert!(translated[0].is_ok());
+        let error = translated[1].as_ref().expect_err("too long").to_string();
+        assert!(error.starts_with("sentence 1500 has "), "{error}");
     }
 
     #[test]

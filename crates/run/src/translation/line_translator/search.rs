@@ -8,6 +8,7 @@ use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbe
 use super::LineTranslator;
 use crate::translation::Translation;
 use crate::translation::parts::{DividedLine, DividedLines, TextPart};
+use crate::translation::places::LineNumbers;
 use crate::translation::punctuation::join;
 use crate::translation::search::{SearchTexts, translate, translate_under};
 
@@ -25,7 +26,8 @@ impl LineTranslator<'_> {
         lengths: &[LengthSettings],
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<String>>> {
-        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
+        let DividedLines { texts, lines: divided } =
+            self.divider().divide(lines, &[], LineNumbers::From(1))?;
         let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
         let searched = SearchTexts { texts: &texts, shortlist: self.shortlist.as_deref() };
         let translations = match &*self.members {
@@ -59,8 +61,9 @@ impl LineTranslator<'_> {
         lines: &[String],
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<(String, Criteria)>>> {
-        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
-        let candidates = self.search_unranked(&texts, 1, progress)?;
+        let DividedLines { texts, lines: divided } =
+            self.divider().divide(lines, &[], LineNumbers::From(1))?;
+        let candidates = self.search_unranked(&texts, progress)?;
         let scores = self.reranker.all_scores(&texts, &candidates)?;
         let mut scored = candidates.into_iter().zip(scores);
         divided
@@ -85,10 +88,9 @@ impl LineTranslator<'_> {
     pub(super) fn search(
         &self,
         texts: &[TextPart],
-        first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
-        let mut translations = self.search_and_rank(texts, first, progress)?;
+        let mut translations = self.search_and_rank(texts, progress)?;
         let Some(terms) = &self.terms else { return Ok(translations) };
         let lacks = |number: &usize| {
             let (numbers, best) = (&texts[*number].terms, translations[*number].first());
@@ -100,7 +102,7 @@ impl LineTranslator<'_> {
             ..texts[number].clone()
         };
         let texts: Vec<TextPart> = again.iter().map(with_phrases).collect();
-        let with_terms = self.search_and_rank(&texts, first, |_| {})?;
+        let with_terms = self.search_and_rank(&texts, |_| {})?;
         for (number, better) in again.into_iter().zip(with_terms) {
             if !better.is_empty() {
                 translations[number] = better;
@@ -112,10 +114,9 @@ impl LineTranslator<'_> {
     fn search_and_rank(
         &self,
         texts: &[TextPart],
-        first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
-        let mut translations = self.search_unranked(texts, first, progress)?;
+        let mut translations = self.search_unranked(texts, progress)?;
         self.reranker.rank(texts, &mut translations)?;
         Ok(translations)
     }
@@ -124,11 +125,10 @@ impl LineTranslator<'_> {
     fn search_unranked(
         &self,
         texts: &[TextPart],
-        first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
-        let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
+        let lines: Vec<usize> = texts.iter().map(|text| text.index).collect();
         let control = &Renumbered::new(self.control, &lines);
         let texts = SearchTexts { texts, shortlist: self.shortlist.as_deref() };
         match &*self.members {

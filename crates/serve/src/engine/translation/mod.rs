@@ -10,7 +10,9 @@ use taper_data::{Direction, EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Control, Renumbered};
 use taper_model::TranslationModel;
 use taper_run::attention::AttentionMap;
-use taper_run::translation::{LineTranslator, Terms, TranslationDetail, TranslationSettings};
+use taper_run::translation::{
+    LineNumbers, LineTranslator, Terms, TranslationDetail, TranslationSettings,
+};
 use taper_run::{LoadSettings, LoadedRun};
 
 pub(crate) use line_answer::{LineAnswer, rounded};
@@ -264,7 +266,8 @@ impl Answers<Translate> for Translates<'_> {
         let spoken = self.translator.with_tokenizers(tokenizers);
         let translator = spoken.under(&self.settings(options)?, &control);
         let prefixes = vec![options.prefix.clone(); lines.len()];
-        let mut translated = translator.translate_encoded(&lines, &prefixes, 1, |_| {})?;
+        let mut translated =
+            translator.translate_encoded(&lines, &prefixes, LineNumbers::From(1), |_| {})?;
         let mut answers = Vec::with_capacity(requests.len());
         for (_, lines) in requests {
             let mut answer = Vec::new();
@@ -339,7 +342,8 @@ impl Translates<'_> {
     fn best(&self, line: &EncodedText, control: &dyn Control) -> Result<String> {
         let options = TranslateOptions::default();
         let translator = self.translator.under(&self.settings(&options)?, control);
-        let translated = translator.translate_encoded(&[line], &[], 1, |_| {})?.next();
+        let translated =
+            translator.translate_encoded(&[line], &[], LineNumbers::From(1), |_| {})?.next();
         let best = translated.context("no translation")??.translations.into_iter().next();
         Ok(best.context("no translation")?.text)
     }

@@ -7,7 +7,8 @@ use taper_data::{Direction, EncodedText};
 use taper_decoding::{Control, Renumbered};
 use taper_model::TranslationModel;
 use taper_run::translation::{
-    Terms, TranslatedSentence, TranslationSettings, linked_sentences, sentence_settings,
+    LineNumbers, Terms, TranslatedSentence, TranslationSettings, linked_sentences,
+    sentence_settings,
 };
 
 use super::Translates;
@@ -20,9 +21,8 @@ use crate::error::{Refusal, refusal};
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
-    /// Number of the first of these sentences within their window, counted from 1. A window is a
-    /// part of a document; several successive requests translate its sentences.
-    pub(crate) first: usize,
+    /// Number in the document of each of these sentences, counted from 1.
+    pub(crate) numbers: Vec<usize>,
     /// Source and target language; `None` for a run that has only one direction.
     pub(crate) direction: Option<Direction>,
     /// Terms with their translations. Each line has a term, a tab and the translation of the term.
@@ -84,7 +84,8 @@ impl Answers<TranslateSentences> for Translates<'_> {
             let spoken = self.translator.with_tokenizers(tokenizers);
             let translator = spoken.under(&settings, &control);
             let lines: Vec<&EncodedText> = lines.iter().collect();
-            let translated = translator.translate_encoded(&lines, &[], request.first, |_| {})?;
+            let numbers = LineNumbers::Sentences(&request.numbers);
+            let translated = translator.translate_encoded(&lines, &[], numbers, |_| {})?;
             linked_sentences(&self.run.config.data.source_prefix, &request.texts, translated)
         };
         requests.iter().enumerate().map(translate).collect()
