@@ -31,9 +31,10 @@ impl Reply for FailingReply {
     fn send(self: Box<Self>, _answer: Result<Answer, Refusal>) {}
 }
 
-/// Ends the thread of a run.
+/// Ends the thread of a run. The request is heavier than all others, so it is not answered in a
+/// pause of another one, whose failure would be reported instead.
 fn fail(engine: &Engine) {
-    let request = LabelTexts { texts: vec![String::new()] };
+    let request = LabelTexts { texts: vec![String::new(); 4096] };
     let waiting = Waiting::new(&request, 1, &engine.load);
     let (request, reply) = (Box::new(request), Box::new(FailingReply));
     let job = Job { request, encoded: None, reply, waiting, since: Instant::now() };
