@@ -37,8 +37,8 @@ impl Message {
         self.0.extend(bytes);
     }
 
-    /// Adds the header of a field with `length` bytes; the caller writes these bytes after the
-    /// message.
+    /// Adds the header of a field with `length` bytes, without these bytes: the caller writes them
+    /// directly after this message, in which no other field may follow.
     pub(crate) fn announce(&mut self, field: u64, length: u64) {
         self.variable(field << 3 | 2);
         self.variable(length);

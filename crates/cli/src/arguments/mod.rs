@@ -103,8 +103,8 @@ pub(crate) enum Command {
     Quickstart(Quickstart),
     /// Inspect a text and write a recipe for it, ready to train
     Init(Init),
-    /// Train a finished model further with your own text: a run, or a folder of the library
-    /// Transformers
+    /// Train a finished model (a run, or a folder of the library Transformers) further with your
+    /// own text
     Finetune(Box<Finetune>),
     /// Train a model from a recipe (a TOML file)
     Train(Train),
@@ -116,8 +116,8 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Decode and score the test sets of a run
     Evaluate(Evaluate),
-    /// Find the search settings with the best translations of the validation set, or the weights of
-    /// the choice among candidates, and write them to the run
+    /// Find the search settings, or the weights for reranking, that give the best translations of
+    /// the validation set, and write them to the run
     Tune(Tune),
     /// Make training pairs from text in the target language, by translating it into the source
     /// language
@@ -136,8 +136,8 @@ pub(crate) enum Command {
     /// Make a small and fast model that translates as a run does, and a page with it that
     /// translates in a browser
     Student(Student),
-    /// Compute the log-probabilities that a translation model gives to existing translations, or a
-    /// language model to texts and to continuations to choose from
+    /// Compute the log-probabilities that a translation model gives to existing translations, or
+    /// that a language model gives to texts, or to several continuations of a text
     Score(Score),
     /// Label texts or images, describe images, or choose the text that matches an image, depending
     /// on the run's task

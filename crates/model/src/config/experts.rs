@@ -23,8 +23,9 @@ pub struct ExpertsConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub every: usize,
-    /// Capacity in training: an expert takes at most this times its even share of the tokens of a
-    /// micro-batch, and tokens beyond that are dropped. At least 1.
+    /// Capacity in training, as a factor of at least 1. If all experts of a layer got equally many
+    /// tokens of a micro-batch, an expert would get its even share. It takes at most this factor
+    /// times that share; further tokens are dropped.
     #[schemars(range(min = 1.0))]
     #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub capacity: f64,

@@ -12,8 +12,9 @@ use taper_ops::PackedWeights;
 /// Approximate upper bound on the number of logits in a block on the CPU. Logits are computed in
 /// blocks of rows. In f32, a block takes 4 MiB, and stays in the cache until it is read.
 const LOGITS: usize = 1 << 20;
-/// Largest number of logits in a block on the CPU, for each column of the hidden states. It makes
-/// the blocks of narrow models smaller, so that the rows of a block stay in the cache of one core.
+/// This number times the width of the hidden states is a second upper bound on the number of logits
+/// in a block on the CPU. It makes the blocks of narrow models smaller, so that the hidden states of
+/// a block stay in the cache of one core.
 /// With smaller blocks, the output weights are read more often, but a narrow model has few of them.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
 /// Largest number of logits in a block on a GPU: 64 MiB in f32. Each block is copied to main memory
@@ -37,8 +38,8 @@ pub struct Inference {
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// Cached past of each row. The range of a row says which rows of the tensors `of_sources`
-    /// belong to the row's source.
+    /// Cached past of each hypothesis. The range of a hypothesis says which rows of the tensors
+    /// `of_sources` belong to its source.
     pub(super) rows: DecodedRows,
     /// Output projection to the tokens of a shortlist (the only tokens that can be predicted);
     /// `None` if logits are computed for all tokens, by the model's own output projection.

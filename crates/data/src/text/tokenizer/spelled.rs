@@ -83,7 +83,7 @@ impl Tokenizer {
         self.spelling.rule == SpelledSpecial::Read
     }
 
-    /// Tokenizer of the library that encodes a text as the rule demands.
+    /// The tokenizer of the crate `tokenizers` that treats names of special tokens by the rule.
     ///
     /// # Errors
     ///

@@ -13,9 +13,10 @@
 //! before that of token `i`. In a sequence of n tokens, a query then has about `chunk + n / chunk`
 //! scores.
 //!
-//! With more levels, `chunk` chunks of one level form one chunk of the next level. At the last
-//! level, the `J` are all other chunks. At every lower level, they are only the other chunks of
-//! this level that belong to the same chunk of the next level as token `i`. A query has about
+//! With more levels, `chunk` chunks of level 1 form one chunk of level 2, and so on. At the highest
+//! level, the `J` are all other chunks, as above. At each level below, they are only those chunks
+//! of the level that lie in the same chunk of the level above as token `i` does. Under a causal
+//! mask, only chunks before that of token `i` count, at every level. A query has about
 //! `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores.
 //!
 //! This is how Zhu and Soricut 2021 ("H-Transformer-1D", section 4) coarsen blocks of scores, but
