@@ -9,17 +9,18 @@ use anyhow::{Context, Result};
 use super::RunFolder;
 use crate::folder::files::write_atomically;
 
-/// Names of files of a run that are written before the first update and do not change during
-/// training.
-const FILES: [&str; 7] = [
-    "config.toml",
+/// Names of the tokenizer files of a run. They do not change during training.
+pub(crate) const TOKENIZERS: [&str; 6] = [
     "tokenizer.json",
+    "tokenizer.special.json",
     "tokenizer.source.json",
+    "tokenizer.source.special.json",
     "tokenizer.target.json",
-    "data.json",
-    "commands.jsonl",
-    "embeddings.tsv",
+    "tokenizer.target.special.json",
 ];
+/// Names of other files of a run that are written before the first update and do not change during
+/// training.
+const FILES: [&str; 4] = ["config.toml", "data.json", "commands.jsonl", "embeddings.tsv"];
 /// Names of folders of a run that contain only files which do not change during training.
 const FOLDERS: [&str; 1] = ["text"];
 
@@ -38,7 +39,7 @@ impl KeptFiles {
     /// When a file cannot be read.
     pub(crate) fn read(folder: &RunFolder) -> Result<Self> {
         let root = folder.root().to_owned();
-        let mut names: Vec<PathBuf> = FILES.iter().map(PathBuf::from).collect();
+        let mut names: Vec<PathBuf> = FILES.iter().chain(&TOKENIZERS).map(PathBuf::from).collect();
         for name in FOLDERS {
             let entries = fs::read_dir(root.join(name)).into_iter().flatten().flatten();
             names.extend(entries.map(|entry| Path::new(name).join(entry.file_name())));
@@ -107,17 +108,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let root = folder.path().join("run");
         fs::create_dir_all(root.join("text")).expect("folder");
-        for name in ["config.toml", "tokenizer.json", "text/train.json", "notes.txt"] {
+        let special = "tokenizer.special.json";
+        for name in ["config.toml", "tokenizer.json", special, "text/train.json", "notes.txt"] {
             fs::write(root.join(name), name).expect("write");
         }
         let kept = KeptFiles::read(&RunFolder::new(&root)).expect("readable");
         assert!(kept.restore().expect("nothing to do").is_empty());
         fs::remove_dir_all(root.join("text")).expect("remove");
-        for name in ["tokenizer.json", "notes.txt"] {
+        for name in ["tokenizer.json", special, "notes.txt"] {
             fs::remove_file(root.join(name)).expect("remove");
         }
         fs::write(root.join("config.toml"), "edited").expect("write");
-        assert_eq!(kept.restore().expect("written"), ["text/train.json", "tokenizer.json"]);
+        let restored = ["text/train.json", "tokenizer.json", special];
+        assert_eq!(kept.restore().expect("written"), restored);
         let read = |name: &str| fs::read_to_string(root.join(name)).expect("there");
         assert_eq!(read("tokenizer.json"), "tokenizer.json");
         assert_eq!(read("text/train.json"), "text/train.json");

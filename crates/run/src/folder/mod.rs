@@ -14,7 +14,7 @@ mod summary;
 
 pub use commands::Command;
 pub(crate) use derived::derived;
-pub(crate) use kept_files::KeptFiles;
+pub(crate) use kept_files::{KeptFiles, TOKENIZERS};
 pub(crate) use metrics_log::MetricsLog;
 pub use quoted::{quoted, visible, visible_json};
 pub(crate) use rescue::rescue;

@@ -24,7 +24,7 @@ use super::{Outcome, TrainSettings, train};
 use crate::checks::use_threads;
 use crate::config::{RunConfig, described, training_differences};
 use crate::event::{RunEvent, RunObserver};
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, TOKENIZERS};
 use crate::tasks::{TaskModel, with_model};
 use crate::word_vectors;
 
@@ -48,16 +48,6 @@ struct Decided {
     /// process 0.
     tokenizers: Vec<(String, String)>,
 }
-
-/// Names of the tokenizer files in a run's folder.
-const TOKENIZERS: [&str; 6] = [
-    "tokenizer.json",
-    "tokenizer.special.json",
-    "tokenizer.source.json",
-    "tokenizer.source.special.json",
-    "tokenizer.target.json",
-    "tokenizer.target.special.json",
-];
 
 /// Takes part in a training as a process other than the first. `given`: recipe with which this
 /// process was started, or `None` if it was started to resume a run.
