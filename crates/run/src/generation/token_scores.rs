@@ -65,7 +65,7 @@ impl Generator<'_> {
         let scores = |((before, tokens), places): (&(&[u32], Vec<u32>), Vec<Place>)| {
             let mut scores = Vec::with_capacity(tokens.len() + 1);
             if whole
-                && begins.is_empty()
+                && **before != begins
                 && let [first] = **before
             {
                 let text = spelled(self.tokenizer, &[], first)?;

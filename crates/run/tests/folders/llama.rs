@@ -240,3 +240,22 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
     assert_eq!(written["model_type"], "llama");
     assert!(fs::exists(out.join(WEIGHTS)).unwrap());
 }
+
+#[test]
+fn a_prompt_of_tokens_without_the_first_token_of_prompts_has_its_own_scores() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = opened("llama", folder.path());
+    let tokenizer = run.tokenizers.target();
+    let start = tokenizer.special_tokens().start.unwrap();
+    let generator = Generator::new(&run, &GenerationSettings::from_config(&run.config)).unwrap();
+    let prompt = tokenizer.encode("the sea").unwrap();
+    let begun = [&[start][..], &prompt].concat();
+    let scores = generator.token_scores(&[(&prompt, &[]), (&begun, &[])], true, 0).unwrap();
+    for scores in &scores {
+        assert_eq!(scores.iter().map(|score| score.id).collect::<Vec<_>>(), prompt);
+    }
+    // Nothing stands before the first token of the first prompt.
+    let predicted = |row: usize| scores[row].iter().filter(|one| one.log_probability.is_some());
+    assert_eq!(predicted(0).count(), prompt.len() - 1);
+    assert!(scores[0][0].log_probability.is_none() && predicted(1).count() == prompt.len());
+}
