@@ -14,7 +14,7 @@ use taper_model::{AttentionKind, LanguageModel, ModelConfig, Positions, RotarySc
 use super::{TestSetResult, evaluate};
 use crate::LoadedRun;
 use crate::config::RunConfig;
-use crate::event::RunObserver;
+use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
@@ -102,10 +102,11 @@ impl ExtrapolationSettings {
 /// The factor of a scaling is the block length divided by the block length in training.
 ///
 /// # Errors
-/// When the run is of another task or cannot be loaded, or the settings are impossible. Also when
-/// the model can read blocks of none of the lengths, or when keys were to be asked for and this is
-/// impossible at all lengths. If it cannot read blocks of some lengths, there is no error, and the
-/// measurements of these lengths have the reason.
+/// When the run is of another task or cannot be loaded, a file cannot be read, the observer returns
+/// an error, or the settings are impossible. Also when the model can read blocks of none of the
+/// lengths, or when keys were to be asked for and this is impossible at all lengths. If it cannot
+/// read blocks of some lengths, there is no error, and the measurements of these lengths have the
+/// reason.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,
@@ -201,25 +202,51 @@ fn changes(
     changes
 }
 
+/// Observer that records whether the observer `inner` has failed, for example because the user
+/// wants to stop.
+struct Watched<'a> {
+    inner: &'a mut dyn RunObserver,
+    has_failed: bool,
+}
+
+impl RunObserver for Watched<'_> {
+    fn observe(&mut self, event: &RunEvent<'_>) -> Result<()> {
+        self.inner.observe(event).inspect_err(|_| self.has_failed = true)
+    }
+}
+
+/// True if an error says that a file cannot be read, which has nothing to do with a length.
+fn is_of_file(error: &anyhow::Error) -> bool {
+    let of_data = |error: &taper_data::Error| {
+        matches!(error, taper_data::Error::Io { .. } | taper_data::Error::Malformed { .. })
+    };
+    error
+        .chain()
+        .any(|cause| cause.is::<std::io::Error>() || cause.downcast_ref().is_some_and(of_data))
+}
+
 /// Measures a run in blocks of `length` tokens; `load` has the changes of the recipe for this
 /// length.
 ///
 /// # Errors
-/// When the loss could be measured, but the run cannot be loaded again to ask for the keys.
+/// When a file cannot be read, or `observer` returns an error.
 fn measure(
     root: &Path,
     load: &LoadSettings,
     (length, passkey): (usize, Option<&Passkey>),
     observer: &mut dyn RunObserver,
 ) -> Result<LengthMeasurement> {
-    let mut at_length = match evaluate(root, load, &[], |_| Ok(()), observer) {
+    let mut watched = Watched { inner: observer, has_failed: false };
+    let mut at_length = match evaluate(root, load, &[], |_| Ok(()), &mut watched) {
         Ok(measured) => point(length, measured.results)?,
+        Err(error) if watched.has_failed || is_of_file(&error) => return Err(error),
         Err(error) => return Ok(LengthMeasurement::refused(length, &error)),
     };
     if let Some(passkey) = passkey {
         let run = LoadedRun::<LanguageModel>::open(root, load)?;
         match passkey.retrieve(&run, length) {
             Ok(recalls) => at_length.passkey = Some(recalls),
+            Err(error) if is_of_file(&error) => return Err(error),
             Err(error) => at_length.refused = LengthMeasurement::refused(length, &error).refused,
         }
     }
@@ -261,4 +288,19 @@ fn point(length: usize, results: Vec<TestSetResult>) -> Result<LengthMeasurement
         refused: None,
         passkey: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_observers_and_files_have_nothing_to_do_with_a_length() {
+        let mut stopped = |_: &RunEvent<'_>| -> Result<()> { bail!("interrupted") };
+        let mut watched = Watched { inner: &mut stopped, has_failed: false };
+        assert!(watched.observe(&RunEvent::Decoded).is_err() && watched.has_failed);
+        let missing = std::fs::read("no such file").expect_err("missing");
+        assert!(is_of_file(&anyhow::Error::from(missing).context("the weights")));
+        assert!(!is_of_file(&anyhow::anyhow!("model.max_positions is too small")));
+    }
 }
