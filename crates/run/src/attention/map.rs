@@ -134,28 +134,35 @@ impl AttentionMap {
     pub fn layer(&self, part: AttentionPart, number: Option<usize>) -> Result<&AttentionLayer> {
         let of_part: Vec<&AttentionLayer> =
             self.layers.iter().filter(|layer| layer.part == part).collect();
-        let usual = match part {
-            AttentionPart::Cross => of_part.len().saturating_sub(1).max(1),
-            _ => of_part.len(),
+        // Layers without attention weights, such as linear ones, are missing, so the numbers of
+        // the others can have gaps.
+        let from_the_end = if part == AttentionPart::Cross { 2 } else { 1 };
+        let usual = of_part.len().saturating_sub(from_the_end);
+        let found_layer = match number {
+            Some(number) => of_part.iter().find(|layer| layer.layer == number),
+            None => of_part.get(usual),
         };
-        let wanted = number.unwrap_or(usual);
-        let found_layer = of_part.iter().find(|layer| layer.layer == wanted);
         found_layer.copied().with_context(|| {
-            let parts: Vec<&str> = self.parts().into_iter().map(AttentionPart::name).collect();
-            match of_part.len() {
-                0 => format!(
-                    "the model has no attention {}: it has {}",
-                    part.name(),
-                    parts.join(", ")
+            let (count, name) = (of_part.len(), part.name());
+            let Some(number) = number.filter(|_| count > 0) else {
+                let parts: Vec<&str> = self.parts().into_iter().map(AttentionPart::name).collect();
+                return format!("the model has no attention {name}: it has {}", parts.join(", "));
+            };
+            let numbers: Vec<String> = of_part.iter().map(|one| one.layer.to_string()).collect();
+            match of_part[count - 1].layer == count {
+                true => format!("attention {name} has layers 1 to {count}, not {number}"),
+                false => format!(
+                    "attention {name} has weights in layer {}, not in {number}",
+                    numbers.join(", ")
                 ),
-                count => format!("attention {} has layers 1 to {count}, not {wanted}", part.name()),
             }
         })
     }
 
     /// Rollout (Abnar and Zuidema 2020): share of each token (column) in the state of each token
     /// (row) after all layers, as a layer with a single head. `part` is the attention of an encoder
-    /// or of a decoder to its own tokens.
+    /// or of a decoder to its own tokens. Layers without attention weights, such as linear ones, are
+    /// left out.
     ///
     /// # Errors
     /// When `part` is attention from a decoder to an encoder, or the model does not have it.
@@ -222,4 +229,30 @@ pub fn shown_tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
         shown.chars().map(sign).collect()
     };
     ids.iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_without_weights_leave_gaps() {
+        let of = |part, layer| AttentionLayer {
+            part,
+            layer,
+            queries: vec!["a".to_owned()],
+            keys: vec!["a".to_owned()],
+            heads: vec![vec![vec![1.0]]],
+        };
+        let (decoder, cross) = (AttentionPart::Decoder, AttentionPart::Cross);
+        let layers = vec![of(decoder, 2), of(cross, 1), of(cross, 3), of(cross, 4)];
+        let map = AttentionMap { layers, ..AttentionMap::default() };
+        assert_eq!(map.layer(decoder, None).expect("the last").layer, 2);
+        assert_eq!(map.rollout(decoder).expect("one layer").layer, 2);
+        assert_eq!(map.layer(cross, None).expect("the last but one").layer, 3);
+        let error = map.layer(cross, Some(2)).expect_err("no weights").to_string();
+        assert!(error.contains("weights in layer 1, 3, 4, not in 2"), "{error}");
+        let error = map.layer(AttentionPart::Encoder, None).expect_err("none").to_string();
+        assert!(error.contains("no attention encoder: it has decoder, cross"), "{error}");
+    }
 }
