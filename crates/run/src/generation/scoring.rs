@@ -15,6 +15,8 @@ const TOKENS: usize = 4096;
 
 /// Message of the error for an empty text.
 const EMPTY: &str = "is empty: there is nothing to score";
+/// Message of the error for a text that has no tokens, or adds none to those of a prompt.
+const NO_TOKENS: &str = "adds no tokens: there is nothing to score";
 
 /// Score that a model gives to a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,12 +74,12 @@ impl<'a> TextScorer<'a> {
     }
 
     /// Ids of the tokens that stand before every text, followed by the ids of the tokens of `text`.
-    /// The text is read as the beginning of a document.
+    /// The text is read as the beginning of a document, up to its last token.
     ///
     /// # Errors
-    /// If the text is empty, or has more tokens than the model has positions.
+    /// If the text is empty or has no tokens, or has more tokens than the model has positions.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.scored("", &[], text).context("the text")?.ids)
+        self.row(text, &self.tokenizer.encode(text).context("the text")?)
     }
 
     /// Like [`TextScorer::read`], for a text that is already tokenised: `ids` are its tokens.
@@ -86,27 +88,27 @@ impl<'a> TextScorer<'a> {
     /// See [`TextScorer::read`].
     pub fn row(&self, text: &str, ids: &[u32]) -> Result<Vec<u32>> {
         ensure!(!text.is_empty(), "the text: {EMPTY}");
-        self.after_beginning(ids).context("the text")
-    }
-
-    /// Returns the tokens that stand before every text, followed by the tokens `text`, if the model
-    /// has positions for all of them.
-    fn after_beginning(&self, text: &[u32]) -> Result<Vec<u32>> {
-        let ids = [self.before.as_slice(), text].concat();
-        let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
-        // The last token is predicted but not read.
-        ensure!(
-            ids.len() - 1 <= most,
-            "has {} tokens, but positions end at model.max_positions = {most}: score it in \
-                 parts",
-            ids.len() - 1
-        );
+        ensure!(!ids.is_empty(), "the text: {NO_TOKENS}");
+        let ids = [self.before.as_slice(), ids].concat();
+        self.require_positions(ids.len()).context("the text")?;
         Ok(ids)
     }
 
+    /// Returns an error if the model has no positions for `read` tokens.
+    fn require_positions(&self, read: usize) -> Result<()> {
+        let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
+        ensure!(
+            read <= most,
+            "has {read} tokens, but positions end at model.max_positions = {most}: divide it into \
+             parts"
+        );
+        Ok(())
+    }
+
     /// Scores each text as the beginning of a document, and calls `done` with the number of texts
-    /// that are scored so far. The result for an empty text, or for a text with more tokens than
-    /// the model has positions, is an error with the number of its line, counted from 1.
+    /// that are scored so far. The result for a text that is empty or has no tokens, or for a text
+    /// with more tokens than the model has positions, is an error with the number of its line,
+    /// counted from 1.
     ///
     /// # Errors
     /// If the model fails.
@@ -143,8 +145,8 @@ impl<'a> TextScorer<'a> {
     /// continuation together are tokenised differently from the prompt alone.
     ///
     /// # Errors
-    /// [`BadItem`] if there are no choices, or if a choice is empty or has, with the prompt, more
-    /// tokens than the model has positions. Other errors if the model fails.
+    /// [`BadItem`] if there are no choices, or if a choice is empty, adds no tokens to those of the
+    /// prompt, or has, with the prompt, more tokens than the model has positions. Other errors if the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             ensure!(!choices.is_empty(), "there is nothing to choose from");
@@ -172,11 +174,14 @@ impl<'a> TextScorer<'a> {
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
-        let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
         // If a token spans the end of the prompt and the beginning of the text, scoring begins with
         // it.
-        let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
-        Ok(Scored { ids: self.after_beginning(&whole)?, from })
+        let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
+        ensure!(shared < whole.len(), "{NO_TOKENS}");
+        let ids = [self.before.as_slice(), &whole].concat();
+        // The last token is predicted but not read.
+        self.require_positions(ids.len() - 1)?;
+        Ok(Scored { ids, from: self.before.len() + shared })
     }
 
     fn log_probabilities(

@@ -6,12 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
+use serde_json::json;
 use taper_data::SpelledSpecial;
 use taper_model::{Batch, LanguageModel, Pass, Sequences};
 use taper_run::LoadedRun;
+use taper_run::attention::AttentionMap;
 use taper_run::generation::{GenerationSettings, Generator, PromptContent, TextScore, TextScorer};
 
-use super::{CONFIG, WEIGHTS, check_round_trip, refusal, relative, rows, set, tensors, trained};
+use super::{
+    CONFIG, WEIGHTS, changed, check_round_trip, refusal, relative, rows, set, tensors, trained,
+};
 
 fn golden() -> PathBuf {
     super::golden("gpt2")
@@ -131,6 +135,43 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     // A text that was cut off has no end token, whose probability would count.
     assert!(text.truncated && text.tokens == 6, "{text:?}");
     assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
+}
+
+#[test]
+fn texts_without_tokens_and_texts_longer_than_the_positions_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let strips = json!({ "type": "Strip", "strip_left": true, "strip_right": true });
+    let source = changed(&golden(), folder.path(), &|path| {
+        set(path.join("tokenizer.json"), "normalizer", &strips);
+    });
+    let run = imported(&source, &folder.path().join("run")).unwrap();
+    let scorer = TextScorer::new(&run).unwrap();
+    // Blanks at the end have no tokens with this tokenizer.
+    let found = scorer.texts(&[" ".to_owned()], |_| {}).unwrap();
+    let error = format!("{:#}", found[0].as_ref().unwrap_err());
+    assert!(error.contains("line 1: adds no tokens"), "{error}");
+    let choices = [" the sea".to_owned(), "  ".to_owned()];
+    let error = format!("{:#}", scorer.choices("The sea,", &choices).unwrap_err());
+    assert!(error.contains("choice 2: adds no tokens"), "{error}");
+
+    // The last token of a text is predicted but not read, so it needs a position only if the text
+    // is read as a whole.
+    let tokenizer = run.tokenizers.target();
+    let mut text = String::new();
+    while tokenizer.encode(&text).unwrap().len() < 40 {
+        text.push('z');
+    }
+    assert!(scorer.texts(&[text.clone()], |_| {}).unwrap()[0].is_ok());
+    let encoded = tokenizer.encode_text(&text).unwrap();
+    for error in
+        [scorer.read(&text).unwrap_err(), AttentionMap::of_text(&run, &encoded).unwrap_err()]
+    {
+        let error = format!("{error:#}");
+        assert!(error.contains("has 41 tokens") && error.contains("max_positions = 40"), "{error}");
+    }
+    text.pop();
+    let encoded = tokenizer.encode_text(&text).unwrap();
+    assert_eq!(AttentionMap::of_text(&run, &encoded).unwrap().layers.len(), 2);
 }
 
 /// In a prompt and in a scored text, `<|endoftext|>` is read as the end token if this is requested;
