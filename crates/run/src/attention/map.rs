@@ -161,8 +161,8 @@ impl AttentionMap {
 
     /// Rollout (Abnar and Zuidema 2020): share of each token (column) in the state of each token
     /// (row) after all layers, as a layer with a single head. `part` is the attention of an encoder
-    /// or of a decoder to its own tokens. Layers without attention weights, such as linear ones, are
-    /// left out.
+    /// or of a decoder to its own tokens. Layers without attention weights, such as linear ones, do
+    /// not count.
     ///
     /// # Errors
     /// When `part` is attention from a decoder to an encoder, or the model does not have it.

@@ -146,7 +146,8 @@ impl<'a> TextScorer<'a> {
     ///
     /// # Errors
     /// [`BadItem`] if there are no choices, or if a choice is empty, adds no tokens to those of the
-    /// prompt, or has, with the prompt, more tokens than the model has positions. Other errors if the model fails.
+    /// prompt, or has, with the prompt, more tokens than the model has positions. Other errors if
+    /// the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             ensure!(!choices.is_empty(), "there is nothing to choose from");
