@@ -138,6 +138,9 @@ fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Resul
     if places.len() as u64 != file.bytes.div_ceil(size) {
         return Err(fault("it has another number of parts"));
     }
+    if places.iter().zip(1..).any(|((number, _), expected)| *number != expected) {
+        return Err(fault("its parts are not numbered from 1"));
+    }
     let mut parts = Vec::with_capacity(places.len());
     for (at, (number, place)) in places.into_iter().enumerate() {
         let from = at as u64 * size;

@@ -146,7 +146,8 @@ impl Parameter {
             return Ok(());
         }
         let width = self.shape()[1].max(1);
-        // A copy of all rows could be the largest block of memory that loading a model needs.
+        // Rows are rounded a few at a time, in place: a copy of the whole table of embeddings could
+        // be the largest block of memory that loading a model needs.
         let round = |values: &mut [f32]| {
             values.chunks_mut(ROUNDED_ROWS * width).all(|rows| {
                 let rounded = Int8Matrix::round(rows, width);
@@ -487,6 +488,7 @@ impl ParameterStore {
         })
     }
 }
+
 /// Returns the number of scalars of a tensor of this shape; [`usize::MAX`] if a `usize` cannot hold
 /// it, as can happen with a damaged configuration.
 #[must_use]

@@ -49,8 +49,9 @@ pub(super) fn of_layers(
     let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let mut all: Vec<_> =
         everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
-    // Sums are added bucket by bucket (range by range), and in each bucket in the order of ranks,
-    // which is the order of the parameters.
+    // The gradient is divided into buckets, and each bucket into one piece for each process. The
+    // sums of pieces are added bucket by bucket, and within a bucket in the order of the processes'
+    // ranks. This is the order of the parameters.
     loop {
         let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
         if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {

@@ -1,6 +1,6 @@
 //! T5 (Raffel et al. 2020), versions 1.0 and 1.1, and FLAN-T5 (Chung et al. 2022): encoder-decoders
-//! whose input is the name of a task followed by a text. mT5 and umT5 have weights with the same
-//! names; umT5 has relative position biases in each layer.
+//! whose input is the name of a task followed by a text. The modules `mt5` and `umt5` use the names
+//! of weights from here; of the three, only umT5 has relative position biases in every layer.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;

@@ -12,8 +12,8 @@ use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answ
 
 /// Time limit of a complete greeting, because anybody can connect and then send nothing.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// Largest number of simultaneous callers. If there are more, the earliest are dropped. A process
-/// of the training that is dropped calls again.
+/// Largest number of simultaneous callers. If there are more, the earliest are dropped. If a
+/// dropped caller belongs to the training, it calls again.
 const MOST_CALLERS: usize = 256;
 
 /// Listening port, with the callers that have not completed their greeting.
@@ -129,8 +129,8 @@ impl Caller {
         }
     }
 
-    /// Reads bytes without waiting, until `awaited` bytes have been received in total. Returns
-    /// whether new bytes were read.
+    /// Reads once, without waiting, the bytes that have arrived; not more than are missing until
+    /// `awaited` bytes have been received in total. Returns whether new bytes were read.
     fn read(&mut self, awaited: usize) -> Result<bool, SkipReason> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());

@@ -50,8 +50,8 @@ impl Rotations {
     }
 
     /// Estimates, for each head and round, the share of normally distributed tokens that falls into
-    /// each bucket. The shares are unequal if a rotation has few vectors, because its vectors
-    /// differ in length.
+    /// each bucket. The shares are unequal because the columns of a rotation, which are the
+    /// directions of its buckets, are drawn and differ in length. They differ most in narrow heads.
     pub(super) fn shares(&self) -> Vec<Vec<f64>> {
         let mut shares = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
         let (counter, width) = (Counter::new(0), self.heads * self.head);

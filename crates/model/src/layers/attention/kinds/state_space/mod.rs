@@ -9,7 +9,8 @@
 //!
 //! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u. Each token thus
 //! determines how much the state keeps of this token and of the past. In an `s4d`, Δ, B and C are
-//! parameters, and the layer is a convolution with one kernel for each channel.
+//! parameters, the same for all tokens; the recurrence of h then equals a long convolution with one
+//! filter for each channel.
 //!
 //! To continue a text, decoding needs only the state h and the last inputs of the convolution.
 //!
@@ -17,9 +18,9 @@
 //! from both ends; they share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
 //! **Decision.** Initially, A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
-//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). A and the bias are stored
-//! as vectors, and so are exempt from weight decay, which would change how long the layer
-//! remembers.
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). log(−A), the parameter
+//! `log_decay`, and the bias are stored as vectors, not matrices. So they are exempt from weight
+//! decay, which would change how long the layer remembers.
 
 #[cfg(test)]
 mod tests;
@@ -177,7 +178,7 @@ impl StateSpaceMechanism {
             if !causal {
                 let name = &format!("{name}.backward");
                 directions.push(Direction::new(build, name, config, (selective, true))?);
-                // The backward pass keeps the sum of the results of both directions.
+                // The sum of the results of both directions is kept for the gradients.
                 build.count(PartCost::kept(channels));
             }
             Ok::<_, candle_core::Error>(directions)
