@@ -28,17 +28,17 @@ pub(crate) struct Inspect {
     /// bert-base or bert-large
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "set"])]
     pub(crate) shape: Option<String>,
-    /// Sequence length for the arithmetic of a layer [default: a block of a language model, else
-    /// 512]
+    /// Sequence length for which the arithmetic of each layer is counted [default: the block length
+    /// (data.text.block_length) of a language model, 512 for other models]
     #[arg(long, value_name = "N")]
     pub(crate) tokens: Option<usize>,
-    /// Number of processes that train together, for the memory of each: they divide the optimizer's
-    /// state
+    /// Number of processes that train together. The memory is shown for each of them, and the
+    /// optimizer's state is divided among them
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) processes: NonZeroUsize,
-    /// For a run of recurrent layers: measure, on this split, the norm of the gradient of the loss
-    /// with respect to each state, by the number of steps from the state to the last state of its
-    /// layer
+    /// For a run of recurrent layers: measure on this split how the gradient fades over the steps.
+    /// Shows the norm of the gradient of the loss with respect to the states, for each distance of a
+    /// state from the last state of its layer
     #[arg(long, value_name = "SPLIT", requires = "target")]
     pub(crate) state_gradients: Option<String>,
     /// Number of sentences of the split for the state gradients

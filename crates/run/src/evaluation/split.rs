@@ -30,7 +30,8 @@ pub struct Split<'a> {
     pub tokenizers: &'a TokenizerPair,
     /// Shortlist of the run; `None` during training.
     pub shortlist: Option<&'a RunShortlist>,
-    /// Whether the results are kept in the run, with the details that a report shows.
+    /// Whether the results are written to the run's folder, together with the details of each
+    /// example that a report shows.
     pub is_kept: bool,
 }
 

@@ -212,7 +212,8 @@ fn rows_in_int8(values: &[f32], columns: usize) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {
         let largest = row.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-        let scale = if largest == 0.0 { 1.0 } else { 127.0 / largest };
+        // For a row so small that its scale would be infinite, all rounded values are 0.
+        let scale = Some(127.0 / largest).filter(|scale| scale.is_finite()).unwrap_or(1.0);
         bytes.extend(row.iter().map(|value| (value * scale).round_ties_even() as i8 as u8));
         scales.push(scale);
     }

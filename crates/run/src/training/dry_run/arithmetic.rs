@@ -34,8 +34,8 @@ pub struct OperationShare {
     pub name: &'static str,
     /// Share of the time of all updates.
     pub share: f64,
-    /// Operations per second during this operation, as a share of the peak; `None` if there is no
-    /// peak.
+    /// Multiplications and additions per second while it runs, as a share of the peak; `None` if
+    /// there is no peak.
     pub of_peak: Option<f64>,
 }
 
