@@ -84,18 +84,21 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Largest number of functions to try for each k. If there are more, only every n-th function is
-/// tried.
-const SAMPLED: u64 = 256;
+/// Largest number of functions of k bits of which all are tried. If there are more, every
+/// [`STEP`]th function is tried.
+const ALL: u64 = 256;
+/// Distance between the functions that are tried, as numbers whose bits are the function's values.
+/// It is odd, so that each value is 0 for some of the functions and 1 for others.
+const STEP: usize = 251;
 
 fn run() -> Result<Findings, TheoryError> {
     let (length, mut rows) = (32, Vec::new());
     for count in 1..=4_usize {
         let functions = 1_u64 << (1_u64 << count);
-        let step = functions.div_ceil(SAMPLED);
+        let step = if functions > ALL { STEP } else { 1 };
         let (mut tried, mut right, mut asked) = (0, 0, 0);
         let mut shape = (0, 0);
-        for table in (0..functions).step_by(step as usize) {
+        for table in (0..functions).step_by(step) {
             let positions: Vec<usize> = (0..count).map(|at| (7 * at + 3) % length).collect();
             let function = SparseFunction::new(length, &positions, table)?;
             let texts: Vec<Vec<bool>> = (0..16).map(|text| bits(length, text)).collect();

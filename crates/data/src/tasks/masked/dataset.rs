@@ -158,11 +158,14 @@ impl EpochPlan for MaskedBlocks {
             self.add_block(if self.shuffles { number } else { number % blocks }, &mut rows)?;
         }
         if rows.indices.is_empty() {
-            let message = "rows have two texts, but no document has two tokens: set it to false";
-            return Err(Error::Config {
-                key: "data.masked.next_sentence",
-                message: message.to_owned(),
-            });
+            let (key, message) = match self.data.config.next_sentence {
+                true => (
+                    "data.masked.next_sentence",
+                    "rows have two texts, but no document has two tokens: set it to false",
+                ),
+                false => ("data.train", "its documents have no tokens: name files with text"),
+            };
+            return Err(Error::Config { key, message: message.to_owned() });
         }
         let Rows { text, segments, follows, asked, answers, indices } = rows;
         let streams = match self.data.config.next_sentence {

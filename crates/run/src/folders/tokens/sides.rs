@@ -200,21 +200,27 @@ fn roles(
         Value::Null => &keys[name],
         set => set,
     };
-    let of_key = |name: &str, usual: u32| -> Result<u32> {
-        let id = match key(name) {
-            Value::Null => Some(usual),
-            set => set.as_u64().and_then(|id| u32::try_from(id).ok()),
+    // A key of tokens is one id, or a list of ids.
+    let of_key = |name: &str, usual: u32| -> Result<Vec<u32>> {
+        let set = key(name);
+        let one = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok());
+        let ids = match set {
+            Value::Null => Some(vec![usual]),
+            Value::Array(ids) if !ids.is_empty() => ids.iter().map(one).collect(),
+            id => one(id).map(|id| vec![id]),
         };
-        id.filter(|&id| (id as usize) < size)
-            .with_context(|| format!("{CONFIG}: {name} is {}, which is not a token", key(name)))
+        ids.filter(|ids| ids.iter().all(|&id| (id as usize) < size)).with_context(|| {
+            let file = if generation[name].is_null() { CONFIG } else { GENERATION_CONFIG };
+            format!("{file}: {name} is {set}, which is not a token")
+        })
     };
     no_text.sort_unstable();
     no_text.dedup();
     Ok(SpecialTokens {
         pad: Some(pad),
         unknown: Some(unknown),
-        start: Some(of_key("decoder_start_token_id", pad)?),
-        ends: vec![of_key("eos_token_id", end)?],
+        start: of_key("decoder_start_token_id", pad)?.first().copied(),
+        ends: of_key("eos_token_id", end)?,
         never_written: match reads_only {
             true => Vec::new(),
             false => never_written(files.generation(), size)?,
