@@ -223,7 +223,7 @@ impl TextInference {
                 x = block.read(&x, (past, &texts), &pass)?;
             }
         }
-        if before > 0 {
+        if before > 0 || !state.rows.history.is_empty() {
             Self::compact(state)?;
         }
         Ok(())
