@@ -241,7 +241,8 @@ mod tests {
         ("model.haeds", "model.heads"),
         ("training.max_update", "training.max_updates"),
         ("training.shedule.warmpu", "training.schedule.warmup"),
-        // Misspelled sections of keys whose names other settings have in other toolkits.
+        // Keys in misspelled sections. Other toolkits use the names of these keys for settings that
+        // have other names here, but the key in the section must be suggested.
         ("decodng.max_length", "decoding.max_length"),
         ("decoding.expectd_length.ratio", "decoding.expected_length.ratio"),
         ("dtpye", "dtype"),

@@ -118,8 +118,8 @@ impl RunConfig {
     }
 
     /// Returns the name of the recipe at `path` with `overrides`: the value of its key `name`, or
-    /// else the name of its file. No other key is checked, so the name is known before the model
-    /// that the recipe begins with.
+    /// else the name of its file. No other key is checked, so this needs no model, in contrast to
+    /// [`load_beginning_as`](Self::load_beginning_as).
     ///
     /// # Errors
     /// When the recipe cannot be read or is not TOML, or an override is not valid.
@@ -168,9 +168,10 @@ impl RunConfig {
         Self::parse(&read_text(path)?, path, overrides, model)
     }
 
-    /// Reads the configuration of a run; otherwise the same as [`load`](Self::load). Its paths are
-    /// absolute, except for files in the run. (In runs of earlier versions, paths are those of the
-    /// recipe, relative to the folder in which training was started.)
+    /// Reads the configuration of a run (the folder of a training) in the same way as
+    /// [`load`](Self::load) reads a recipe. Its paths are absolute, except for files in the run.
+    /// (In runs of earlier versions, paths are those of the recipe, relative to the folder in which
+    /// training was started.)
     ///
     /// # Errors
     /// See [`load`](Self::load).

@@ -1,9 +1,9 @@
 //! Export of trained models to other programs (engines) that can translate or generate text,
 //! without Python.
 //!
-//! Each engine is an implementation of [`Engine`]. The code that decides which tasks can be
-//! exported is the same for all engines. So is the code that refuses a model; its error names a key
-//! of the model's recipe (configuration).
+//! Each engine is an implementation of [`Engine`]. All engines share the code that decides which
+//! tasks can be exported, and the code that refuses a model. If a model is refused, the error names
+//! a key of the model's recipe (configuration).
 
 pub mod browser;
 pub mod ctranslate2;

@@ -10,8 +10,8 @@ use crate::config::RunConfig;
 use crate::training::packed;
 
 impl ReadTestSet {
-    /// Scores the predictions of `model` on the text of `split`. `None` stands for the part of the
-    /// training text that `data.text.hold_out` reserves.
+    /// Scores the predictions of `model` on the text of `split`. If `split` is `None`, the text is
+    /// the part of the training text that `data.text.hold_out` reserves.
     ///
     /// # Errors
     /// When the text cannot be read or is empty, or the model cannot be run on it.

@@ -34,7 +34,8 @@ pub enum RunEvent<'a> {
     Files {
         /// Name of the corpus.
         corpus: &'a str,
-        /// Files with its source texts, or its tables, in order.
+        /// Files of the corpus, in order: the files with source texts or, if the corpus consists of
+        /// tables, the tables.
         files: &'a [PathBuf],
     },
     /// Text is being tokenised. This event is frequent.

@@ -83,7 +83,8 @@ mod tests {
         let [file, link, device] = ["file", "link", "device"].map(|name| folder.path().join(name));
         fs::write(&file, "old")?;
         symlink(&file, &link)?;
-        // A link, so that a fault cannot replace the device of this machine.
+        // The test writes to a link and not to the device itself, so that a fault in the code can
+        // only replace the link, and not the device.
         symlink("/dev/null", &device)?;
         write_atomically(&link, b"new")?;
         write_atomically(&device, b"nowhere")?;

@@ -285,8 +285,9 @@ mod tests {
             let notes = not_exported(&config);
             notes.iter().map(|note| format!("{note}\n")).collect()
         };
-        // Scores with this penalty rank translations of 5 and 9 tokens in another order than with a
-        // power of the length: the ratios of the penalties are 1.22 and 1.42.
+        // The usual length penalty has the form "gnmt", for which other engines use a power of the
+        // length. The two can rank translations in different orders: for 9 tokens, the penalty is
+        // 1.22 times the penalty for 5 tokens, and with a power of the length it is 1.42 times.
         let usual = notes(&|_| {});
         assert!(usual.contains("length_penalty_form = \"gnmt\"") && usual.contains("/ 6)^0.6"));
         assert_eq!(usual.lines().count(), 1, "{usual}");

@@ -2,8 +2,8 @@
 //! `processor_config.json`, converted between a folder of the library Transformers and the section
 //! `[data.images]` of a recipe (Taper's configuration).
 //!
-//! The defaults of omitted values depend on the image processor. A folder without either file has
-//! 0.5 for mean and deviation, and its images are resized to the size that the model reads. Images
+//! The defaults of omitted values depend on the image processor. If a folder has neither file, the
+//! mean and the deviation are 0.5, and images are resized to the size that the model reads. Images
 //! are resized in the same way as by those image processors of Transformers that use Pillow. Image
 //! processors that use torchvision round differently.
 

@@ -18,9 +18,10 @@ const EXAMPLES: usize = 10;
 /// Criterion that decides which pairs are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// Pairs with the highest scores: this share of all pairs, from 0 to 1.
+    /// Keeps the pairs with the highest scores, so many that they are this share (from 0 to 1) of
+    /// all pairs.
     Share(f64),
-    /// Pairs whose score is at least this number, from 0 to 1.
+    /// Keeps the pairs whose score is at least this number, from 0 to 1.
     Least(f64),
 }
 

@@ -5,8 +5,9 @@ use anyhow::{Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
-/// Names of the variables of one launcher: rank of this process and number of processes, first
-/// among all processes, then among those on this machine.
+/// Names of the variables that one launcher sets. `rank` and `size` are for the index of the
+/// process and the number of processes. `local_rank` and `local_size` are for the same two numbers,
+/// but among the processes on this machine only.
 struct Names {
     rank: &'static str,
     size: &'static str,

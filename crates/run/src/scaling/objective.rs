@@ -93,7 +93,7 @@ impl<const K: usize> Objective<'_, K> {
 }
 
 /// Logarithm of the loss that the law predicts for a point, and the shares of E and of each term in
-/// this loss, which are also the derivatives of this logarithm with respect to e and each aₖ.
+/// the loss. These shares are also the derivatives of the logarithm with respect to e and each aₖ.
 struct Prediction<const K: usize> {
     log_loss: f64,
     irreducible: f64,

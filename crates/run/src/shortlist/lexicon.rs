@@ -8,9 +8,9 @@
 //! Expected counts are integers, in units of 2⁻³⁰. Their sums are exact, so no result depends on
 //! the order of additions or on the number of threads. To bound the memory, each source token keeps
 //! at most [`KEPT`] target tokens: those with the largest expected counts in the first iteration.
-//! Among more than twice [`KEPT`] tokens, this choice is approximate: the smallest counts are also
-//! dropped while pairs are read, and a token that occurs again after that is counted from 0. The
-//! empty word keeps all target tokens.
+//! The choice is only approximate for a source token that occurs with more than twice [`KEPT`]
+//! target tokens: its smallest counts are already dropped while pairs are read, and if a dropped
+//! target token occurs again, it is counted from 0. The empty word keeps all target tokens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! Task of text classification: an encoder predicts a label for each text, and is scored by its
-//! correct labels.
+//! Task of text classification: an encoder predicts a label for each text, and is scored by how
+//! many of the predicted labels are correct.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Task of image classification: an encoder predicts a label for each image, and is scored by its
-//! correct labels.
+//! Task of image classification: an encoder predicts a label for each image, and is scored by how
+//! many of the predicted labels are correct.
 
 use std::path::Path;
 

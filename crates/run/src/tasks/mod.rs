@@ -107,7 +107,8 @@ pub trait TaskModel: Model + Sized + 'static {
     /// length.
     fn usual_tokens(config: &RunConfig) -> usize;
 
-    /// Number of tokens in the sequence for which publications state the operations of a layer.
+    /// Length in tokens of the sequence for which the operations of a layer are counted. It is the
+    /// length for which publications state them.
     fn counted_tokens(config: &RunConfig) -> usize {
         Self::usual_tokens(config)
     }
@@ -333,8 +334,8 @@ pub fn usual_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
 }
 
-/// Number of tokens in the sequence for which publications state the operations of a layer of a
-/// recipe's model.
+/// Length in tokens of the sequence for which the operations of a layer of a recipe's model are
+/// counted. It is the length for which publications state them.
 #[must_use]
 pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))

@@ -1,9 +1,9 @@
-//! Change of a recipe (settings of a training) with which a training that has ended can be
-//! continued, and the resulting learning rate.
+//! Advice on how to continue a training that has reached one of its limits: which limit to raise in
+//! its recipe (the settings of the training), and how the learning rate then changes.
 
 use taper_trainer::{StopReason, TrainingConfig};
 
-/// Change of a recipe with which a training that has ended continues.
+/// Change of a recipe that lets its training continue after it has reached a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Continuation {
     /// `training.max_updates` is raised to this number.
@@ -33,8 +33,8 @@ pub struct Seam {
 }
 
 impl Continuation {
-    /// Change of the recipe with which a training that ended after `step` updates, for `reason`,
-    /// can continue. `d_model`: width of the model.
+    /// Finds the change of the recipe that lets a training continue. The training has ended after
+    /// `step` updates because of `reason`. `d_model`: width of the model.
     pub(super) fn find(
         reason: StopReason,
         step: u64,

@@ -31,9 +31,10 @@ use crate::word_vectors;
 /// Message from process 0 to the other processes, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// All processes that find the file `mark` in the run's folder tokenise the text together.
+    /// Request to tokenise the text together. It is meant for all processes that find the file
+    /// `mark` in the run's folder.
     Tokenise { config: Box<RunConfig>, mark: String },
-    /// The data is prepared; here are the decisions of process 0.
+    /// Decisions of process 0, sent after it has prepared the data.
     Decided(Box<Decided>),
 }
 

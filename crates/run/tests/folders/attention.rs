@@ -25,8 +25,8 @@ fn with_runs(check: impl Fn(&str, &LoadedRun, &[String])) {
     }
 }
 
-/// Names of the queries, and the attention of the only decoder layer, or the one before the last,
-/// to the source: the sum over all heads.
+/// Names of the queries, and their attention to the source, summed over all heads. The attention is
+/// that of the last decoder layer but one or, if there is a single layer, of this layer.
 fn cross_attention(map: &AttentionMap, layers: usize) -> (Vec<String>, Vec<Vec<f64>>) {
     let number = layers.saturating_sub(1).max(1);
     let is_wanted = |part, layer| part == AttentionPart::Cross && layer == number;

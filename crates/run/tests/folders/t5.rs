@@ -37,7 +37,8 @@ fn run(name: &str, folder: &tempfile::TempDir) -> LoadedRun<TranslationModel> {
     imported(&golden(name), &folder.path().join("run")).unwrap()
 }
 
-/// Relative error of the logits; the loss, here and in Transformers; and the gradients.
+/// Runs the model of `run` on the golden texts of the folder `name`. Returns the relative error of
+/// the logits, the loss in Taper and the loss in Transformers, and the gradients in Taper.
 fn outputs(run: &LoadedRun<TranslationModel>, name: &str) -> (f64, [f64; 2], candle_core::Tensor) {
     let expected = tensors(golden(name).join("expected.safetensors"));
     let sources = rows(&expected["sources"], &expected["source_lengths"]);

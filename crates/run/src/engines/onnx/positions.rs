@@ -102,8 +102,8 @@ impl Writer<'_> {
         self.model.rotary.width.unwrap_or(self.model.attention_shape().head_width)
     }
 
-    /// Adds nodes that rotate heads, or as many of their first elements as the model rotates:
-    /// `(B, H, T, Dh)` → `(B, H, T, Dh)`.
+    /// Adds nodes that rotate queries or keys: `(B, H, T, Dh)` → `(B, H, T, Dh)`. If the model
+    /// rotates only the first elements of each head, the other elements stay the same.
     pub(super) fn rotated(&mut self, x: &str, angles: &Angles) -> String {
         let (head, width) = (self.model.attention_shape().head_width, self.rotated_width());
         if width == head {

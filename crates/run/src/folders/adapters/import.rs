@@ -26,9 +26,9 @@ use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters
 /// Tensors of the folder, by their names without [`PREFIX`].
 type Tensors = BTreeMap<String, Tensor>;
 
-/// Makes a run in `folder` from the adapters in the folder `source` and the weights of `base`, a
-/// run or a checkpoint, which the adapters were made for. The new run has a checkpoint (after 0
-/// updates) with the adapters, from which training can continue.
+/// Makes a run in `folder` from the adapters in the folder `source` and the weights of `base`.
+/// Here, `base` is the run or checkpoint for which the adapters were made. The new run has a
+/// checkpoint (after 0 updates) with the adapters, from which training can continue.
 ///
 /// # Errors
 /// When a file is missing or damaged, the adapters are of a method other than LoRA or for another
@@ -142,8 +142,9 @@ fn choose(
     config.validate()
 }
 
-/// Shortens the list of names `layers`. Names that differ only in numbers are replaced by one
-/// pattern, with `*` for each number, if they are all such layers of the model `plain`.
+/// Shortens the list of layer names `layers`. A name is replaced by a pattern that has `*` in place
+/// of each number, such as `layers.*.out`, if all layers of the model `plain` that match the
+/// pattern are in the list.
 fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {

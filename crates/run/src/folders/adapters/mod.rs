@@ -7,10 +7,11 @@
 //!
 //! A layer of Taper's model can fuse several matrices: `qkv` fuses `q_proj`, `k_proj` and `v_proj`.
 //! Each of these matrices is then a part of the layer. In Taper's run (the model with its files),
-//! each part has factors A and B of its own. So it has in a folder, if the matrices are separate
-//! modules there. Some folders have a single module for all parts, such as GPT-2's `c_attn`, with
-//! one factor A and one factor B. This A consists of the factors A of the parts, one below the
-//! other. This B has the factors B of the parts as blocks on its diagonal, and zeros elsewhere.
+//! each part has its own factors A and B. In a folder in which the matrices are separate modules,
+//! each module also has its own factors. Other folders have a single module for all parts, such as
+//! GPT-2's `c_attn`, with only one factor A and one factor B. The factor A of such a module
+//! consists of the factors A of the parts, one below the other. Its factor B has the factors B of
+//! the parts as blocks on its diagonal, and zeros elsewhere.
 
 mod export;
 mod import;

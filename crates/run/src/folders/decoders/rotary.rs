@@ -119,9 +119,9 @@ fn write_share(recipe: &RunConfig) -> Option<Value> {
 /// the field is `None` if the setting is omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
-/// Settings of this kind of scaling. Each has the name of its key, the field of the recipe, the
-/// value that counts if the key is absent, and whether an export writes the key even if the recipe
-/// omits the setting.
+/// Settings of this kind of scaling. For each setting, the list has the name of the key in
+/// `config.json`, the field of the recipe, the default of the key, and whether an export writes the
+/// key even if the recipe omits the setting.
 fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
     match scaling {
         RotaryScaling::Llama3 => &[

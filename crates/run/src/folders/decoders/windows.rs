@@ -16,8 +16,8 @@ pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recip
 })
 .spelled(&[""]);
 
-/// Key for whether a Qwen has windows. The function that reads it also reads the other keys for
-/// windows, because it is the only one of them that says whether the others count.
+/// Key for whether a Qwen has windows. If it is false, the other keys for windows have no effect.
+/// So the function that reads this key also reads the other keys.
 pub(super) const USE: Key =
     Key::custom("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe))))
         .spelled(&[""]);

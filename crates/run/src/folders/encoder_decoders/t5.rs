@@ -1,6 +1,7 @@
 //! T5 (Raffel et al. 2020), versions 1.0 and 1.1, and FLAN-T5 (Chung et al. 2022): encoder-decoders
 //! whose input is the name of a task followed by a text. The modules `mt5` and `umt5` use the names
-//! of weights from here; of the three, only umT5 has relative position biases in every layer.
+//! of weights from this module. T5 and mT5 have relative position biases only in the first layer;
+//! umT5 has them in every layer.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;

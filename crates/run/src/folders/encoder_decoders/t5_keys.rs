@@ -1,5 +1,5 @@
 //! Keys of `config.json` that T5, mT5 and umT5 share, and properties of these models that no key
-//! expresses. Only mT5 lacks [`SCALE`].
+//! expresses. The key [`SCALE`] is an exception: mT5 does not have it.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};

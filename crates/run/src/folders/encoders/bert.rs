@@ -14,8 +14,9 @@ use crate::folders::tokens::TokenizerFiles;
 /// Keys of `[model]` for pooling, which has an effect only in a classifier.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
-/// Modules of a text encoder whose tensors have the prefix `$prefix`, followed by `$head`, the
-/// modules of its heads (output layers for a task).
+/// Makes the list of the modules of a text encoder: first those of its body, whose tensors have
+/// names that begin with `$prefix`, then `$head`, the modules of its heads (output layers for a
+/// task).
 macro_rules! modules {
     ($prefix:literal, $($head:expr),+ $(,)?) => {
         &[

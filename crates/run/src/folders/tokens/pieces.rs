@@ -29,8 +29,8 @@ pub(super) enum Divides {
 pub(super) struct ConvertedTokenizer {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
-    /// Number of pieces that have no id in the vocabulary, and so no row in the model's embedding.
-    /// Their ids follow those of the vocabulary.
+    /// Number of pieces that the vocabulary does not contain. They get new ids, for which the
+    /// neural model's embedding has no rows: the ids from the number of rows on.
     pub(super) without_row: usize,
 }
 
@@ -132,8 +132,8 @@ fn space_steps(
 /// When the model has such pieces and its algorithm is not Unigram.
 fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> {
     let most = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
-    // SentencePiece also begins its search for the largest score with this number, the smallest
-    // positive one.
+    // If all scores are negative, the largest score counts as the smallest positive number, because
+    // SentencePiece also begins with this number when it looks for the largest score.
     let most = most.map(|piece| piece.score).fold(f32::MIN_POSITIVE, f32::max);
     let mut model = model.clone();
     for piece in model.pieces.iter_mut().filter(|piece| piece.kind == PieceKind::UserDefined) {
@@ -154,8 +154,9 @@ fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     of_text.map(|piece| (piece.text.as_str(), piece.score)).collect()
 }
 
-/// Names and scores of all tokens in the order of their ids, and the number of names with ids from
-/// `size` on, for which the neural model has no rows.
+/// Names and scores of all tokens in the order of their ids. Pieces that the vocabulary does not
+/// contain get the ids from `size` on, for which the neural model has no rows. Also returns the
+/// number of these pieces.
 ///
 /// # Errors
 /// When the id of a token in the vocabulary is not below `size`.

@@ -102,7 +102,7 @@ pub(in super::super) fn read_file(
     Ok(tokenizer.with_folder(&folder)?)
 }
 
-/// Keys of `config.json` whose values are ids of tokens, with these values.
+/// Copies those entries of `config.json` whose values are ids of tokens, such as `eos_token_id`.
 fn token_ids(files: &Files) -> BTreeMap<String, Value> {
     let keys = files.keys(CONFIG).as_object().into_iter().flatten();
     let of_tokens = keys.filter(|(key, _)| key.ends_with(ID_KEY));

@@ -20,8 +20,9 @@ use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Files with the ids of pieces: the first for both languages or only for the source, the second
-/// for the target.
+/// Files with the ids of pieces. If source and target have separate vocabularies, the first file is
+/// for the source and the second for the target. Otherwise, the first file is for both, and there
+/// is no second file.
 const VOCABULARIES: [&str; 2] = ["vocab.json", "target_vocab.json"];
 /// Files with the SentencePiece models of a MarianMT, one for each language.
 pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
@@ -31,9 +32,9 @@ const OF_ALL: &str = "sentencepiece.bpe.model";
 /// Largest size of a SentencePiece model in bytes.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Whether the tokenizers of the folder `source` are to be read from SentencePiece models. If there
-/// is no file with the ids of pieces, a `tokenizer.json` takes precedence; exports of runs that
-/// Taper has trained are such folders.
+/// Whether the tokenizers of the folder `source` are to be read from SentencePiece models. This is
+/// not the case if the folder has a `tokenizer.json` but no file with the ids of pieces: then the
+/// `tokenizer.json` is read. An export of a run that Taper has trained is such a folder.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
@@ -47,10 +48,10 @@ fn has_one(source: &Path) -> bool {
     has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
 }
 
-/// Reads the tokenizers of the folder `source`, which have SentencePiece models. `config` is its
-/// `config.json`. `sizes` has the number of rows in the embedding, or one number for the source and
-/// one for the target. `given` has the contents of the files with ids; `None` if they are to be
-/// read from the folder.
+/// Reads tokenizers from the SentencePiece models in the folder `source`. `config` is the content
+/// of the folder's `config.json`. `sizes` has the number of rows in the embedding, or two such
+/// numbers if source and target have separate embeddings. `given` has the contents of the files
+/// with ids; `None` if they are to be read from the folder.
 ///
 /// # Errors
 /// When a file is missing or damaged, or a special token is not in the vocabulary.
@@ -176,7 +177,8 @@ impl Vocabulary {
     }
 }
 
-/// Keys in `keys`, a configuration, whose values are ids of tokens, with these values.
+/// Copies those entries of the configuration `keys` whose values are ids of tokens, such as
+/// `eos_token_id`.
 fn ids(keys: &Value) -> BTreeMap<String, Value> {
     let keys = keys.as_object().into_iter().flatten();
     let of_ids = keys.filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids");

@@ -175,11 +175,12 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Settings of a search, for `generation_config.json`. Transformers has no key for the form of the
-/// length penalty, which is always a power of the length there. For the form of Wu et al. 2016, the
-/// same exponent is the nearest for long translations, and it is nearer than Transformers' default
-/// of 1. [`not_exported`](super::super::not_exported) reports the difference. Limits that depend on
-/// the length of the source are left out, because there are no keys for them.
+/// Settings of a search, for `generation_config.json`. In Transformers, the length penalty is
+/// always a power of the length. Taper also has the form of Wu et al. 2016. For this form, the
+/// exponent is written unchanged, because for long translations the two penalties then nearly
+/// agree; without the key, Transformers would use the exponent 1.
+/// [`not_exported`](super::super::not_exported) reports the difference. Limits that depend on the
+/// length of the source are left out, because there are no keys for them.
 fn searches(
     tokenizer: &Tokenizer,
     decoding: &DecodingConfig,

@@ -35,7 +35,8 @@ const FEW_TOKENS: usize = 1024;
 const UPDATES_OF_AN_EPOCH: u64 = 50;
 /// Largest number of tokens in all epochs together; there is always at least one epoch.
 const MOST_TOKENS: u64 = 40_000_000;
-/// Largest number of epochs, unless they have fewer than [`UPDATES_OF_AN_EPOCH`] updates together.
+/// Largest number of epochs. It is exceeded if a training of so many epochs would have fewer than
+/// [`UPDATES_OF_AN_EPOCH`] updates.
 const MOST_EPOCHS: u64 = 10;
 /// Number of validations in a training.
 const VALIDATIONS: u64 = 12;
@@ -110,8 +111,8 @@ pub(super) fn propose(
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
 }
 
-/// Number of updates and number of epochs, rounded up, of a training on `tokens` tokens, of which
-/// an update has `tokens_of_update`.
+/// Number of updates of a training, and number of its epochs, rounded up. An epoch has `tokens`
+/// tokens, and an update has `tokens_of_update` tokens.
 fn length(tokens: u64, tokens_of_update: u64) -> (u64, u64) {
     let of_epoch = (tokens / tokens_of_update).max(1);
     let epochs = (MOST_TOKENS / tokens.max(1)).clamp(1, MOST_EPOCHS);

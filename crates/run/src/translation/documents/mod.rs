@@ -67,7 +67,7 @@ pub fn translate_document(
 /// Sentences that are translated together, without their markup.
 #[derive(Debug)]
 pub struct SentenceWindow {
-    /// Index in the document of each sentence's line.
+    /// For each sentence, the index of its line in the document.
     indices: Vec<usize>,
     /// Number in the document of each sentence, counted from 1.
     numbers: Vec<usize>,
@@ -109,8 +109,8 @@ pub struct DocumentTranslation {
     translations: Vec<Option<Translated>>,
     faults: Vec<(usize, anyhow::Error)>,
     truncated: Vec<bool>,
-    /// For the index of a line, the prescribed translations of terms that are missing in its
-    /// translation.
+    /// Prescribed translations of terms that are missing in the translation of a line, by the index
+    /// of the line.
     missing_terms: BTreeMap<usize, Vec<String>>,
     /// Windows that the caller has not got yet: indices of their lines, and whether their
     /// translations must be aligned.
