@@ -37,8 +37,9 @@ struct Place {
 impl Generator<'_> {
     /// Scores the tokens of each of `texts`, which are pairs of a prompt and the text after it. If
     /// `whole`, the tokens of the prompt are scored, too. `most` is the number of likeliest tokens
-    /// in each score. Between tokens, the generator's control can do other work, and cancel texts,
-    /// which it names by their indices in `texts`; not all tokens of a cancelled text are scored.
+    /// in each score. The generator's control is called between tokens. It can do other work, and
+    /// cancel texts, which it names by their indices in `texts`. Of a cancelled text, only the
+    /// tokens before the cancellation are scored.
     ///
     /// # Errors
     /// If the model or the tokenizer fails.

@@ -36,8 +36,8 @@ pub struct ShortlistSettings {
     pub frequent: usize,
     /// Number of iterations that estimate probabilities.
     pub iterations: usize,
-    /// Split of the run's data with the pairs from which probabilities are estimated; `None`: the
-    /// training text.
+    /// Split of the run's data with the pairs from which probabilities are estimated; `None` for
+    /// the training text.
     pub split: Option<String>,
 }
 

@@ -44,7 +44,7 @@ pub struct StudentSettings<'a> {
     /// Changed keys of the student's recipe, as `key=value`. Relative paths in these values are
     /// relative to the current folder when the pipeline is run.
     pub overrides: &'a [String],
-    /// Page to write at the end; `None`: no page.
+    /// Page to write at the end; `None` to write no page.
     pub page: Option<StudentPage<'a>>,
 }
 
@@ -64,7 +64,7 @@ pub struct StudentFiles {
     pub pipeline: PathBuf,
     /// Folder of the student's run, which the pipeline trains.
     pub run: PathBuf,
-    /// Page, which the pipeline writes; `None`: no page.
+    /// Page that the pipeline writes; `None` if it writes no page.
     pub page: Option<PathBuf>,
     /// Whether the training of the first teacher began with the weights of another run. The
     /// student's recipe has the settings of this training, such as the number of updates. They may

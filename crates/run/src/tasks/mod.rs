@@ -113,8 +113,9 @@ pub trait TaskModel: Model + Sized + 'static {
         Self::usual_tokens(config)
     }
 
-    /// Number of those parameters that publications count, with a description of these parameters.
-    /// `None` if publications count all parameters.
+    /// Number of the parameters that publications include in their counts, and words for these
+    /// parameters, such as "of the encoder with a pooler". `None` if publications count all
+    /// parameters.
     fn counted_parameters(
         _config: &RunConfig,
         _vocabularies: Vocabularies,
@@ -341,8 +342,9 @@ pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
 }
 
-/// Number of those parameters that publications count, with a description of these parameters.
-/// `None` if publications count all parameters.
+/// Number of the parameters that publications include in their counts, and words for these
+/// parameters, such as "of the encoder with a pooler". `None` if publications count all
+/// parameters.
 #[must_use]
 pub fn counted_parameters(
     config: &RunConfig,

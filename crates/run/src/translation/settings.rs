@@ -80,9 +80,9 @@ pub struct TranslationDetail {
     pub weights: bool,
 }
 
-/// Returns `config` changed for a search whose best translation alone is used. A beam search then
-/// returns only its first result. With sampling, all samples are returned, because the best of them
-/// is chosen later.
+/// Copy of `config` for a search of which only the best translation is used. With these settings, a
+/// beam search returns only its first result. With sampling, all samples are returned, because the
+/// best of them is chosen later.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }

@@ -31,7 +31,8 @@ pub struct StackNorms {
     pub norms: Vec<Vec<f32>>,
 }
 
-/// Node of the tree of a beam search: a token that the beam considered.
+/// Branch of a beam search: a token that the search considered, as the first token or as the
+/// continuation of an earlier branch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Branch {
     /// Index of the branch that this branch continues; `None` for a first token.

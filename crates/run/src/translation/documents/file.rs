@@ -54,7 +54,8 @@ impl DocumentFile {
         Ok(Document::parse(self.text.clone(), self.format, language)?)
     }
 
-    /// Bytes of the file in which its text is replaced by `text`, that of the translated document.
+    /// Bytes of a copy of the file. In the copy, the text of the document is replaced by `text`,
+    /// the text of the translated document.
     ///
     /// # Errors
     /// If `text` belongs to another document.

@@ -19,8 +19,8 @@ pub struct TranslatedSentence {
     pub missing_terms: Vec<String>,
 }
 
-/// `settings` changed for translating sentences of documents: only the best translation is
-/// returned, and it is aligned with the sentence if `is_aligned`.
+/// Copy of `settings` for translating sentences of documents. With these settings, only the best
+/// translation is returned, and it is aligned with the sentence if `is_aligned`.
 #[must_use]
 pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
     let detail = TranslationDetail { all: false, alignments: is_aligned, weights: is_aligned };
