@@ -90,8 +90,8 @@ pub struct GeneratedText {
     pub token_ends: Vec<usize>,
 }
 
-/// Reason why a text ends. The serialised names, `stop` and `length`, are also used by other servers
-/// of language models.
+/// Reason why a text ends. The serialised names are `stop` and `length`, which other servers of
+/// language models use, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
