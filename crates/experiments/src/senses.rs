@@ -83,8 +83,10 @@ enum Words {
 /// Draws a sentence about a subject, 0 (money) or 1 (rivers). The sentence has "bank" and words of
 /// the kind `words`. If `words` is `None`, it has any words of the subject, but not "bank".
 ///
-/// The nouns of a sentence are one to three apart in their list. Of the four nouns that are held
-/// out, the first and the third are therefore equal in a third of the sentences.
+/// From one noun of a sentence to the next, the index in the list of nouns grows by the same
+/// number, which is 1, 2 or 3, and begins again at the end of the list. The list of held-out nouns
+/// has only four. If the number is 2, the third noun of such a sentence is therefore its first noun
+/// again.
 fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     let counter = Counter::new(key);
     let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;

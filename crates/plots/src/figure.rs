@@ -83,9 +83,11 @@ pub struct Axis {
     pub label: String,
     /// Whether the axis is logarithmic. On a logarithmic axis, equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// Values at the two ends of the axis. `None` means the range of the points, with some room.
+    /// Values at the two ends of the axis. With `None`, the axis contains all points, with some
+    /// room on both sides.
     pub range: Option<(f64, f64)>,
-    /// Labels that replace numbers, each with its value. If there are none, the labels are numbers.
+    /// Labels that are written instead of numbers. Each element is a value and its label. If the
+    /// list is empty, the labels are numbers.
     pub names: Vec<(f64, String)>,
 }
 
@@ -107,7 +109,8 @@ impl Axis {
         self
     }
 
-    /// Returns the axis with the labels `names` instead of numbers. Each label has a value.
+    /// Returns the axis with labels instead of numbers. Each element of `names` is a value, and the
+    /// label that is written at this value.
     #[must_use]
     pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
         self.names = names;
@@ -148,7 +151,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Way in which the points are drawn.
     pub mark: Mark,
-    /// Index of the colour. `None` means the index of the series in the chart.
+    /// Index of the colour among the colours for series. With `None`, the index of the series in
+    /// the chart is used.
     pub colour: Option<usize>,
 }
 

@@ -9,8 +9,9 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Width with which a line is drawn if it is to be dashed. No other line has this width, so the
-/// dashed lines can be found in the output of `plotters`, and get their dashes there.
+/// Width of the lines that will be dashed, in drawing units. `plotters` draws these lines without
+/// dashes. No other line has this width, so they can be found by it in the output of `plotters`,
+/// where the dashes are then added.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A finished drawing.

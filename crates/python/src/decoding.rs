@@ -1,4 +1,5 @@
-//! Translations and generated texts of trained models. Settings come from Python as JSON.
+//! Translations and generated texts of runs, which are folders of trained models. Settings come
+//! from Python as JSON.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ fn merge(keys: &mut Value, changes: &Changes) {
     }
 }
 
-/// Settings of a translation that differ from the run's.
+/// Settings of a translation, which replace those of the run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TranslateOptions {
@@ -59,7 +60,8 @@ pub(crate) struct TranslateOptions {
     overlong: String,
     max_source_tokens: Option<usize>,
     ensemble: Vec<PathBuf>,
-    /// Beginnings that the translations must have, one for each line; empty for no requirement.
+    /// Text with which the translation of each line must begin. The list is empty if translations
+    /// may begin with any text.
     prefixes: Vec<String>,
     /// Code of the source language; the field `to` has the code of the target language. Both are
     /// only for a run of several directions.
@@ -161,7 +163,7 @@ pub(crate) fn translate(
     Ok(list(records))
 }
 
-/// Settings of generation that differ from the run's.
+/// Settings of generation, which replace those of the run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GenerateOptions {

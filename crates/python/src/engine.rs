@@ -32,7 +32,8 @@ struct Engine {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 thread_local! {
-    /// Queue of the computing thread's jobs; set only on this thread.
+    /// Queue from which the computing thread takes its jobs. On every other thread, this cell is
+    /// empty.
     static JOBS: OnceCell<Receiver<Job>> = const { OnceCell::new() };
 }
 

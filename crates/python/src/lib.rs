@@ -28,7 +28,7 @@ use pyo3::prelude::*;
 use taper_ops::allocator::Explaining;
 
 /// Allocator of all Rust code in the module. It is the allocator of the command-line program, so
-/// the module is as fast. Python's own objects use Python's allocator.
+/// the module is as fast as the program. Python's own objects use Python's allocator.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 

@@ -19,8 +19,8 @@ pub(crate) fn short(path: &Path, parts: usize) -> String {
     if last.is_empty() { path.display().to_string() } else { format!("…/{}", last.join("/")) }
 }
 
-/// Text in TOML in which the absolute paths are replaced by their last `parts` parts. A path is the
-/// whole of a string in double quotes.
+/// Text in TOML in which the absolute paths are replaced by their last `parts` parts. A string in
+/// double quotes is replaced only if the whole string is a path.
 pub(crate) fn short_in_toml(toml: &str, parts: usize) -> String {
     let shown = |(number, text): (usize, &str)| match number % 2 {
         1 => short(Path::new(text), parts),
@@ -29,20 +29,23 @@ pub(crate) fn short_in_toml(toml: &str, parts: usize) -> String {
     toml.split('"').enumerate().map(shown).collect::<Vec<_>>().join("\"")
 }
 
-/// Values in TOML in which absolute paths are shortened, if values that differ still differ.
+/// Values in TOML with their absolute paths shortened. Values that differ also differ afterwards;
+/// if this is not possible, the values are returned as they are.
 pub(crate) fn short_values(values: &[String]) -> Vec<String> {
     distinct(values, short_in_toml)
 }
 
-/// Paths of which absolute ones are shortened, if paths that differ still differ.
+/// Paths in which the absolute ones are shortened. Paths that differ also differ afterwards; if
+/// this is not possible, the paths are returned as they are.
 pub(crate) fn short_paths(paths: &[String]) -> Vec<String> {
     distinct(paths, |path, parts| short(Path::new(path), parts))
 }
 
-/// Shortens `texts` with `shorten` to as few parts as possible, so that texts that differ still
-/// differ.
+/// Shortens the paths in `texts` to the smallest number of parts with which texts that differ also
+/// differ afterwards. `shorten` shortens one text to a number of parts.
 fn distinct(texts: &[String], shorten: impl Fn(&str, usize) -> String) -> Vec<String> {
-    /// Largest number of parts that is tried. Then the texts are left as they are.
+    /// Upper bound of the numbers of parts that are tried. If none of them is enough, the texts are
+    /// left as they are.
     const MOST: usize = 32;
     let is_equal = |texts: &[String]| -> Vec<bool> {
         texts.iter().flat_map(|one| texts.iter().map(move |other| one == other)).collect()

@@ -14,10 +14,11 @@ const LEAST: usize = 8;
 const MOST: usize = 400;
 /// Number of points of a ridge, over the range of all layers.
 const POINTS: usize = 120;
-/// Height of a ridge in rows. It is more than 1, so ridges reach into the row above.
+/// Height of the highest point of a ridge above its base. The unit is the distance between two
+/// rows. The height is more than 1, so ridges reach into the row above.
 const HEIGHT: f64 = 1.5;
-/// Smallest width of the density's kernel, as a share of the horizontal range. It keeps the ridges
-/// of norms that hardly change visible.
+/// Smallest width of the density's kernel, as a share of the horizontal range. Without this limit,
+/// the ridge of a norm that hardly changes would be too narrow to be seen.
 const NARROWEST: f64 = 0.008;
 
 /// Function that reads one of the norms of a layer.

@@ -145,11 +145,11 @@ type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
 pub struct Study {
     /// Points, in ascending order of the number of parameters.
     pub points: Vec<Point>,
-    /// L(N, D), if there are enough points.
+    /// Law L(N, D) of the loss by parameters and tokens, if there are enough points.
     pub joint: Option<Fitted<2>>,
-    /// L(N), if the models differ in size.
+    /// Law L(N) of the loss by parameters, if the models differ in size.
     pub of_size: Option<Fitted<1>>,
-    /// L(D), if the models differ in data.
+    /// Law L(D) of the loss by tokens, if the models differ in data.
     pub of_data: Option<Fitted<1>>,
     /// L(N) without an irreducible loss, if the models differ in size.
     pub power: Option<PowerLaw>,

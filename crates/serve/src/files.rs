@@ -12,9 +12,10 @@ use crate::error::Refusal;
 const KEPT: Duration = Duration::from_secs(30 * 60);
 /// Largest number of stored files; beyond it, the oldest files are removed.
 const FILES: usize = 1024;
-/// Largest size of all stored files; beyond it, the oldest files are removed. Documents that are
-/// translated at the same time fit into it by the default limits, even if their translations are
-/// twice as long, so that no file is removed before its client can fetch it.
+/// Largest size of all stored files; beyond it, the oldest files are removed. With the default
+/// limits, the translations of all documents that are in progress at the same time fit into it,
+/// even if each is twice as long as its document. So no file is removed before its client can fetch
+/// it.
 const BYTES: usize = 64 << 20;
 
 /// Translated files in memory. A file can be fetched several times, until its time is over or newer

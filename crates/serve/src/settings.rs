@@ -72,8 +72,8 @@ pub struct Limits {
     /// samples, in an answer.
     pub beam: usize,
     /// Largest amount of waiting work for one run, over all clients, counted in lines of about 32
-    /// tokens that are searched with the run's own beam. A new request is measured only against
-    /// waiting work that is not heavier.
+    /// tokens that are searched with the run's own beam. When a new request comes, only waiting
+    /// work that is not heavier than the request counts towards this limit.
     pub queue: usize,
     /// Largest amount of work in a batch, in the unit of `queue`; a larger request is computed
     /// alone.

@@ -1,7 +1,7 @@
 //! The checksum of records: CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 
-/// Remainder of the division of each byte by the polynomial 0x1EDC6F41. Its bits are in reverse
-/// order (reflected), which makes the polynomial 0x82F63B78.
+/// For each byte, the remainder of its division by the polynomial 0x1EDC6F41. CRC-32C takes all
+/// bits in reverse order, so the computation uses this polynomial with reversed bits, 0x82F63B78.
 const REMAINDERS: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -176,8 +176,9 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the CRC-32C of bytes in TensorFlow's masked form. TensorFlow masks checksums, because a
-/// checksum of data that contain checksums themselves would be weak.
+/// Returns the CRC-32C of bytes in TensorFlow's masked form: the bits are rotated, and a constant
+/// is added. TensorFlow does this because the CRC of bytes that themselves contain CRCs is
+/// problematic (`crc32c.h`).
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }

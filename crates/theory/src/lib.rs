@@ -3,8 +3,8 @@
 //! **Decision.** A construction is written as a [`Blueprint`]: columns of the residual stream,
 //! heads that compare and copy columns, and units of feed-forward layers. A blueprint is assembled
 //! to an ordinary model of `taper-model`, including norms and biases. So a result about a
-//! construction holds for the layers that are trained elsewhere. The alternative, a separate
-//! implementation of attention for proofs, would prove something about other code.
+//! construction holds for the same code with which other crates train models. The alternative, a
+//! separate implementation of attention for proofs, would prove something about other code.
 //!
 //! **Norms.** A norm changes every column, but constructions need exact values. One column
 //! therefore holds a large constant. It is so large that, in f32, the root mean square of a row

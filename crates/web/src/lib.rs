@@ -6,8 +6,8 @@
 //! they come from. There is no second implementation in JavaScript: it could tokenise texts, divide
 //! long lines or search for translations in another way, and so give other translations.
 //!
-//! JavaScript calls the functions of [`exports`] without arguments. Requests and answers are files,
-//! too.
+//! JavaScript calls the functions of [`exports`] without arguments. Requests and answers are files
+//! in the same file system.
 
 pub mod exports;
 mod session;

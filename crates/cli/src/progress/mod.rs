@@ -75,13 +75,15 @@ pub(crate) struct Reporter<'a> {
     best: String,
     /// Values of the score in all validations, for a drawing at the end of training.
     course: ScoreCourse,
-    /// First update of this process, and the seconds of training after it.
+    /// Number of the first update that this process made, and the training time in seconds when it
+    /// was done. `None` before this update.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
     /// What the model predicts, as a short plural noun such as `tok` (see [`Task::answers`]). Speed
     /// is printed in this unit.
     answers: &'static str,
-    /// Change that continues a training that has ended.
+    /// Change of the recipe (the settings of the training) with which the user can continue this
+    /// training after its end. `None` while it runs.
     continuation: Option<Continuation>,
     tests: TestReporter,
     tokenising: TokenisingReporter,
@@ -173,7 +175,8 @@ impl<'a> Reporter<'a> {
         left().map_or_else(String::new, |left| format!("  eta {}", clock(left)))
     }
 
-    /// Moves the bar to the progress towards the nearest end of training.
+    /// Moves the bar to the progress after update `step` and `seconds` seconds of training. If both
+    /// updates and time are limited, the bar shows the limit that training will reach first.
     fn place(&self, step: u64, seconds: f64) {
         let eta = self.remaining(step, seconds);
         let pace = self.pace(step, seconds);

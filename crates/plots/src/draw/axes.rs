@@ -1,5 +1,6 @@
-//! Axes, with the places of values on them and with labels. The place of a value on a linear axis
-//! is the value itself. On a logarithmic axis it is the decimal logarithm of the value.
+//! Axes of charts: where a value lies on an axis, and which labels the axis has. The coordinate of
+//! a value along an axis is called its place. On a linear axis, the place is the value itself. On a
+//! logarithmic axis, it is the decimal logarithm of the value.
 
 use std::ops::Range;
 
@@ -20,7 +21,8 @@ pub(super) struct Scale {
     pub(super) ticks: Vec<f64>,
     /// Number of digits after the decimal point in a label.
     decimals: usize,
-    /// Labels that replace numbers, each with its place. If there are none, the labels are numbers.
+    /// Labels that are written instead of numbers. Each element is a place and its label. If the
+    /// list is empty, the labels are numbers.
     names: Vec<(f64, String)>,
 }
 

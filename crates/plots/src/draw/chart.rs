@@ -16,7 +16,7 @@ use crate::error::PlotError;
 use crate::figure::{Axis, Chart, Mark, Series};
 use crate::svg::DASHED_WIDTH;
 
-/// Width of a line, in drawing units, of which `SCALE` are one CSS pixel.
+/// Width of a line, in drawing units. A CSS pixel has `SCALE` drawing units.
 const LINE_WIDTH: u32 = 7;
 
 /// Opacity of the area under a ridge, which is a curve with a coloured area below it. It is low

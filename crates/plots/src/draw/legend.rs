@@ -21,7 +21,7 @@ const MOST: i32 = 260;
 /// Mark before a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sample {
-    /// A line of this width, in drawing units, of which `SCALE` are one CSS pixel.
+    /// A line of this width, in drawing units. A CSS pixel has `SCALE` drawing units.
     Line(u32),
     Dot,
     Square,

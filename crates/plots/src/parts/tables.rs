@@ -36,7 +36,7 @@ pub fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     )
 }
 
-/// Whether a text is a number, to which an interval, `%` or `*` may be added.
+/// Whether a text is a number. An interval, `%` or `*` may follow the number.
 fn is_number(text: &str) -> bool {
     let text = text.trim_end_matches([' ', '%', '*']);
     text.chars().any(|one| one.is_ascii_digit())

@@ -33,8 +33,8 @@ pub struct SystemScores {
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Numbers of sentences by their chrF2: more than 1 above that of the first run, more than 1
-    /// below it, and neither.
+    /// Numbers of sentences that are won, lost and even. The chrF2 of a sentence is more than 1
+    /// above its chrF2 in the first run, more than 1 below it, or neither.
     pub sentences: [usize; 3],
 }
 
@@ -134,9 +134,10 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
 
 /// Scores each set with `metric`, and tests its difference from the first set.
 ///
-/// The p-value is that of sacreBLEU, except for a set with the counts of the first set in every
-/// sentence. Such sets do not differ at all, so it is 1. sacreBLEU counts the resamples with a
-/// difference *larger* than the actual one, and finds none.
+/// The p-value is computed as in sacreBLEU, with one exception. If a set has the same counts as the
+/// first set in every sentence, the two do not differ, and the p-value is 1. sacreBLEU would count
+/// the resamples whose difference is *larger* than the actual difference, and find none, so its
+/// p-value would be close to 0.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let counted: Vec<Statistics> =
         sets.iter().map(|set| set.statistics(metric)).collect::<Result<_>>()?;

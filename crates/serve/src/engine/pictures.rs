@@ -88,7 +88,8 @@ impl Service for MatchesImages<'_> {
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<ContrastiveModel> = LoadedRun::open(opening.root, opening.load)?;
         let images = &run.config.data.images;
-        // Images of a table have captions instead of labels.
+        // If the images are listed in a table file, each image has captions there, and there are no
+        // labels.
         let labels = match images.format {
             ImageFormat::Table => Vec::new(),
             _ => images.labels.clone(),

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::Waiting;
 use crate::error::Refusal;
 
-/// Bytes of text that count as one line: about 32 tokens.
+/// Number of bytes of text that count as one line. They are about 32 tokens.
 const LINE_BYTES: usize = 128;
 
 /// Approximate number of bytes of a token.

@@ -1,9 +1,9 @@
 //! Documents that clients send: they are read, translated part by part, and written in their
 //! format.
 //!
-//! **Decision.** A document is translated by many requests to the run, each with a few sentences.
-//! The alternative, a single request, would make other work wait for the whole document. Reading
-//! and writing happen on separate threads, because only one thread speaks HTTP.
+//! **Decision.** A document is translated by many requests to the run (a trained model), each with
+//! a few sentences. The alternative, a single request, would make other work wait for the whole
+//! document. Reading and writing happen on separate threads, because only one thread speaks HTTP.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub(super) struct SentDocument {
     file: DocumentFile,
     /// Sentences from all parts of the document, from which its language is detected.
     pub(super) sample: Vec<String>,
-    /// Permit of a document in progress; `None` for a text in a request, which is no larger than
-    /// other requests.
+    /// Permit that is held while the document is in progress. `None` if the document is a text
+    /// inside a request: it is no larger than other requests, and needs no permit.
     place: Option<OwnedSemaphorePermit>,
 }
 

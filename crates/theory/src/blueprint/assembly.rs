@@ -28,8 +28,8 @@ impl Linear {
         Self { inputs, weight: vec![0.0; outputs * inputs], bias: vec![0.0; outputs] }
     }
 
-    /// Adds `form` to the output with the index `row`: its factors to the weights, and its constant
-    /// to the bias.
+    /// Adds `form` to the output with the index `row`. The factors of the form are added to the
+    /// weights, and its constant is added to the bias.
     fn compute(&mut self, row: usize, form: &Form) {
         for (column, factor) in &form.terms {
             self.weight[row * self.inputs + column.number()] += *factor as f32;
@@ -259,8 +259,9 @@ fn attention(layer: &Layer, config: &ModelConfig) -> (Linear, Linear) {
     (projection, out)
 }
 
-/// Makes both linear layers of a feed-forward layer. If the layer is gated, the first outputs of
-/// `up` are the factors, and the gates follow.
+/// Makes the two linear layers of a feed-forward layer. The first one computes the gates of the
+/// units. In a gated layer, it also computes their factors, which come before the gates in its
+/// output. The second layer adds the units to the columns of the residual stream.
 fn feed_forward(units: &[Unit], config: &ModelConfig) -> (Linear, Linear) {
     let (inner, gated) = (config.d_ff, config.feed_forward == FeedForwardKind::Gated);
     let gates = if gated { inner } else { 0 };

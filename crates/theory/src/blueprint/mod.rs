@@ -6,9 +6,11 @@
 //! uses the blueprint.
 //!
 //! Column 0 is the anchor, which makes the norms identities. Let the anchor be C = 2^40, and the
-//! number of columns d a power of 4. As long as the squares of the other columns of a row sum to
-//! less than 2^55, the sum of squares of the row is C² in f32. The root mean square of the row is
-//! then C/√d, a power of two, and a norm with weights C/√d multiplies by exactly 1.
+//! number of columns d a power of 4. A row is the vector of all columns at one token. As long as
+//! the squares of its other columns sum to less than 2^55, the sum of all its squares is rounded to
+//! C² in f32. The root mean square of the row is then C/√d, which is a power of two. An RMS norm
+//! divides by this root and multiplies by its weights. If the weights are C/√d too, the result is
+//! exactly the row.
 //!
 //! ```
 //! use taper_theory::blueprint::{Blueprint, Head, Layer};
@@ -98,9 +100,9 @@ impl Unit {
         [Self::relu(form.clone()).adds(to, weight), Self::relu(-form).adds(to, -weight)]
     }
 
-    /// Makes the two units that compute a ramp of `form`, and add it to the columns in `to`,
-    /// multiplied by the weight that stands with the column. The ramp is 0 up to `low`, then rises
-    /// linearly, and is 1 from `high` on.
+    /// Makes the two units that compute a ramp of `form`, and add it to columns. The ramp is 0 up
+    /// to `low`, then rises linearly, and is 1 from `high` on. Each element of `to` is a column and
+    /// a weight; the ramp times this weight is added to the column.
     #[must_use]
     pub fn rise(form: &Form, (low, high): (f64, f64), to: &[(Column, f64)]) -> [Self; 2] {
         let slope = 1.0 / (high - low);

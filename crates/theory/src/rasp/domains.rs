@@ -52,16 +52,17 @@ impl Domain {
     }
 }
 
-/// Largest integer up to which f32 has every integer.
+/// 2^24. Up to this number, f32 represents every integer exactly.
 const MOST: i64 = 1 << 24;
-/// Largest integer up to which f64 has every quarter. Constants are added up in f64.
+/// 2^51. Up to this number, f64 represents every multiple of 1/4 exactly. Constants are added up in
+/// f64.
 const MOST_WITH_CONSTANTS: i64 = 1 << 51;
 /// Largest ratio of a sum to the distance of two neighbouring sums. An encoder computes a step
 /// between the two sums. Up to this ratio, the sums and the ends of the step are exact in f32.
 const MOST_RATIO: i64 = 1 << 20;
 
-/// Returns factors with which a weighted sum of arguments determines each argument, just as a
-/// number determines its digits. `None` if a factor overflows.
+/// Returns a factor for each argument. The sum of the arguments, each times its factor, then
+/// determines every argument, just as a number determines its digits. `None` if a factor overflows.
 pub(super) fn digits(domains: &[&Domain]) -> Option<Vec<i64>> {
     let mut factors = vec![1_i64; domains.len()];
     for at in (1..domains.len()).rev() {
@@ -70,9 +71,10 @@ pub(super) fn digits(domains: &[&Domain]) -> Option<Vec<i64>> {
     Some(factors)
 }
 
-/// Returns a bound on the absolute values that an encoder adds up in f32 for a weighted sum of
-/// arguments. Arguments with a single value do not count: they are constants of the weights. `None`
-/// if the encoder cannot compute the sum exactly.
+/// Returns an upper bound on the absolute value of a weighted sum of arguments, and of every part
+/// of this sum. The encoder adds up the sum in f32. Arguments that have only one possible value do
+/// not count, because they become constants in the weights. `None` if the encoder cannot compute
+/// the sum exactly.
 pub(super) fn reach(domains: &[&Domain], factors: &[i64]) -> Option<i64> {
     let (mut with_constants, mut sum) = (0_i64, 0_i64);
     for (domain, factor) in domains.iter().zip(factors) {
@@ -86,8 +88,8 @@ pub(super) fn reach(domains: &[&Domain], factors: &[i64]) -> Option<i64> {
     (sum <= MOST && with_constants <= MOST_WITH_CONSTANTS).then_some(sum)
 }
 
-/// Whether an encoder can tell sums apart. `sums` are ascending, and `reach` is the bound of the
-/// values from which they are computed.
+/// Whether an encoder can tell sums apart. `sums` are ascending, and `reach` is the bound that the
+/// function of this name returns for them.
 pub(super) fn are_distinct(sums: impl Iterator<Item = i64> + Clone, reach: i64) -> bool {
     let gaps = sums.clone().zip(sums.skip(1)).map(|(low, high)| high - low);
     gaps.min().is_none_or(|gap| reach / gap <= MOST_RATIO)

@@ -51,7 +51,8 @@ pub(super) enum Selector {
         /// For a key that is selected, exactly one of these terms holds; for a key that is not
         /// selected, no term holds.
         selected: Terms,
-        /// The same for the negated selector.
+        /// Terms of the negated selector. For a key that is not selected, exactly one of these
+        /// terms holds; for a key that is selected, no term holds.
         others: Terms,
     },
 }

@@ -2,13 +2,15 @@
 //! posterior of a prompt (Xie et al. 2022, "An Explanation of In-context Learning as Implicit
 //! Bayesian Inference", sections 2 and 4, whose data set is called GINC).
 //!
-//! A document follows one concept. At each token, a hidden entity and a hidden slot change by the
-//! two transition matrices of the concept. A memory, which all concepts share, has a token for each
-//! pair of entity and slot; the token of slot 0 is the delimiter. A prompt is n examples of k
-//! tokens, with delimiters between them, and then one more example without its last token. All
-//! examples of a prompt follow one concept θ. A model that has learned the mixture of concepts
-//! answers by p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt, θ). A filter over concept,
-//! entity and slot computes this exactly: on average, no decoder can do better.
+//! A concept is a pair of transition matrices, one for hidden entities and one for hidden slots. A
+//! document follows one concept: at each token, the entity and the slot change by the two matrices.
+//! A table, which is called the memory and which all concepts share, has the token for each pair of
+//! entity and slot. The token of slot 0 is the delimiter. A prompt is n examples of k tokens, with
+//! delimiters between them, and then one more example without its last token. All examples of a
+//! prompt follow one concept θ. A model that has learned the mixture of concepts answers by
+//! p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt, θ). A filter computes this probability
+//! exactly: at each token, it updates the probabilities of all concepts, entities and slots. On
+//! average, no decoder can do better.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

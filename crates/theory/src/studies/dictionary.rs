@@ -1,11 +1,14 @@
-//! Attention as a dictionary: keys, values, and the error of a soft lookup.
+//! Attention as a dictionary of keys and values, and the error of a lookup by softmax.
 //!
-//! Let m keys have length 1, let the score of a query and a key be S times the cosine of their
-//! angle, and let the query equal one of the keys. If the cosines of the query with the other keys
-//! are at most 1 − Δ, the weights of the other keys sum to at most (m − 1) e^(−SΔ) times the weight
-//! of the equal key. If the keys are random, the weights of the other keys sum to (m − 1) E[e^(S
-//! (cos − 1))] times the weight of the equal key on average. At m − 1 = 1/E[e^(S (cos − 1))], half
-//! of all weight is therefore on other keys.
+//! There are m keys of length 1, and the query equals one of them. The score of a query and a key
+//! is S times the cosine of their angle. The softmax should give all weight to the key that equals
+//! the query, so the sum of the weights of the other keys is an error. This sum is compared with
+//! the weight of the equal key.
+//!
+//! If the cosine of the query with every other key is at most 1 − Δ, the sum is at most (m − 1)
+//! e^(−SΔ) times the weight of the equal key. If the keys are random, the sum is on average
+//! (m − 1) q times the weight of the equal key, where q is the mean of e^(S (cos − 1)). With 1 +
+//! 1/q keys, about half of all weight is therefore on wrong keys.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -34,7 +37,7 @@ pub struct Lookup {
 /// number for each key. The score of a query and a key is `sharpness` times their dot product.
 ///
 /// # Shapes
-/// m keys of one width, m values → m results.
+/// m keys of equal length, and m values → m numbers in each list of the result.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -67,9 +70,9 @@ pub fn lookup(keys: &[Vec<f64>], values: &[f64], sharpness: f64) -> Result<Looku
     Ok(Lookup { noise: noise.collect(), error: error.collect() })
 }
 
-/// Computes E[e^(S (cos − 1))] with S = `sharpness`, where cos is the cosine of two random
-/// directions of d = `width` dimensions. The density of cos is proportional to (1 −
-/// cos²)^((d−3)/2).
+/// Computes the mean of e^(S (cos − 1)) with S = `sharpness`, where cos is the cosine of two random
+/// directions in d = `width` dimensions, for d ≥ 2. The density of cos is proportional to
+/// (1 − cos²)^((d−3)/2).
 #[must_use]
 pub fn expected_noise(sharpness: f64, width: usize) -> f64 {
     // As a function of the angle φ, the density is (sin φ)^(d−2), which is smooth for d ≥ 2.

@@ -1,10 +1,11 @@
 //! PARITY of n bits in one layer, with weights that depend on n.
 //!
 //! A head whose scores are all zero averages the bits and the end token, so that n + 1 times the
-//! average is the number of ones, c. A hat max(0, 1 − |c − k|) consists of three units, and the sum
-//! of the hats of all odd k is the parity of c. So one layer computes PARITY of a given length n,
-//! with about 1.5 n units. But no layer computes it at every length with the same bounded weights
-//! (Hahn 2020, section 6).
+//! average is the number of ones, c. For each odd k, three units compute the function
+//! max(0, 1 − |c − k|), which is 1 if c = k, and 0 for every other integer c. The sum of these
+//! functions is the parity of c. So one layer computes PARITY of a given length n, with about 1.5 n
+//! units. But no layer computes it at every length with the same bounded weights (Hahn 2020,
+//! section 6).
 
 use crate::TheoryError;
 use crate::blueprint::{Blueprint, Decoder, Form, Head, Layer, Unit};

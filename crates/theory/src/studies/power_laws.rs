@@ -6,9 +6,9 @@
 //! constant on each piece, its error is ∝ s and its squared loss is ∝ s² ∝ N^(−2/d). An example is
 //! a model that answers with the value at the nearest of N random points.
 //!
-//! The same law holds for kernels. If a kernel has the spectrum λ_i ∝ i^(−1−α), and the N
-//! directions with the largest λ_i are learned, the loss is the sum of the remaining λ_i: Σ_{i>N}
-//! λ_i ≈ N^(−α)/α. Here α is 2/d.
+//! The same law holds for kernels. Let the eigenvalues of a kernel be λ_i ∝ i^(−1−α), in descending
+//! order. If the directions of the N largest eigenvalues are learned, the loss is the sum of the
+//! other eigenvalues: Σ_{i>N} λ_i ≈ N^(−α)/α. Here α is 2/d.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

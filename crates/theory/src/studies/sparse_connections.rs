@@ -1,10 +1,15 @@
 //! Any function of a few chosen positions, in one layer.
 //!
-//! A head for each of the k positions copies the bit at this position to every token: its query is
-//! a constant, and its key is 1 at the position and 0 elsewhere. A unit for each of the 2^k
-//! combinations of bits, `max(Σ ±bit − ones + 1, 0)`, is 1 on its combination and 0 on all others.
-//! The result is the sum of the units of the combinations on which the function is 1. So k heads of
-//! width 1 and at most 2^k units are enough for every n.
+//! The function depends on the bits at k of n positions. For each of the k positions, a head copies
+//! the bit at this position to every token: the head's query is a constant, and its key is 1 at the
+//! position and 0 elsewhere.
+//!
+//! The k bits have 2^k combinations. For each combination on which the function is 1, the layer has
+//! a hidden unit, which is 1 if the bits are this combination, and 0 otherwise. The unit is
+//! max(s − c + 1, 0). Here c is the number of ones in the combination, and s is the sum of the k
+//! bits, in which a bit has the sign + if it is 1 in the combination, and − if it is 0. So s equals
+//! c for this combination, and is smaller for every other one. The sum of the units is the value of
+//! the function. So k heads of width 1 and at most 2^k units are enough for every n.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

@@ -8,9 +8,10 @@
 //! 1. A head without scores averages the moves so far. At position i, the average is c/(i+1) if the
 //!    machine head is at cell c. The feed-forward layer subtracts the token's own move, which gives
 //!    the cell that the token wrote to, divided by i + 1.
-//! 2. Heads look these two cells up among the positions k. The query (c/(i+1), 1/(i+1)) and the key
-//!    (2k, −k²) have the score (c² − (c−k)²)/(i+1), which is largest at k = c. The heads return k
-//!    and k², which are exact integers again.
+//! 2. Both the cell c of the machine head and the cell that the token wrote to are now known, but
+//!    divided by i + 1. Heads look up each of the two among the positions k. The query (c/(i+1),
+//!    1/(i+1)) and the key (2k, −k²) have the score (c² − (c−k)²)/(i+1), which is largest at k = c.
+//!    The heads return k and k², which are exact integers again.
 //! 3. A head looks for the last token that wrote to the cell c. If R is larger than the number of
 //!    positions, the score −R (c − cell)² + i is largest at this token. The token of the first
 //!    state stands for a blank: its score is lower than that of every token that wrote to c, and
@@ -206,8 +207,10 @@ fn shares(columns: &Columns) -> Layer {
     Layer { heads: vec![head.value(columns.is_end, end_share)], units }
 }
 
-/// Layer 2: cells as integers, looked up among the positions. Each cell has two heads, for positive
-/// and negative cells; the head for the other sign finds position 0, and returns 0.
+/// Layer 2: cells as integers, looked up among the positions. Two cells are looked up: that of the
+/// machine head, and that to which the token wrote. Each lookup has two heads, one for cells with
+/// positive numbers and one for cells with negative numbers. The head for the wrong sign finds
+/// position 0, and returns 0.
 fn cells(columns: &Columns, positions: usize) -> Layer {
     // The scores of two positions differ by at least 1/(i+1).
     let hard = HARD * 2.0 * positions.next_power_of_two() as f64;
@@ -251,8 +254,8 @@ fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: us
     Layer { heads: vec![recall], units }
 }
 
-/// Weight of squared distances relative to times. A distance of one cell counts more than any
-/// difference of times.
+/// Factor R of squared distances between cells in the scores of layer 3. It is so large that a
+/// distance of one cell counts more than any difference between the times of tokens.
 pub(super) fn distance_weight(positions: usize) -> f64 {
     positions as f64 + 2.0
 }

@@ -62,8 +62,9 @@ impl Child {
         Ok(Self { input, step_lock, _lock: lock })
     }
 
-    /// Runs this program with `arguments`, as the step `name`. Returns whether a signal came too
-    /// late to end the step, which is complete then: the pipeline must end in its place.
+    /// Runs this program with `arguments`, as the step `name`. Returns true if a signal came, but
+    /// the step was completed nevertheless. The pipeline must then end, because the signal handler
+    /// has only asked the step to end.
     ///
     /// # Errors
     /// When the step fails, or a signal ended it. The step has already reported the reason.

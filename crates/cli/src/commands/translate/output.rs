@@ -31,8 +31,8 @@ impl Output {
     /// Opens the output at `path`: a file, a pipe or a device. `None` and `-` are standard output.
     ///
     /// An output file must not exist yet. It is created at once under a temporary name, so that an
-    /// error of the disk is found before hours of work. With `continued`, the existing file with
-    /// the temporary name is continued; its lines must have this form.
+    /// error of the disk is found before hours of work. If `continued` is a form, the existing file
+    /// with the temporary name is continued, and its lines must have this form.
     ///
     /// # Errors
     /// When the file exists or cannot be created, or there is nothing to continue.
@@ -149,18 +149,19 @@ fn lock_file(file: &File, path: &Path) -> Result<()> {
 struct Partial {
     /// Final path.
     path: PathBuf,
-    /// Path until the file is complete.
+    /// Temporary path, which the file has until it is complete.
     partial: PathBuf,
     file: File,
     /// Whether the file was begun by an earlier process, and is continued by this one.
     continued: bool,
-    /// Number of lines of the text whose translations the file holds.
+    /// Number of lines of the text whose translations are complete in the file.
     lines: usize,
-    /// Number of bytes of these translations.
+    /// Number of bytes of the complete translations.
     bytes: u64,
     /// Whether the translation is complete and is in its place.
     whole: bool,
-    /// Whether the record of the conditions is written, or the conditions are those of the record.
+    /// Whether the record of the conditions has been written or, for a continued file, has been
+    /// compared with the present conditions and found equal.
     has_begun: bool,
     /// Whether the file cannot be continued, because it was begun under other conditions.
     is_refused: bool,
@@ -226,7 +227,7 @@ impl Partial {
         }
     }
 
-    /// Whether this process has not changed the file of an earlier one.
+    /// Whether an earlier process has begun the file, and this process has not changed it.
     fn is_untouched(&self) -> bool {
         self.continued && !self.has_begun
     }

@@ -32,7 +32,7 @@ impl Reply for FailingReply {
 }
 
 /// Ends the thread of a run. The request is heavier than all others, so it is not answered in a
-/// pause of another one, whose failure would be reported instead.
+/// pause of another request. Otherwise the failure of that other request would be reported instead.
 fn fail(engine: &Engine) {
     let request = LabelTexts { texts: vec![String::new(); 4096] };
     let waiting = Waiting::new(&request, 1, &engine.load);

@@ -29,8 +29,8 @@ use crate::settings::Limits;
 /// Interval at which a worker that waits for further requests checks its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
-/// Number of successive computations with a panic after which the run is loaded again, because its
-/// memory may be damaged.
+/// Number of successive computations that must panic before the run is loaded again. It is loaded
+/// again because panics may have damaged its memory.
 pub(super) const MOST_PANICS: usize = 3;
 
 /// Pause before a run that has failed twice in succession is loaded again; each further pause is
@@ -40,9 +40,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a run is loaded again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time from the end of loading a run to a failure after which earlier failures no longer count. If
-/// a run fails later than this, it is loaded again without a pause, as after its first failure. The
-/// time for loading is not counted, because a large run may take longer than this to load.
+/// Time for which a run must answer before its earlier failures no longer count. If it fails later
+/// than this, it is loaded again without a pause, as after its first failure. The time is counted
+/// from the end of loading, because a large run may take longer than this to load.
 const SOUND: Duration = Duration::from_secs(60);
 
 /// Everything that a worker needs in addition to its run.

@@ -263,7 +263,8 @@ mod tests {
         let text = "Ich liebe dich";
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(9.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 100.0)]);
-        // Both have the same vocabulary, so nothing distinguishes them.
+        // Both languages have the same vocabulary and the same letters, so nothing distinguishes
+        // them.
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 50.0), of("en", 50.0)]);
         // Languages of different scripts are distinguished.

@@ -11,7 +11,7 @@ use taper_run::numbers::bytes;
 
 use super::finding::Finding;
 
-/// Below this number of bytes, memory suffices only for small models.
+/// Number of bytes of memory. With less memory, only small models can be used.
 const LITTLE: u64 = 1 << 30;
 /// Number of open files that a training of many shards, or a server, may need.
 const FILES: u64 = 256;
