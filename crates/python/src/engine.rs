@@ -199,9 +199,8 @@ pub(crate) fn wake() {
 }
 
 /// Waits, on the computing thread, until a permission is dropped or the result of the waiting job
-/// is no longer wanted. Other jobs run in the meantime,
-/// because the thread that holds the permission may need the result of another job before it drops
-/// the permission.
+/// is no longer wanted. Other jobs run in the meantime, because the thread that holds the
+/// permission may need the result of another job before it drops the permission.
 pub(crate) fn wait_for(permission: &Receiver<()>, cancelled: &Cancelled) {
     JOBS.with(|jobs| {
         while !cancelled.is_cancelled() && permission.try_recv() == Err(TryRecvError::Empty) {

@@ -111,7 +111,8 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let settings = set("model.residual_dropout=0.3 training.max_updates=14");
     fs::rename(workspace.path("parent"), workspace.path("moved")).expect("rename");
     workspace.succeed(format!("train bare.toml --run child --from parent --resume {settings}"));
-    // So can one in the default folder, which follows from the recipe's name.
+    // A run in the default folder, which has the name in the recipe, can also be resumed without
+    // its parent.
     let named = format!("train bare.toml --from parent --resume --set name=child {settings}");
     fs::create_dir(workspace.path("runs")).expect("folder");
     fs::rename(workspace.path("child"), workspace.path("runs/child")).expect("rename");
@@ -253,7 +254,8 @@ fn layers_near_the_input_learn_more_slowly() {
         before.iter().zip(&after).map(|(a, b)| f64::from((a - b).abs())).sum()
     };
     let [whole, half] = [change("whole", "1"), change("half", "0.5")];
-    // With one layer, the embedding is two steps below the head, so its rate is 0.5².
+    // The learning rate is halved with each step down from the head. With one layer, the embedding
+    // is two steps below the head, so its rate is 0.5² times that of the head.
     assert!((half / whole - 0.25).abs() < 2e-2, "{half} of {whole}");
     let first = "train tiny.toml --run none --set training.layer_decay=1.5";
     workspace.fail(first, &["training.layer_decay is 1.5"]);

@@ -114,7 +114,7 @@ impl Load {
     }
 }
 
-/// Entry of one request in the counts of [`Load`], which is removed when this value is dropped.
+/// Lines and weight of one request. They are counted in [`Load`] until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     lines: usize,

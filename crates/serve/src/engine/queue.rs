@@ -16,8 +16,8 @@ use super::work::Job;
 /// Number of lanes, the lightest first.
 pub(super) const LANES: usize = 5;
 
-/// Largest weight of work in the first lane; each further lane takes work of up to four times the
-/// weight of the lane before, and the last lane all heavier work.
+/// Largest weight of work in the first lane. The limit of each further lane is four times that of
+/// the lane before it, and the last lane has no limit.
 const LIGHT: usize = 4;
 
 /// Returns the lane for work of a weight.

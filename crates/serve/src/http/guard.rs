@@ -24,7 +24,7 @@ use crate::event::{ServeEvent, tell};
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
 /// Paths of requests that may have the key in their body. Their handlers check the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
-/// Prefix of paths that contain a secret, and need no key.
+/// Prefix of paths that need no key, because they contain a secret.
 const SECRET: &str = "/download_file/";
 
 /// Checks a request, passes it on, and records the answer.

@@ -11,7 +11,7 @@
 //! 2. Both the cell c of the machine head and the cell that the token wrote to are now known, but
 //!    divided by i + 1. Heads look up each of the two among the positions k. The query (c/(i+1),
 //!    1/(i+1)) and the key (2k, −k²) have the score (c² − (c−k)²)/(i+1), which is largest at k = c.
-//!    The heads return k and k², which are exact integers again.
+//!    The heads return k and k², which are integers again, and are exact in f32 up to k = 4096.
 //! 3. A head looks for the last token that wrote to the cell c. If R is larger than the number of
 //!    positions, the score −R (c − cell)² + i is largest at this token. The token of the first
 //!    state stands for a blank: its score is lower than that of every token that wrote to c, and

@@ -94,8 +94,8 @@ fn check_name((place, name): Word<'_>) -> Result<(), TheoryError> {
     Ok(())
 }
 
-/// Refuses a second line `blank` or `start`. `word` begins the line, and `known` is what an earlier
-/// line has set, or `usize::MAX`.
+/// Refuses a second line `blank` or `start`. `word` begins the line, and `known` is the index that
+/// an earlier line of this kind has set, or `usize::MAX` if there was none.
 fn check_first((place, word): Word<'_>, known: usize) -> Result<(), TheoryError> {
     if known == usize::MAX {
         return Ok(());

@@ -95,8 +95,8 @@ impl Input {
         Ok(())
     }
 
-    /// Returns the SHA-256 of the text and, if there are prefixes, that of the prefixes. For a
-    /// stream it is an empty string.
+    /// Returns the SHA-256 of the text and, if there are prefixes, that of the prefixes. The hash
+    /// of a stream is an empty string.
     pub(super) fn hashes(&self) -> Vec<String> {
         let sources = [Some(&self.text), self.prefixes.as_ref()];
         sources.into_iter().flatten().map(|source| source.hash.clone()).collect()
