@@ -19,7 +19,8 @@ pub struct Program {
     pub command: Vec<OsString>,
     /// Folder of the executable file; the manual is installed at a fixed place relative to it.
     pub folder: PathBuf,
-    /// File with the machine code of the program, which processes that train together compare.
+    /// File with the machine code of the program. Processes that train together compare these
+    /// files, so that all of them run the same build.
     pub code: PathBuf,
 }
 

@@ -34,7 +34,7 @@ const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
 /// Number of models over which squared influences are averaged for texts, each with other weights.
-/// For images, it is a sixth of this number.
+/// For images, a sixth of this number of models is used.
 const DRAWS: u64 = 24;
 
 /// Influence on the middle state of each token, or of each pixel in the middle row.

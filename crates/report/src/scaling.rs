@@ -21,7 +21,8 @@ use crate::run_data::json;
 const MOST_BYTES: u64 = 1 << 28;
 /// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// Smallest number of points that determines a law of one input.
+/// Smallest number of points that determines a law of one input (parameters or tokens). The points
+/// must also have at least this number of different values of the input.
 const FEWEST: usize = 4;
 /// Smallest number of points that determines a law of two inputs.
 const FEWEST_JOINT: usize = 6;
@@ -147,11 +148,12 @@ pub struct Study {
     pub points: Vec<Point>,
     /// Law L(N, D) of the loss by parameters and tokens, if there are enough points.
     pub joint: Option<Fitted<2>>,
-    /// Law L(N) of the loss by parameters, if the models differ in size.
+    /// Law L(N) of the loss by parameters, if the models have at least four sizes.
     pub of_size: Option<Fitted<1>>,
-    /// Law L(D) of the loss by tokens, if the models differ in data.
+    /// Law L(D) of the loss by tokens, if the models have at least four amounts of training data.
     pub of_data: Option<Fitted<1>>,
-    /// L(N) without an irreducible loss, if the models differ in size.
+    /// Law L(N) that is a pure power law, without an irreducible loss, if the models have at least
+    /// two sizes.
     pub power: Option<PowerLaw>,
 }
 

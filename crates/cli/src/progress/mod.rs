@@ -83,7 +83,7 @@ pub(crate) struct Reporter<'a> {
     /// is printed in this unit.
     answers: &'static str,
     /// Change of the recipe (the settings of the training) with which the user can continue this
-    /// training after its end. `None` while it runs.
+    /// training after its end. `None` until the training has ended.
     continuation: Option<Continuation>,
     tests: TestReporter,
     tokenising: TokenisingReporter,

@@ -45,7 +45,7 @@ pub struct Comparison<'a> {
     names: Vec<String>,
     /// Scores of each run, for every split that all runs have translated.
     pub splits: Vec<(String, Vec<SystemScores>)>,
-    /// Keys whose values differ between the runs, with the value in each run.
+    /// Keys of the recipes whose values differ between the runs, with the value in each run.
     pub recipes: Vec<(String, Vec<String>)>,
     /// Splits that cannot be compared, and why.
     pub missing: Vec<String>,

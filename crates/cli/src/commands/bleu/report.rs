@@ -159,7 +159,8 @@ impl Report {
     }
 }
 
-/// A score in sacreBLEU's JSON: numbers as printed, and the signature also field by field.
+/// A score in sacreBLEU's JSON. Numbers have the digits that are printed as text, and the signature
+/// is also given field by field.
 #[derive(serde::Serialize)]
 struct ScoreRecord<'a> {
     name: &'a str,

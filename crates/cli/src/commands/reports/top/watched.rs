@@ -18,8 +18,8 @@ pub(super) struct WatchedRun {
     pub(super) record: Record,
     /// Number of bytes of the record that have been read.
     read: u64,
-    /// Last line among these bytes. If the file now has other bytes in the place of this line, it
-    /// was written anew.
+    /// Last complete line that has been read. If the file later has other bytes in the place of
+    /// this line, the file was written anew.
     last_line: Vec<u8>,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
