@@ -100,7 +100,7 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         // The page can be sent to others: it has no folders of this machine.
         let root = folder.path().to_str().expect("a path");
         assert!(!html.contains(root) && html.contains("…/bad") && html.contains("…/text"));
-        // The page names the process for which the others wait.
+        // The page names the process for which the other processes wait.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
 }

@@ -21,7 +21,7 @@ use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
 /// Time between the loss of another process and the end of this process, if this process is busy. A
-/// process that waits for the others notices the loss, and ends at once.
+/// process that waits for other processes notices the loss, and ends at once.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);

@@ -37,7 +37,7 @@ pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
 pub(crate) struct Progress {
     /// Amount that is done and whole amount, in updates or in seconds.
     pub(crate) count: (u64, u64),
-    /// Both amounts as text.
+    /// The amount that is done and the whole amount, as text.
     pub(crate) words: String,
 }
 

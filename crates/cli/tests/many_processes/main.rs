@@ -233,7 +233,7 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
     refused(&output, &["File too large", "could not be saved elsewhere either"]);
     workspace.succeed("resume run --processes 2");
     workspace.checkpoints_are_whole("run");
-    // If another folder has room, the moments of both processes are saved there.
+    // If another folder has room, the optimizer's moments of both processes are saved there.
     workspace.succeed(train("whole", "--set training.max_updates=40"));
     let text = format!(
         "\"$0\" train tiny.toml --run lost --processes 2 --rescue kept {settings} \

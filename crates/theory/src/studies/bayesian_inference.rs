@@ -43,7 +43,7 @@ pub struct Mixture {
     pub concepts: Vec<Concept>,
     /// Token of each pair of an entity (row) and a slot (column).
     pub memory: Vec<Vec<usize>>,
-    /// Number of tokens.
+    /// Number of different tokens.
     pub vocabulary: usize,
 }
 
@@ -219,7 +219,7 @@ impl Mixture {
 /// Kind of prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromptKind {
-    /// Number of examples.
+    /// Number of complete examples, which come before the question.
     pub examples: usize,
     /// Number of tokens of an example, including the answer; 0 counts as 1.
     pub length: usize,

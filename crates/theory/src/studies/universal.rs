@@ -138,7 +138,8 @@ fn layers(
         own.dedup();
         for cell in own {
             let value = function(centre(cell), &points);
-            // This is 1 if both columns are 1, and negative otherwise.
+            // The form is 1 if the columns of the cell and of the set are both 1, and negative
+            // otherwise.
             let both: Form = (hot[cell] + *is_set) * 2.0 - 3.0;
             let unit = Unit::relu(both);
             units.push(unit.adds(result[0], value[0]).adds(result[1], value[1]));

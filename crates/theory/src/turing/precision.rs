@@ -17,7 +17,7 @@ pub struct PrecisionStep {
 }
 
 impl PrecisionStep {
-    /// Bits that the step needs: the larger of both numbers.
+    /// Bits that the step needs: the larger of `lookup` and `recall`.
     #[must_use]
     pub fn bits(&self) -> f64 {
         self.lookup.max(self.recall)

@@ -332,8 +332,8 @@ impl Answers<AttendPair> for Translates<'_> {
 impl Translates<'_> {
     /// Tokenises a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
-        // This refuses a run of several directions. When such a run translates, its input includes
-        // a token that names a language, and a request for attention names no language.
+        // This call refuses a run of several directions. When such a run translates, its input
+        // includes a token that names a language, and a request for attention names no language.
         self.tokenizers(None)?;
         encoded_text(tokenizer, text, self.limits.attention_tokens)
     }

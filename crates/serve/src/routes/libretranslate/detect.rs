@@ -271,7 +271,8 @@ mod tests {
         let fits = [("zh", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("en", 100.0)]);
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // This holds even if another vocabulary spells the text in fewer tokens.
+        // The language in whose script the text is written is chosen even if another vocabulary
+        // spells the text in fewer tokens.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
         // The confidence is 0 for a language in whose script the text is not written.
