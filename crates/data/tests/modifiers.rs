@@ -144,7 +144,8 @@ fn a_single_word_stands_for_its_pair_with_its_translation() {
         assert!(words.contains(&(source.clone(), target.clone())), "{source} | {target}");
         assert!(pair.0.contains(&source) && pair.1.contains(&target));
     }
-    // Half of 600 lines, within five standard deviations.
+    // The expected number is half of 600 lines. The limits are five standard deviations apart from
+    // it.
     assert!((239..=361).contains(&alone), "{alone}");
     config.train = serde_json::from_value(serde_json::json!([
         { "stem": "train", "from": "en", "to": "de" },
@@ -184,7 +185,8 @@ fn draws_depend_on_seed_epoch_and_line_alone() {
     let changed = |texts: &BTreeMap<usize, (String, String)>| {
         texts.iter().filter(|(line, texts)| before[line] != **texts).count()
     };
-    // A share of 1 - 0.7 · 0.8 of 600 lines, within five standard deviations.
+    // The expected number is 1 - 0.7 · 0.8 of 600 lines. The limits are five standard deviations
+    // apart from it.
     for texts in [&second, &third] {
         assert!((203..=325).contains(&changed(texts)), "{}", changed(texts));
     }

@@ -150,7 +150,8 @@ fn columns_are_found_whatever_the_case_of_their_names() {
     // If names differ only by case, the column with exactly the configured name is read.
     assert_eq!(read("text,TEXT,target", ["TEXT", "target"]).unwrap(), expected);
     mentions(said(read("id,en,de", ["source", "de"])), &["no column \"source\" in the header"]);
-    // If one column is not named, it is the column of the language.
+    // If the configuration names the column of only one side, the other column is found by the name
+    // of its language.
     assert_eq!(read("id,en,de", ["en", ""]).unwrap(), expected);
     assert_eq!(read("id,en,de", ["", "3"]).unwrap(), expected);
     let error = said(read("id,en,x", ["en", ""]));

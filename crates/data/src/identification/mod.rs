@@ -54,8 +54,9 @@ pub struct LanguageIdentifier {
     languages: Vec<String>,
     /// Vectors of the features. Their numbers are rounded to 4 bits.
     vectors: Vec<Packed>,
-    /// Weights of the linear layer for each language. They include the scales that undo the
-    /// rounding of `vectors` to integers.
+    /// Weights of the linear layer for each language. Each weight is already multiplied by the
+    /// scale of its dimension, because `vectors` contain integers that would have to be multiplied
+    /// by this scale.
     weights: Vec<[f32; WIDTH]>,
     /// Bias of each language.
     biases: Vec<f32>,

@@ -7,8 +7,7 @@ use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
-/// Number that distinguishes the random draws of this training from other draws (see
-/// [`Draws::new`]).
+/// Purpose number of the random draws of this training (see [`Draws::new`]).
 const PURPOSE: u64 = 13;
 
 /// Smallest and largest number of characters of a piece. Lengths are drawn uniformly between them.
@@ -169,8 +168,8 @@ impl Trainee {
             add(&mut weights[place], &mean, step);
             biases[place] += BIAS_RATE * step;
         }
-        // Each of the n features of a piece gets the gradient times 1/√n, which is larger than 1/n,
-        // the derivative of the mean.
+        // The derivative of the mean would give each of the n features of a piece 1/n of the
+        // gradient. Here each feature gets 1/√n of it, which is a larger step.
         let share = 1.0 / (rows.len() as f32).sqrt();
         for &row in rows.iter() {
             add(&mut vectors[row], &gradient, share);

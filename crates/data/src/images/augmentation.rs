@@ -4,8 +4,7 @@
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Number that distinguishes the random draws for augmentation from other draws (see
-/// [`crate::Draws::new`]).
+/// Purpose number of the random draws for augmentation (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);

@@ -12,8 +12,8 @@
 //!
 //! **Decision.** Items are read from the file one by one when a batch needs them. Memory holds at
 //! most an index of the items. The file is not mapped into memory, because the pages that were used
-//! would count as memory of the process, and a disk that disappears would kill the process. A
-//! failed read is only an error.
+//! would count as memory of the process, and because the process would be killed if the disk
+//! disappeared. A read that fails only returns an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};

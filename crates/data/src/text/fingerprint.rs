@@ -36,8 +36,8 @@ struct Stamp {
     path: PathBuf,
     bytes: u64,
     modified: SystemTime,
-    /// True if the last modification was long enough ago when the file was read. Then any later
-    /// modification gives another value of `modified`.
+    /// True if the last modification was more than [`GRAIN`] before the file was read. Then any
+    /// later modification gives another value of `modified`.
     settled: bool,
 }
 

@@ -146,7 +146,9 @@ impl Shards {
         digest.finalize().into()
     }
 
-    /// Report of a shard; `None` if the shard does not exist.
+    /// Report that was stored with a shard, such as its counts; `None` if the shard does not exist.
+    /// `file` is the index of the file to which the shard belongs, and `shard` is its index in this
+    /// file.
     pub(crate) fn report<R: DeserializeOwned>(
         &self,
         file: usize,
@@ -155,13 +157,13 @@ impl Shards {
         Cache::report(&self.path(file, shard), &self.key(file, shard))
     }
 
-    /// Writer of a new shard.
+    /// Begins a new shard, which [`Self::finish`] completes.
     pub(crate) fn writer(&self, file: usize, shard: usize) -> Result<CacheWriter> {
         std::fs::create_dir_all(&self.folder).map_err(|error| Error::io(&self.folder, error))?;
         CacheWriter::create(&self.path(file, shard))
     }
 
-    /// Gives a complete shard its final name.
+    /// Writes the report of a shard whose items are complete, and gives the shard its final name.
     pub(crate) fn finish(
         &self,
         (file, shard): (usize, usize),

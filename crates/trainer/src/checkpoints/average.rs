@@ -20,9 +20,9 @@ pub struct AveragedWeights {
 /// Averages the weights of `checkpoints`. Sums are computed in `f64`, and the mean is rounded once
 /// to `f32`.
 ///
-/// The matrices A and B of adapters are averaged separately. The product of the averages differs from
-/// the average of the products, which are the changes of the weights, by terms of second order in the
-/// distances between the checkpoints.
+/// The matrices A and B of adapters are averaged separately. An adapter changes a weight by the
+/// product of A and B. The product of the averages is not exactly the average of the products: they
+/// differ by terms of second order in the distances between the checkpoints.
 ///
 /// # Errors
 /// If `checkpoints` is empty, if one of them cannot be loaded, or if they differ in tensors, shapes

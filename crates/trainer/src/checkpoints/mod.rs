@@ -324,15 +324,18 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Sets the pointers according to `state`, the state of the checkpoint at `path`, and adds the
-    /// prefix [`LEFT`] to the names of checkpoints of later updates. If `path` is not in this
-    /// directory, changes nothing and returns `false`.
+    /// Makes the directory fit a run that is resumed from the checkpoint at `path` with the state
+    /// `state`. Sets the pointers according to `state`, and adds the prefix [`LEFT`] to the names
+    /// of checkpoints of later updates. If `path` is not in this directory, changes nothing and
+    /// returns `false`.
     ///
-    /// The pointers disagree with `state` in two cases: if the run is resumed from an earlier
-    /// checkpoint; or if a process has replaced the last checkpoint by one of the same step that is
-    /// also the best, and was killed before it changed the pointers. A process that was killed before
-    /// it set `last` leaves a checkpoint of a later update, too. With other settings than before, the
-    /// resumed run reaches other weights than that checkpoint has.
+    /// The pointers can disagree with `state` for two reasons. First, the run can be resumed from
+    /// an earlier checkpoint. Second, a process can have replaced the last checkpoint by one of the
+    /// same step that is also the best, and can have been killed before it changed the pointers.
+    ///
+    /// There can be a checkpoint of a later update even if `last` names the checkpoint at `path`,
+    /// because a process was killed before it set `last`. Such a checkpoint is renamed as well: if
+    /// the resumed run has other settings, it reaches other weights.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // Canonical paths are compared, because the same directory can have several paths.

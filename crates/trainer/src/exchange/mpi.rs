@@ -112,9 +112,9 @@ impl Mpi {
         self.answers.recv().map_err(|_| self.silent())?
     }
 
-    /// Returns the error of a call that is made after the MPI thread has ended. The thread has
-    /// returned the error for which it ended to an earlier call, so this process does not report
-    /// this error.
+    /// Returns the error of a call that is made after the MPI thread has ended. The thread ended
+    /// because of an error that it returned to an earlier call. So this process need not report the
+    /// later error.
     const fn silent(&self) -> ExchangeError {
         ExchangeError::Failed { rank: self.rank }
     }

@@ -15,8 +15,9 @@ pub struct Nccl {
     /// Connection between the GPUs; `None` before the first exchange of tensors on a GPU, which
     /// determines the GPU of this process.
     communicator: Option<Communicator>,
-    /// For each exchange that was begun and not ended, the tensors that it returns; operations that
-    /// are queued on the GPU write their values. `None` if the exchange was begun on the host.
+    /// For each exchange that was begun and not ended, the tensors that it returns. Their values
+    /// are written by operations that are queued on the GPU. `None` if the exchange was begun on
+    /// the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 

@@ -10,12 +10,13 @@ use crate::Optimizer;
 /// Positions at which the flat layout (the values of all parameters, one parameter after the other)
 /// can be divided into pieces for processes.
 ///
-/// The layout consists of segments. Each parameter that the optimizer needs as a whole is a
-/// segment. The parameters between two of these together form one segment, which can be cut. The
-/// norm of the gradient is summed in chunks (ranges of [`NORM_CHUNK`] values) within each segment.
-/// A division (cut) is only allowed at the end of a segment or, in a segment that can be cut, at
-/// the end of a chunk. So no chunk is divided, and the norm is the same for any number of
-/// processes.
+/// The layout consists of segments. Each parameter that the optimizer needs as a whole is a segment
+/// of its own, which must not be cut (divided). All successive parameters between two such segments
+/// together form one segment, which can be cut.
+///
+/// The norm of the gradient is summed in chunks (ranges of [`NORM_CHUNK`] values) within each
+/// segment. A cut is only allowed at the end of a segment or, in a segment that can be cut, at the
+/// end of a chunk. So no chunk is divided, and the norm is the same for any number of processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,

@@ -84,9 +84,9 @@ fn training_that_goes_astray_ends_with_its_checkpoints() {
     assert!(matches!(ended, Err(TrainError::Astray { .. })), "{ended:?}");
 }
 
-/// Checks a run that diverges, and whose last validation, which would end it, fails at first. The
-/// resumed run repeats this validation before its first update. It must then end in the same way as
-/// an uninterrupted run.
+/// Checks a run that diverges. Its last validation would end it as diverged, but fails at first
+/// with another error. The resumed run repeats this validation before its first update. It must
+/// then end in the same way as an uninterrupted run.
 #[test]
 fn a_resumed_run_goes_astray_like_an_uninterrupted_one() {
     let config = at_rate(30.0, 100);

@@ -16,8 +16,8 @@ use crate::{
     TokenizerPair,
 };
 
-/// Number that distinguishes the random draws that choose a caption of an image from other draws
-/// for images (see [`crate::Draws::new`]).
+/// Purpose number of the random draws that choose a caption of an image (see
+/// [`crate::Draws::new`]).
 const CHOICE: u64 = 12;
 
 /// Use that a model makes of captions.
@@ -262,10 +262,12 @@ impl CaptionedDataset {
     }
 }
 
-/// Renumbers the captions of the images in `part`, so that captions of no image in `part` get no
-/// number. The new numbers follow the order in which the captions first occur. `count` is the
-/// number of captions under the old numbers. Returns the old number of each caption that has a new
-/// one, in the order of the new numbers.
+/// Renumbers captions, so that only the captions of the images in `part` have numbers. The new
+/// numbers are 0, 1, 2 and so on, in the order in which the captions first occur in `part`.
+///
+/// `of_images` has the old numbers of each image's captions, which are replaced by the new ones;
+/// old numbers are below `count`. Returns a list with the old number of the caption with the new
+/// number `i` at each index `i`.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

@@ -15,9 +15,9 @@ use crate::{
     Format, ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number that distinguishes the random draws that order images from other draws (see
-/// [`crate::Draws::new`]). The next constant is the number for the draws that divide the training
-/// split into training and validation images.
+/// Purpose number of the random draws that put images in order (see [`crate::Draws::new`]). The
+/// next constant is the purpose number of the draws that divide the training split into training
+/// and validation images.
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 

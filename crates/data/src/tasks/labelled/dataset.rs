@@ -14,8 +14,7 @@ use crate::{
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
-/// Number that distinguishes the random draws that order texts from other draws (see
-/// [`crate::Draws::new`]).
+/// Purpose number of the random draws that put texts in order (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 8;
 
 /// Refuses settings that are impossible for texts with labels.

@@ -11,12 +11,13 @@ use crate::{
     Result, Stream, TextDataset, TextReport,
 };
 
-/// Numbers that distinguish the random draws that hide tokens, and those that pair texts, from each
-/// other and from the draws that place blocks (see [`Epoch::draws`]).
+/// Purpose number of the random draws that hide tokens (see [`Epoch::draws`]). The next constant is
+/// the purpose number of the draws that pair texts.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
-/// Smallest number of blocks that are read to find the first row of a batch.
+/// A batch without rows is an error only after at least this many blocks were tried, even if an
+/// epoch has fewer blocks.
 const LEAST_TRIES: u64 = 100;
 
 /// Running text from which rows with hidden tokens are made.
@@ -130,7 +131,8 @@ struct MaskedBlocks {
     data: Arc<MaskedDataset>,
     blocks: Blocks,
     rows: usize,
-    /// True if the blocks are at random places. Then there are blocks of any number.
+    /// True if the blocks are at random places. Then every number has a block; otherwise the
+    /// numbers of blocks end at the end of the text.
     shuffles: bool,
     hiding: Draws,
     pairing: Draws,
@@ -149,7 +151,8 @@ impl EpochPlan for MaskedBlocks {
                 break;
             }
         }
-        // If no document in these blocks has two tokens, the batch has rows of the next blocks.
+        // Blocks may give no row: for rows with two texts, a document must have at least two
+        // tokens. Then the first later block that gives a row is used.
         let blocks = ((self.batches() * self.rows) as u64).max(1);
         for number in first..first + blocks.max(LEAST_TRIES) {
             if !rows.indices.is_empty() {
@@ -189,7 +192,8 @@ struct Rows {
 }
 
 impl MaskedBlocks {
-    /// Adds the rows of block `number`. Returns `false` if the text has no such block.
+    /// Adds the rows of the block with the number `number` to `rows`. Returns `false` if the text
+    /// has no such block.
     fn add_block(&self, number: u64, rows: &mut Rows) -> Result<bool> {
         let data = &self.data;
         let Marks { class, separator, .. } = data.words.marks;
@@ -229,7 +233,8 @@ impl MaskedBlocks {
                 rows.asked.push((before + at) as u32);
                 rows.answers.push(id);
             }
-            // The first `<sep>` belongs to the segment of the first text.
+            // In a row with two texts, the segment of the first text also contains `<cls>` and the
+            // first `<sep>`.
             let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
             rows.segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
             rows.text.push(row);

@@ -38,8 +38,8 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// For only one of this many pairs, memory holds the place in the file. The places of the pairs
-/// between them are computed from the lengths of the pairs.
+/// Memory holds the place in the file only of the pairs whose index is a multiple of this number.
+/// The places of other pairs are computed from the lengths of the pairs before them.
 const STRIDE: usize = 64;
 
 /// Places of pairs in the file, and the lengths of both sides of each pair.

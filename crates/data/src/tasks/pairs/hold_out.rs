@@ -15,8 +15,7 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// Number that distinguishes the random draws that rank sentences from the draws for batches and
-/// subwords (see [`crate::Draws::new`]).
+/// Purpose number of the random draws that rank sentences (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 5;
 
 /// Copy of the configuration with a validation set that is drawn from the training text. The set is

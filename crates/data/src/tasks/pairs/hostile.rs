@@ -7,8 +7,8 @@ use super::modifiers::letters::{
 use super::modifiers::typos::with_typos;
 use crate::Draws;
 
-/// Number that distinguishes the random draws of places and typing errors from the draws in
-/// training a translation model (see [`Draws::new`]).
+/// Purpose number of the random draws that choose places in texts and typing errors (see
+/// [`Draws::new`]).
 const PURPOSE: u64 = 12;
 
 /// Smallest number of letters of a word that is translated alone.

@@ -24,7 +24,7 @@ const CLASSES: usize = 7;
 /// Binary logarithm of the largest number of characters in the first class.
 const FIRST_CLASS: u32 = 4;
 
-/// Number of bins per unit of the natural logarithm.
+/// Number of bins into which each unit of the natural logarithm of the ratio is divided.
 const BINS: f64 = 50.0;
 
 /// Smallest number of pairs from which the values of a class are learned. A class with fewer pairs

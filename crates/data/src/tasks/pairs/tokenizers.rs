@@ -10,10 +10,10 @@ use crate::{
     Tokenizer, TokenizerConfig, TokenizerPair,
 };
 
-/// Number that distinguishes the random draws that choose the pairs for a vocabulary of several
-/// directions from other draws (see [`crate::Draws::new`]).
+/// Purpose number of the random draws that choose the pairs for a vocabulary of several directions
+/// (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 11;
-/// Like `PURPOSE`, for the draws that choose the pairs that are also added in capitals.
+/// Purpose number of the draws that choose the pairs that are added a second time in capitals.
 const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.

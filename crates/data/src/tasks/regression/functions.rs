@@ -3,9 +3,8 @@
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Number that distinguishes the random draws of training functions from other draws (see
-/// [`crate::Draws::new`]). The next constant is the number for the draws of functions with which a
-/// model is measured.
+/// Purpose number of the random draws of training functions (see [`crate::Draws::new`]). The next
+/// constant is the purpose number of the draws of functions with which a model is measured.
 const TRAINING: u64 = 12;
 const MEASURED: u64 = 13;
 

@@ -10,8 +10,7 @@ use crate::{
     RunningTextConfig, Stream, TextReport,
 };
 
-/// Number that distinguishes the random draws of the places of blocks from other draws (see
-/// [`Epoch::draws`]).
+/// Purpose number of the random draws that place blocks in the text (see [`Epoch::draws`]).
 const PURPOSE: u64 = 5;
 
 /// Storage of ids.

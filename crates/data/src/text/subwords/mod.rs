@@ -19,8 +19,7 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// Number that distinguishes the random draws for segmentations from those that order batches (see
-/// [`crate::Draws::new`]).
+/// Purpose number of the random draws for segmentations (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 4;
 
 /// Marks before the first character of a word, in SentencePiece and in byte-level tokenizers.

@@ -176,7 +176,8 @@ const fn label(unit: u32) -> u32 {
     unit & (1 << 31 | 0xFF)
 }
 
-/// Number whose exclusive or with the place of a node is the base of the places of its children.
+/// Number from which the places of a node's children are computed. The child that a byte leads to
+/// is at the exclusive or of this number, the place of the node and the byte.
 const fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }

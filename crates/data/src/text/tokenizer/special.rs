@@ -207,7 +207,8 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
 pub struct FolderTokens {
     /// Number of rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// Number of tokens whose ids are beyond these rows. The model has no embedding for them.
+    /// Number of tokens whose ids are not below `vocabulary_size`. The model has no embedding for
+    /// them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
     /// True if characters are normalised as in SentencePiece. In some cases, the library

@@ -129,8 +129,9 @@ impl Caller {
         }
     }
 
-    /// Reads once, without waiting, the bytes that have arrived; not more than are missing until
-    /// `awaited` bytes have been received in total. Returns whether new bytes were read.
+    /// Makes one attempt to read bytes that have already arrived, without waiting for more.
+    /// `awaited` is the total number of bytes that the caller must have sent by now; bytes beyond
+    /// it are not read. Returns whether new bytes were read.
     fn read(&mut self, awaited: usize) -> Result<bool, SkipReason> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());

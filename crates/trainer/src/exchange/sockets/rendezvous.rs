@@ -293,8 +293,9 @@ impl Rendezvous {
         }
     }
 
-    /// Pauses briefly, unless the list `absent` of processes that are awaited is empty. After the
-    /// deadline, returns an error instead, which names these processes and ends with `more`.
+    /// Pauses briefly before the next check for the awaited processes, whose ranks are `absent`. If
+    /// no process is awaited, returns at once. After the deadline, returns an error that names
+    /// these processes and ends with `more`.
     fn pause(
         &self,
         deadline: Instant,

@@ -24,7 +24,7 @@ use crate::{
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Number that distinguishes the random draws that decide which pairs of a weighted corpus an epoch
+/// Purpose number of the random draws that decide which pairs of a weighted corpus an epoch
 /// contains (see [`Epoch::draws`]).
 const WEIGHTS: u64 = 6;
 

@@ -14,7 +14,8 @@ pub struct PairPlan {
     batches: Vec<(u32, u32)>,
 }
 
-/// Numbers that distinguish the random draws of a plan from each other (see [`Epoch::draws`]).
+/// Purpose numbers (see [`Epoch::draws`]) of the random draws of a plan: those that shuffle pairs,
+/// those that vary lengths before sorting, and those that shuffle batches.
 mod purpose {
     pub(super) const PAIRS: u64 = 1;
     pub(super) const LENGTHS: u64 = 2;

@@ -22,8 +22,7 @@ use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
-/// Number that distinguishes the random draws of modifiers from the draws that order the batches of
-/// pairs or segment text (see [`Draws::new`]).
+/// Purpose number of the random draws of modifiers (see [`Draws::new`]).
 const PURPOSE: u64 = 10;
 
 /// Kinds of changes. The number of a kind is a part of the key of its random draws, so the draws of

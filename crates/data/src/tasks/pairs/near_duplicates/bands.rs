@@ -9,16 +9,15 @@
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Number that distinguishes the random draws of the hash functions from all other draws (see
-/// [`crate::Draws::new`]).
+/// Purpose number of the random draws of the hash functions (see [`crate::Draws::new`]).
 const PURPOSE: u64 = 14;
 
-/// Smallest probability that two pairs whose Jaccard index is the threshold have a common band.
-/// More similar pairs have a higher probability.
+/// If the Jaccard index of two pairs equals the threshold, they have a common band with at least
+/// this probability. More similar pairs have a higher probability.
 const RECALL: f64 = 0.95;
 
-/// Largest number of hash functions in all bands together. There may be more only if each band has
-/// the smallest size, `FEWEST_ROWS`, and that many bands are needed for `RECALL`.
+/// Limit of the number of hash functions in all bands together. It is exceeded only if bands of the
+/// smallest size, `FEWEST_ROWS`, need more hash functions to reach `RECALL`.
 const MOST_FUNCTIONS: usize = 48;
 
 /// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common

@@ -12,8 +12,7 @@ const CHARACTERS: usize = 5;
 /// several letters.
 const IDEOGRAPHS: usize = 2;
 
-/// Number that distinguishes the random draws that hash shingles from all other draws for pairs
-/// (see [`Draws::new`]).
+/// Purpose number of the random draws from which shingles are hashed (see [`Draws::new`]).
 const PURPOSE: u64 = 13;
 
 /// Hashes of all shingles of a pair. Repeated shingles are included.

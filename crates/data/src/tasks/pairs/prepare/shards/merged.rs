@@ -20,7 +20,8 @@ use crate::{
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
-    /// Number of pairs in the files of those shards that were added completely.
+    /// Number of pairs that were read from the text for the shards added so far, including pairs
+    /// that were dropped or held out. The shard that is being added does not count.
     pub(super) pairs: u64,
     kept: u64,
     held_out: u64,
