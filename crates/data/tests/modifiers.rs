@@ -144,7 +144,7 @@ fn a_single_word_stands_for_its_pair_with_its_translation() {
         assert!(words.contains(&(source.clone(), target.clone())), "{source} | {target}");
         assert!(pair.0.contains(&source) && pair.1.contains(&target));
     }
-    // The expected number is half of 600 lines. The limits are five standard deviations apart from
+    // The expected number is half of 600 lines. The limits are five standard deviations away from
     // it.
     assert!((239..=361).contains(&alone), "{alone}");
     config.train = serde_json::from_value(serde_json::json!([
@@ -186,7 +186,7 @@ fn draws_depend_on_seed_epoch_and_line_alone() {
         texts.iter().filter(|(line, texts)| before[line] != **texts).count()
     };
     // The expected number is 1 - 0.7 · 0.8 of 600 lines. The limits are five standard deviations
-    // apart from it.
+    // away from it.
     for texts in [&second, &third] {
         assert!((203..=325).contains(&changed(texts)), "{}", changed(texts));
     }

@@ -112,10 +112,10 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// Sorts the files that match the pattern `second`, so that each is at the place of the file to
-/// which it belongs among the files that match the pattern `first`. Two files belong together if
-/// the wildcards of both patterns match the same text in their names. If the patterns have
-/// different numbers of wildcards, files belong together by their order.
+/// Puts the files that match the pattern `second` into the order of the files that match the
+/// pattern `first`, so that two files that belong together have the same index. They belong
+/// together if the wildcards of both patterns match the same text in their names. If the patterns
+/// have different numbers of wildcards, the order of the files is not changed.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

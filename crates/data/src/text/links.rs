@@ -81,7 +81,7 @@ fn spans(text: &str) -> Vec<Range<usize>> {
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
-/// Index of the word of a token that belongs to no word.
+/// Value that stands in place of the index of a word if a token belongs to no word.
 pub const NO_WORD: u32 = u32::MAX;
 
 /// Index of the word of each token of a text. `tokens` has the byte range of each token. A token

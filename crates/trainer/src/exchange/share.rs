@@ -146,8 +146,9 @@ pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// Divides the range `leaves` into as few subtrees as possible of the tree whose leaves are the
-/// range `tree`. Returns the range of each subtree's leaves, in order.
+/// Divides the range `leaves` into complete subtrees of the binary tree whose leaves are the range
+/// `tree`. There are as few subtrees as possible. Returns the range of the leaves of each subtree,
+/// in order.
 pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<usize>> {
     if leaves.start <= tree.start && tree.end <= leaves.end {
         return vec![tree];

@@ -195,9 +195,10 @@ impl GradientTree {
     }
 }
 
-/// Adds up the sums `lefts` of the left halves and `values`, the gradient of the last leaf, all in
-/// the range `range` of the parameters. Begins with `values` and the smallest half, which is the
-/// last of `lefts`. Reports the total in this range.
+/// In the range `range` of the parameters, adds up `values`, which are the gradient of the last
+/// leaf, and `lefts`, which are the sums of the left halves. `values` are first added to the last
+/// of `lefts`, the smallest half; the result is added to the half before it, and so on. Passes the
+/// total in this range to `tell`.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,

@@ -280,9 +280,10 @@ impl Updater {
     /// Returns the gradients of this process's pieces: for each piece, the sums over the subtrees
     /// of all processes are added in the order of the tree.
     ///
-    /// `own_sums`: sums of this process, one for each of its subtrees. `received`: for each bucket,
-    /// beginning with the last bucket, what each process has sent to this one, by rank: its sums in
-    /// this process's piece, one after the other.
+    /// `own_sums`: sums of this process, one for each of its subtrees. `received`: a list for each
+    /// bucket, beginning with the last bucket. Each list has one tensor from each process, by rank.
+    /// This tensor consists of the sums over that process's subtrees in this process's piece, one
+    /// after the other.
     ///
     /// # Shapes
     /// Each tensor in `own_sums`: `(n,)` for n values of all parameters. Each tensor in the result:

@@ -31,9 +31,9 @@ impl GradientNoise {
     /// Estimates tr Σ and |G|² from one update. Both estimates are 0 if fewer than two
     /// micro-batches have target tokens.
     ///
-    /// `norm`: norm of the update's gradient, which is the sum of the shares of its micro-batches.
-    /// `micro_batches`: for each micro-batch, the number of its target tokens, and the norm of its
-    /// share.
+    /// The update's gradient is the sum of the shares of its micro-batches. `norm`: norm of the
+    /// update's gradient. `micro_batches`: for each micro-batch, the number of its target tokens,
+    /// and the norm of its share.
     pub(crate) fn estimate(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {

@@ -274,7 +274,7 @@ impl Band {
     }
 }
 
-/// Adds one more bit to a nonzero coefficient. `one` has only this bit.
+/// Adds one more bit to a nonzero coefficient. In `one`, only this bit is set.
 fn refined(bits: &mut Bits<'_>, coefficient: &mut i16, one: i16) {
     if bits.take(1) == 1 && *coefficient & one == 0 {
         *coefficient = coefficient.wrapping_add(if *coefficient > 0 { one } else { -one });

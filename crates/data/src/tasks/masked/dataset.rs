@@ -16,8 +16,8 @@ use crate::{
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
-/// A batch without rows is an error only after at least this many blocks were tried, even if an
-/// epoch has fewer blocks.
+/// Number of blocks that are tried before a batch without rows becomes an error. If an epoch has
+/// more blocks than this, the number of its blocks is used instead.
 const LEAST_TRIES: u64 = 100;
 
 /// Running text from which rows with hidden tokens are made.
@@ -131,8 +131,8 @@ struct MaskedBlocks {
     data: Arc<MaskedDataset>,
     blocks: Blocks,
     rows: usize,
-    /// True if the blocks are at random places. Then every number has a block; otherwise the
-    /// numbers of blocks end at the end of the text.
+    /// True if the blocks are at random places. Then there is a block for every number; otherwise
+    /// there are only as many blocks as follow each other in the text.
     shuffles: bool,
     hiding: Draws,
     pairing: Draws,

@@ -38,8 +38,8 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Memory holds the place in the file only of the pairs whose index is a multiple of this number.
-/// The places of other pairs are computed from the lengths of the pairs before them.
+/// Only for pairs whose index is a multiple of this number, memory holds the place in the file. The
+/// places of other pairs are computed from the lengths of the pairs before them.
 const STRIDE: usize = 64;
 
 /// Places of pairs in the file, and the lengths of both sides of each pair.

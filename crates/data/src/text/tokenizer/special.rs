@@ -217,7 +217,8 @@ pub struct FolderTokens {
     pub sentence_piece_forms: bool,
     /// Special tokens of the model.
     pub special: SpecialTokens,
-    /// Keys of the model's configuration that contain ids of tokens.
+    /// Part of the model's configuration: the keys whose values are ids of tokens, with these
+    /// values.
     #[serde(default)]
     pub ids: BTreeMap<String, serde_json::Value>,
     /// Contents of files about tokens, by file name, for a later export.

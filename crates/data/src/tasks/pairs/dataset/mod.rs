@@ -165,8 +165,9 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. An index of at least [`PairDataset::len`] means the pair whose index is
-    /// smaller by this number, with its sides exchanged for translation in the opposite direction.
+    /// Reads a pair. If `pair` is below [`PairDataset::len`], it is the index of the pair. The sum
+    /// of this index and [`PairDataset::len`] means the same pair with its sides exchanged, for
+    /// translation in the opposite direction.
     ///
     /// # Errors
     ///
