@@ -66,8 +66,8 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// Writes `bytes` to the file `file` of a run. Checks that the report of the run is a page without
-/// scripts from this file, or that the run is refused with an error that names the file.
+/// Writes `bytes` to the file `file` of a run. Checks that the page with the report of the run
+/// contains no script from this file, or that the run is refused with an error that names the file.
 ///
 /// # Panics
 /// If the check fails.

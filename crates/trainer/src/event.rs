@@ -49,8 +49,8 @@ pub enum StopReason {
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Number of tokens of a layer's busiest expert, divided by the number of tokens that each
-    /// expert would get if all got equally many; mean over layers and updates.
+    /// Load of the busiest expert of a layer: its number of tokens, divided by the number that each
+    /// expert would get if all got equally many. This is the mean over layers and updates.
     pub busiest: f64,
 }
 

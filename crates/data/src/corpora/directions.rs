@@ -122,9 +122,9 @@ impl DataConfig {
     ///
     /// # Errors
     ///
-    /// [`Error::Direction`] if the model was not trained to read `from` or to write `to`, if `from`
-    /// and `to` are the same language and no trained direction, or if `to` is `None` and several
-    /// target languages are possible.
+    /// [`Error::Direction`] if the model was not trained to read `from` or to write `to`. Also if
+    /// `from` and `to` are the same language and the model was not trained to translate it into
+    /// itself, or if `to` is `None` and several target languages are possible.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();
         let listed = |languages: Vec<&String>| {

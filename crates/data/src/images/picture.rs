@@ -24,9 +24,9 @@ impl Pixels {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is neither a PNG nor a JPEG, is cut off or damaged, or has more
-    /// than 16,384 pixels on a side, or if the converted picture does not have the size that the
-    /// model reads.
+    /// If the file cannot be read, is neither a PNG nor a JPEG, or is cut off or damaged. Also if
+    /// the picture has more than 16,384 pixels on a side, or if the converted picture does not have
+    /// the size that the model reads.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
             return Err(malformed(path, format!("is {kind}, where an image is expected")));

@@ -98,7 +98,7 @@ pub(super) fn open_only(path: &Path) -> Result<Stream> {
 }
 
 /// Opens the two sides of a corpus in an archive: the members whose names end in the two languages.
-/// For each side, returns a path that consists of the path of the archive and the name of the
+/// For each side, returns a path, which is the path of the archive followed by the name of the
 /// member, and the stream of the member.
 ///
 /// # Errors

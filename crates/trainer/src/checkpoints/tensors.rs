@@ -192,8 +192,8 @@ pub(crate) fn write_named<T: Written>(
     })
 }
 
-/// Maps the name of each tensor in the file `path` to its parameter and to the index of the prefix
-/// that precedes the parameter's name.
+/// Returns a map from the name of each tensor in the file `path` to its parameter and to the index
+/// of its prefix. The name of a tensor is one of `prefixes`, followed by the name of its parameter.
 ///
 /// # Errors
 /// If a parameter has no tensor or a tensor of another shape, or if there are other tensors.

@@ -64,9 +64,9 @@ pub struct WarmStartSettings<'a> {
     pub tokenizer_hash: &'a str,
     /// Function that returns whether the parameter with this name takes values from the checkpoint.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// Function that returns, for each row of the table of tokens with this name, the index of the
-    /// row with the same token in the checkpoint's table. It returns `None` if the parameter is not
-    /// a table of tokens, or if the tokenizers are the same.
+    /// Function that receives the name of a parameter. If the parameter is a table of tokens, the
+    /// function returns, for each row, the index of the row with the same token in the checkpoint's
+    /// table. It returns `None` for other parameters, and if the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -87,9 +87,10 @@ pub struct SkippedParameter {
     pub found: Option<Vec<usize>>,
 }
 
-/// Sets parameters of `model` to the values of the tensors in the directory `checkpoint` that have
-/// the same name and shape, or to the rows of common tokens. `taking` selects the parameters.
-/// Returns which parameters took values, and which did not.
+/// Takes weights for `model` from the checkpoint in the directory `checkpoint`. A parameter is set
+/// to the tensor with the same name and shape; if only the tokenizers differ, a table of tokens
+/// gets the rows of common tokens. `taking` selects the parameters. Returns which parameters took
+/// values, and which did not.
 ///
 /// # Errors
 /// If the checkpoint cannot be read or is corrupt, or if its tokenizer has another hash than

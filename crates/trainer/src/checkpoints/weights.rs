@@ -164,8 +164,8 @@ pub(crate) fn save_base(
     Ok(Some(Base { file, scale }))
 }
 
-/// Copies the file of frozen weights that `base` describes from the folder of one run's checkpoints
-/// to that of another run, unless it is there already.
+/// Copies a file of frozen weights from the folder of one run's checkpoints to the folder of
+/// another run's checkpoints, unless it is there already. `base` describes the file.
 ///
 /// # Errors
 /// If the file is missing or damaged, or cannot be written.

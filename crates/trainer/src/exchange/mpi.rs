@@ -244,9 +244,9 @@ impl World {
         }
     }
 
-    /// Sends each process `r` the next action of this process, and the number of values that this
-    /// process will send to it, which is `counts[r]`. Returns the number of values that each
-    /// process will send to this one, by rank.
+    /// Tells each process `r` the next action of this process, and `counts[r]`, the number of
+    /// values that this process will send to it. Returns the number of values that each process
+    /// will send to this one, by rank.
     ///
     /// # Errors
     /// If a process has another action than the others. All processes then get an error.
@@ -304,8 +304,8 @@ impl World {
     }
 }
 
-/// Returns, for each process, the number of its elements and the offset of its first element in the
-/// buffer of all elements, in the library's integer type.
+/// Returns two lists with a number for each process, in the library's integer type: the number of
+/// elements of the process, and the offset of its first element in the buffer of all elements.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());

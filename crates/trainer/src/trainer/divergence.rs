@@ -16,8 +16,8 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Number of consecutive validations after which training ends, if the loss of each is far above
-/// that of random guesses and none of them is a new lowest loss.
+/// Training ends after this number of consecutive validations if the loss of each is far above that
+/// of random guesses, and none of them is a new lowest loss.
 const MOST_VALIDATIONS: u32 = 3;
 
 /// Record of the consecutive validations whose loss is far above that of random guesses.
@@ -55,9 +55,9 @@ fn far_above(classes: usize) -> f64 {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Records a validation, and returns whether its loss is not finite, or whether both its loss
-    /// and the loss of the last update are far above that of random guesses. Such a validation
-    /// never counts as the best.
+    /// Records a validation. Returns true if its loss is not finite, or if two losses are far above
+    /// that of random guesses: the loss of the validation and the loss of the last update. Such a
+    /// validation never counts as the best.
     pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
         let loss = scores.get("nll").or_else(|| scores.get("loss"));
         let is_far = |loss: f64| match self.model.answer_classes() {

@@ -273,8 +273,9 @@ impl<M: Model> Trainer<M> {
     /// Requests the micro-batches of the next update that this process computes. Returns `None` if
     /// `stop` was set in any process before it had all of its micro-batches.
     ///
-    /// The micro-batches of an update can belong to two epochs, so that all updates have the same
-    /// number of micro-batches, except that the last update of the last epoch can have fewer.
+    /// All updates have the same number of micro-batches, except that the last update of the last
+    /// epoch can have fewer. For this, the micro-batches of an update can belong to successive
+    /// epochs.
     fn gather(
         &mut self,
         source: &mut dyn Source,

@@ -74,24 +74,24 @@ pub(crate) struct GradientTree {
 }
 
 impl TrainingConfig {
-    /// Number of gradient buffers that an update needs in the process that needs most, if
-    /// `processes` processes train together. It grows with the logarithm of the number of
-    /// micro-batches per process.
+    /// Largest number of gradient buffers that a process needs for an update, if `processes`
+    /// processes train together. It grows with the logarithm of the number of micro-batches per
+    /// process.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         self.most_in_a_process(processes, GradientTree::buffers)
     }
 
-    /// Number of sums of gradients that a process sends to the others in an update, in the process
-    /// that sends most: one for each complete subtree of its micro-batches. It is 1 if the numbers
-    /// of processes and of micro-batches are powers of two.
+    /// Largest number of sums of gradients that a process sends to the others in an update. A
+    /// process sends one sum for each complete subtree of its micro-batches. The result is 1 if the
+    /// numbers of processes and of micro-batches are powers of two.
     #[must_use]
     pub fn gradient_sums(&self, processes: usize) -> u64 {
         self.most_in_a_process(processes, <[_]>::len)
     }
 
-    /// Returns the largest value of `count`, which is called with the subtrees that a process sums
-    /// in an update, over all processes and updates.
+    /// Calls `count` with the subtrees that a process sums in an update, for each process and each
+    /// possible number of micro-batches of an update. Returns the largest result.
     fn most_in_a_process(&self, processes: usize, count: fn(&[Range<usize>]) -> usize) -> u64 {
         // The last update of the last epoch can have fewer micro-batches than the others. Their
         // division into subtrees differs, so it can have larger counts.

@@ -1,11 +1,12 @@
 //! Gradient noise scale: the batch size, in target tokens, above which larger batches hardly
 //! decrease the number of updates that a training needs.
 //!
-//! The gradient g of a batch with b target tokens is the true gradient G plus noise with the total
-//! variance tr Σ / b, so E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The
-//! gradients of micro-batches and the gradient of the whole update are such gradients for two
-//! different values of b. The two equations determine the unknowns |G|² and tr Σ. The noise scale
-//! tr Σ / |G|² is computed from means over many updates, because a single estimate of |G|² can be
+//! The gradient g of a batch with b target tokens is the true gradient G plus noise. If tr Σ is the
+//! total variance of this noise for a single target token, the variance for the batch is tr Σ / b.
+//! So E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). This equation holds for the
+//! gradients of micro-batches and for the gradient of the whole update, which have different values
+//! of b. The two resulting equations determine the unknowns |G|² and tr Σ. The noise scale tr Σ /
+//! |G|² is computed from means over many updates, because a single estimate of |G|² can be
 //! negative.
 
 use std::ops::AddAssign;

@@ -14,8 +14,8 @@
 //! - for each target token, the index of the target word to which it belongs;
 //! - for each link, the index of its source word and the index of its target word.
 //!
-//! Memory holds only the lengths of both sides of each pair, which are 8 bytes, and the place in
-//! the file of every 64th pair, or of every pair if the split has word links.
+//! Memory holds only the lengths of both sides of each pair (8 bytes for each pair), and the places
+//! of some pairs in the file: of every 64th pair or, if the split has word links, of every pair.
 
 use std::path::Path;
 

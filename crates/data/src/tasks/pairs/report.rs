@@ -109,9 +109,9 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// Sizes of batches. If some epochs are bidirectional (they contain each pair in both directions),
-/// each size is the larger one of its values in bidirectional and in other epochs. Numbers of
-/// tokens include the `</s>` at the end of each sentence.
+/// Sizes of batches. Some epochs can be bidirectional (they contain each pair in both directions).
+/// Then each size is measured for these epochs and for the others, and the larger value is
+/// reported. Numbers of tokens include the `</s>` at the end of each sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Number of batches in a one-directional epoch.

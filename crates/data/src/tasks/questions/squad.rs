@@ -126,9 +126,9 @@ impl Paragraph {
 ///
 /// # Errors
 ///
-/// If a file is missing or not in SQuAD's format, if the split has no question, if an answer is not
-/// at its stated place, or if a question has no answer although
-/// [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set. Errors about an answer or a
+/// If a file is missing or not in SQuAD's format, if the split has no question, or if an answer is
+/// not at its stated place. Also if a question has no answer, unless
+/// [`unanswerable`](crate::QuestionsConfig::unanswerable) is set. Errors about an answer or a
 /// question contain the numbers of article and paragraph, counted from 1. Errors of `visit` are
 /// returned too.
 pub fn read_questions(

@@ -77,9 +77,9 @@ impl QuestionWindow {
         self.row.second + token - self.tokens.start
     }
 
-    /// Amount of context around a token, by which windows are compared. BERT's program uses the
-    /// same formula: a hundredth of the window's number of tokens is added to the number of tokens
-    /// before the token or the number after it, whichever is smaller.
+    /// Amount of context around a token, by which windows are compared. As in BERT's program, it is
+    /// the smaller of two numbers, which are the number of tokens before this token and the number
+    /// after it, plus a hundredth of the window's number of tokens.
     fn context_around(&self, token: usize) -> f64 {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
         before.min(after) as f64 + 0.01 * self.tokens.len() as f64

@@ -173,9 +173,9 @@ impl Blocks {
         let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
         match self.drawn {
             Some(draws) => {
-                // The high half of the product is uniform below the number of places, with a bias
-                // of at most 2^-32 for texts of up to 2^32 tokens. At each place, one more token
-                // follows the block, because it is predicted too.
+                // The high half of the product is a random place, uniform with a bias of at most
+                // 2^-32 for texts of up to 2^32 tokens. At each possible place, the block is
+                // followed by at least one more token, which the last token of the block predicts.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
                 ((wide >> 64) as u64, length.min(tokens.saturating_sub(1)) as usize)

@@ -5,10 +5,10 @@
 //! contains both `<` and a letter. So no text can spell a special token or the name of a byte such
 //! as `<0x41>`, and decoding gives the encoded text.
 //!
-//! The library's Unigram trainer makes another vocabulary in each run, because it adds numbers in
-//! the order of a hash map and of its threads, and ranks characters without a score in the order of
-//! a hash set. Here the words are sorted, the trainer runs on one thread, and characters without a
-//! score are ranked by code point afterwards.
+//! The library's Unigram trainer makes another vocabulary in each run, because it depends on orders
+//! that vary. It adds numbers in the order of a hash map and of its threads, and it ranks
+//! characters without a score in the order of a hash set. Here the words are sorted, the trainer
+//! runs on one thread, and characters without a score are ranked by code point afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;

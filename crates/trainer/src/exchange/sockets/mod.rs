@@ -64,7 +64,7 @@ impl Sockets {
     /// process is lost later, even while this process is busy.
     ///
     /// # Errors
-    /// If there is no key although other machines can reach process 0, or if a process does not
+    /// If other machines can reach process 0 but there is no key. Also if a process does not
     /// connect in time, runs another version of this program, or was started with another number of
     /// processes.
     pub fn meet(

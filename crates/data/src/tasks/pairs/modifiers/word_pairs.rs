@@ -30,9 +30,9 @@ const FEWEST_PAIRS: usize = 5;
 /// in the target.
 const LEAST_SHARE: f64 = 0.9;
 
-/// Smallest value of Dice's coefficient: twice the number of pairs that contain both word and
-/// translation, divided by the sum of the number of pairs that contain the word and the number that
-/// contain the translation.
+/// Smallest value of Dice's coefficient 2 b / (w + t), where w is the number of pairs that contain
+/// the word, t is the number of pairs that contain the translation, and b is the number of pairs
+/// that contain both of them.
 const LEAST_DICE: f64 = 0.5;
 
 /// Words whose translations are nearly sure.

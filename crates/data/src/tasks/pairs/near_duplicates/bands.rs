@@ -1,10 +1,10 @@
 //! Bands of MinHash signatures, and the table that finds pairs with a common band.
 //!
 //! A random hash function gives two sets the same smallest hash with a probability equal to the
-//! Jaccard index J of the sets. A band consists of the smallest hashes by r different functions.
-//! Two sets have all hashes of a band in common with probability J^r, and at least one of b bands
-//! with probability 1 - (1 - J^r)^b, an S-shaped curve (Leskovec, Rajaraman and Ullman, "Mining of
-//! Massive Datasets", section 3.4).
+//! Jaccard index J of the sets. A band consists of the smallest hashes by r different functions. So
+//! two sets agree in a whole band with probability J^r. They agree in at least one of b bands with
+//! probability 1 - (1 - J^r)^b. This curve is S-shaped: it is near 0 for small J, and near 1 for
+//! large J (Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
 
 use super::shingles::mixed;
 use crate::Draws;

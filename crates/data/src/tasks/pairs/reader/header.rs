@@ -81,9 +81,10 @@ pub(crate) fn open(
     Table::open(format, files, Wanted { fields, columns: &columns })
 }
 
-/// Names of the field of a side in a record with named fields, in the order in which they are
-/// tried. If the configuration names the field, this is the only name. Otherwise the name is the
-/// language, first at the top level and then within `translation`, as in many published corpora.
+/// Possible names of the field with the text of a side, for records with named fields, in the order
+/// in which they are tried. If the configuration names the field, this is the only name. Otherwise
+/// the name is the language, first at the top level and then within `translation`, as in many
+/// published corpora.
 fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
     let fields = corpus.fields(config);
     let chosen = match side {

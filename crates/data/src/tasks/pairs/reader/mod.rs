@@ -320,9 +320,9 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
     Error::EmptyCorpus { split: split.name(), files: names.join(" and ") }
 }
 
-/// Existing files of a split. For each corpus, these are the files of source and target in text
-/// format, or the files with both sides in other formats, and the files of word links if there are
-/// any. A hub data set is fetched into the local hub cache.
+/// Existing files of a split. For a corpus in text format, these are the files of source and
+/// target; for other formats, the files with both sides. The files of word links follow, if there
+/// are any. A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///
