@@ -120,7 +120,8 @@ fn so_does_one_of_each_architecture() {
     interrupted_equals_whole_of(&shape, &short_run(UPDATES));
 }
 
-/// Compares an interrupted run with an uninterrupted one, and returns the record of the latter.
+/// Compares an interrupted run with an uninterrupted one. Returns the record of the uninterrupted
+/// run.
 fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     interrupted_equals_whole_of(&tiny(0.2), config)
 }

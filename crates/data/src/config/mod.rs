@@ -229,9 +229,9 @@ impl DataConfig {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// Corpora of the split called `name`. The name is looked up among the test sets, then among
-    /// the training and validation splits, then among the corpora of these two splits. If it is
-    /// none of them, it is the stem of files in the corpus folder.
+    /// Corpora of the split called `name`. The name is looked up first among the test sets, then
+    /// among the training and validation splits, and then among the single corpora of training and
+    /// validation. If it is none of them, it is the stem of files in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
         let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
         if let Some(corpus) = named(&self.test) {

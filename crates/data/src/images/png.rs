@@ -36,7 +36,7 @@ pub(super) fn decoded(bytes: &[u8], most_side: usize, most_bytes: usize) -> Resu
     let mut values = vec![0; size.ok_or("it takes too much memory")?];
     reader.next_frame(&mut values).map_err(described)?;
     let stored = reader.output_color_type().0.samples();
-    // Both grey and colours may be followed by an alpha channel.
+    // An alpha channel may follow the grey value or the three colours.
     let channels = if stored < 3 { 1 } else { 3 };
     if stored > channels {
         values =

@@ -97,7 +97,7 @@ impl<'a> HashedFile<'a> {
         self.bytes += piece.len() as u64;
         match &mut self.hash {
             Hash::Here(hash) => hash.update(piece),
-            // This fails only if the thread has panicked, which `finish` reports.
+            // Sending fails only if the hashing thread has panicked, which `finish` reports.
             Hash::Beside { pieces, .. } => drop(pieces.send(piece.into_owned())),
         }
         Ok(())

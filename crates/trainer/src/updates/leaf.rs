@@ -195,10 +195,10 @@ impl GradientTree {
     }
 }
 
-/// In the range `range` of the parameters, adds up `values`, which are the gradient of the last
-/// leaf, and `lefts`, which are the sums of the left halves. `values` are first added to the last
-/// of `lefts`, the smallest half; the result is added to the half before it, and so on. Passes the
-/// total in this range to `tell`.
+/// Adds up the gradient of the last leaf, which is `values`, and the sums of the left halves, which
+/// are `lefts`, in the range `range` of the parameters. `values` are first added to the last of
+/// `lefts`, the smallest half; the result is added to the half before it, and so on. Passes the
+/// total to `tell`.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,

@@ -40,7 +40,7 @@ impl Merges {
         let merges = model["merges"].as_array().ok_or_else(|| unreadable("merges"))?;
         let mut by_pair = HashMap::with_capacity(merges.len());
         for (rank, merge) in (0_u32..).zip(merges) {
-            // Both forms are in use: ["a", "b"] and "a b".
+            // Files write a merge either as ["a", "b"] or as "a b".
             let pair = match merge {
                 Value::Array(pair) => {
                     pair.first().and_then(Value::as_str).zip(pair.get(1).and_then(Value::as_str))

@@ -90,7 +90,7 @@ mod linux {
         let address = SocketAddrUnix::new_abstract_name(name(secret).as_bytes()).ok()?;
         connect(&socket, &address).ok()?;
         let mut stream = UnixStream::from(socket);
-        // This does not wait, because the buffer of a new connection has room for the word.
+        // Writing does not wait, because the buffer of a new connection has room for the word.
         stream.write_all(&secret[LENGTH..]).ok()?;
         ready(stream).ok()
     }

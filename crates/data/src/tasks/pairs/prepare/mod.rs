@@ -91,7 +91,8 @@ pub(crate) fn prepare_observed(
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
-    // This fails before text is tokenised if the tokenizer cannot sample segmentations as required.
+    // If the tokenizer cannot sample segmentations as required, this fails before text is
+    // tokenised.
     let variation = PairVariation::new(config, &ready.tokenizers)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
     let train = open(&Part::of_training(config, &ready))?.with_variation(variation);

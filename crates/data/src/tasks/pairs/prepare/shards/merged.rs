@@ -178,7 +178,7 @@ impl<'a> Merged<'a> {
             corpora: self.corpora,
             source: source.finish(&languages(|one| one.from)),
             target: target.finish(&languages(|one| one.to)),
-            // This is computed from the current settings when the cache is opened.
+            // The report on batches is computed from the current settings when the cache is opened.
             batching: BatchingReport::default(),
             text_hash: self.of.part.text.text_hash.clone(),
             tokenizer_hash: self.of.tokenizers.hash(),
