@@ -88,7 +88,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file of any size atomically, as [`fill_whole`] does.
+/// Writes a file of any size atomically, like [`fill_whole`], but with errors that name the file.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails.

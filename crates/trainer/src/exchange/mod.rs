@@ -120,7 +120,7 @@ pub trait Exchange: Send {
 
     /// Begins to send `parts[r]` to process `r`. [`Exchange::end`] returns the parts that the
     /// processes have sent to this one. Several exchanges can be begun before the first is ended.
-    /// Waits for other processes only if [`Exchange::waits_to_begin`].
+    /// This call waits for other processes only if [`Exchange::waits_to_begin`] returns true.
     ///
     /// Implementations can avoid copies of the parts, so their memory must not be written to before
     /// all processes have ended the exchange.

@@ -2,7 +2,7 @@
 //!
 //! Each source sentence has a hash, which also depends on the seed. The sentences with the smallest
 //! hashes are held out, so the set does not depend on the order of the text. A source sentence is
-//! held out with all its translations or not at all. The reader of the training text omits the
+//! held out with all its translations or not at all. The reader of the training text leaves out the
 //! sentences that are held out.
 
 use std::collections::BTreeMap;

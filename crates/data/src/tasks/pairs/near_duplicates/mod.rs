@@ -75,11 +75,12 @@ impl NearDuplicates {
     /// Adds a pair unless it is similar to a pair of the collection. Returns true if the pair was
     /// added. `keys` must be the keys of the pair by [`NearKeys`] with the same threshold.
     ///
-    /// A rejected pair has a Jaccard index of at least the threshold with a pair of the collection.
-    /// A similar pair is found with probability 0.95 if the index is exactly the threshold, with a
-    /// higher probability above it, and always if the pairs are equal. These probabilities are
-    /// lower if the collection has many pairs that were made from one template, because the number
-    /// of pairs under a key and the number of comparisons are limited.
+    /// A pair that is not added has a Jaccard index of at least the threshold with a pair of the
+    /// collection. If the index is exactly the threshold, the similar pair is found with
+    /// probability 0.95; above the threshold the probability is higher, and equal pairs are always
+    /// found. These probabilities are lower if the collection has many pairs that were made from
+    /// one template, because the number of pairs under a key and the number of comparisons are
+    /// limited.
     ///
     /// # Errors
     ///
