@@ -68,7 +68,8 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
 /// value in quotes can contain a `>`, and a value without quotes can contain a `/`.
 pub(crate) struct Attributes<'a> {
     text: &'a str,
-    /// Next byte; after the last attribute, the byte behind the tag.
+    /// Index of the next byte to read; after the last attribute, the index of the first byte after
+    /// the tag.
     at: usize,
     /// Whether the tag ends with `/>`, known after the last attribute.
     is_empty: bool,

@@ -5,14 +5,15 @@ use std::ops::Range;
 /// Largest number of bytes of a placeholder. A longer text in braces is ordinary text.
 const LONGEST: usize = 80;
 
-/// Largest numbers of bytes of a part of a template (`{{…}}` and `{%…%}`), and of a message with
-/// several forms (`{n, plural, …}`).
+/// Largest number of bytes of a part of a template (`{{…}}` or `{%…%}`).
 const LONGEST_TEMPLATE: usize = 400;
+/// Largest number of bytes of a message with several forms (`{n, plural, …}`).
 const LONGEST_FORMS: usize = 4000;
 
-/// Largest numbers of bytes of the two parts of an e-mail address: local part and host (RFC 5321,
-/// section 4.5.3.1).
+/// Largest number of bytes of the local part of an e-mail address, which is the part before the `@`
+/// (RFC 5321, section 4.5.3.1).
 const LONGEST_PERSON: usize = 64;
+/// Largest number of bytes of the host of an e-mail address, which is the part after the `@`.
 const LONGEST_HOST: usize = 255;
 
 /// Byte ranges of placeholders (`{name}`, `${name}`, `%s`, `%1$d`, `%(name)s`, `%name%` and `%%`),
@@ -147,8 +148,8 @@ fn address(text: &str) -> Option<usize> {
         return (word.len() > scheme.len()).then_some(word.len());
     }
     let is_person = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    // Only as many bytes are read as the longest local part has, because most texts have no
-    // address.
+    // The search ends after the largest possible length of a local part. Otherwise it could go
+    // through a long text that has no address.
     let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
     let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
     let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);

@@ -18,8 +18,9 @@ const WITHOUT_SEMICOLON: [&str; 106] = [
     "yacute", "yen", "yuml",
 ];
 
-/// Characters for the numeric references 128 to 159, in order. They are those of Windows-1252. `\0`
-/// means that the reference stands for the control character with this number.
+/// Characters for the numeric references 128 to 159, in order, as in the encoding Windows-1252. At
+/// the places of `\0`, Windows-1252 has no character. There, a reference stands for the control
+/// character whose code point is the number of the reference.
 const WINDOWS: &str = "€\0‚ƒ„…†‡ˆ‰Š‹Œ\0Ž\0\0‘’“”•–—˜™š›œ\0žŸ";
 
 /// Returns a text with its character references replaced by characters. Invalid references stay.

@@ -51,8 +51,8 @@ pub(crate) struct Segment {
     /// the text before the tag, and the second begins it again after the tag. `None` if a tag may
     /// be directly within the text.
     pub(crate) between: Option<[String; 2]>,
-    /// True if the translation does not replace the text, but is written to another place of the
-    /// document.
+    /// True if the text stays in the document, and the translation is written to another place,
+    /// such as the target of an XLIFF unit.
     pub(crate) is_copy: bool,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,
@@ -94,7 +94,7 @@ pub(crate) fn spaced(raw: &str) -> String {
 pub(crate) enum Part {
     /// Content that is not translated, in the syntax of the document.
     Kept(String),
-    /// Line with this index, in whose place its translation is written.
+    /// Place at which the translation of the line with this index is written.
     Line(usize),
 }
 

@@ -90,9 +90,10 @@ fn templates(text: &str) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// Whether a `~` between the characters `before` and `next` of a text could be one of two `~~`, or
-/// could end struck-out text. A `~` before a word, as in `~10`, only begins it, and without an end
-/// it is an ordinary character. `None`: a mark or the end of the line can be there.
+/// Whether a `~` must be escaped: it could be part of `~~`, or could end struck-out text. `before`
+/// and `next` are the characters around it; `None` means that a mark or the end of the line can be
+/// there. A `~` that can only begin struck-out text, as in `~10`, need not be escaped: if no `~` in
+/// the text can end struck-out text, then none begins it.
 fn is_strike(before: Option<char>, next: Option<char>) -> bool {
     let may_end =
         !before.is_some_and(char::is_whitespace) && !next.is_some_and(char::is_alphanumeric);

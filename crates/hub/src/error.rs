@@ -1,4 +1,4 @@
-//! Errors of transfers. Most messages give advice.
+//! Errors of uploads and downloads. Most messages say what the user can do.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub enum HubError {
          HF_TOKEN_PATH names; https://huggingface.co/settings/tokens makes one"
     )]
     NoToken {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
     },
     /// The status is 401, although the request had a token.
@@ -23,7 +23,7 @@ pub enum HubError {
         "{subject}: the hub does not accept the token (401): it may have expired, make another"
     )]
     Token {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
     },
     /// Status 403.
@@ -32,9 +32,9 @@ pub enum HubError {
          for a gated model your consent on its page"
     )]
     Forbidden {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
-        /// The hub's own message, or the cause.
+        /// Message of the hub, or the cause of the error.
         message: String,
     },
     /// Status 404.
@@ -43,9 +43,9 @@ pub enum HubError {
          is there with a token alone (HF_TOKEN)"
     )]
     Missing {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
-        /// The hub's own message, or the cause.
+        /// Message of the hub, or the cause of the error.
         message: String,
     },
     /// Status 409 or 412.
@@ -54,21 +54,21 @@ pub enum HubError {
          command again"
     )]
     Conflict {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
         /// Status of the answer.
         status: u16,
-        /// The hub's own message, or the cause.
+        /// Message of the hub, or the cause of the error.
         message: String,
     },
     /// Any other status that is not a success.
     #[error("{subject}: the hub answers {status}{message}{}", advice(*.status))]
     Refused {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
         /// Status of the answer.
         status: u16,
-        /// The hub's own message, or the cause.
+        /// Message of the hub, or the cause of the error.
         message: String,
     },
     /// The hub does not answer.
@@ -77,27 +77,27 @@ pub enum HubError {
          same command continues where it stopped"
     )]
     Network {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
         /// Address of the hub.
         endpoint: String,
-        /// Cause.
+        /// Cause of the error, as text.
         message: String,
     },
     /// An answer does not follow the API.
     #[error("{subject}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
     Answer {
-        /// Request or file.
+        /// Request or file that the error is about.
         subject: String,
-        /// Cause.
+        /// Cause of the error, as text.
         message: String,
     },
     /// A file of the folder cannot be read or written, or must not be replaced.
     #[error("{}: {message}", .path.display())]
     File {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Cause.
+        /// Cause of the error, as text.
         message: String,
     },
     /// The content of a file differs from the hub's checksum.
@@ -106,7 +106,7 @@ pub enum HubError {
          run the same command again"
     )]
     Damaged {
-        /// File.
+        /// Path of the file in the repository.
         path: String,
     },
 }

@@ -13,7 +13,8 @@ use crate::lfs::of_models;
 use crate::push::INCOMPLETE;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of characters of the checksum that are part of the name of an incomplete file.
+/// An unfinished download has a file name that contains this number of the checksum's first
+/// characters.
 const SHOWN: usize = 12;
 
 /// Result of a download.
@@ -33,7 +34,7 @@ struct Info {
     siblings: Vec<Sibling>,
 }
 
-/// File of a revision.
+/// File in a revision of a repository.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sibling {

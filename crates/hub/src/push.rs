@@ -46,7 +46,7 @@ pub struct Pushed {
     pub bytes: u64,
 }
 
-/// File of the folder.
+/// File in the folder that is uploaded.
 struct Local {
     /// Path in the repository.
     path: String,

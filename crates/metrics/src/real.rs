@@ -1,9 +1,10 @@
 //! Arithmetic in two precisions, mixed as in NumPy.
 //!
 //! Scores of a corpus are computed in double precision. Scores of a bootstrap resample are computed
-//! from single-precision sums. For these, the reference implementation, sacreBLEU, mixes NumPy's
-//! numbers with Python's, which adopt the precision of the other operand. Formulas are generic over
-//! [`Real`], so that one formula serves both cases.
+//! from single-precision sums. In the formulas for these sums, the reference implementation,
+//! sacreBLEU, combines NumPy's numbers with Python's numbers. The result then has the precision of
+//! the NumPy number. Here, formulas are generic over [`Real`], so that one formula serves both
+//! precisions.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 

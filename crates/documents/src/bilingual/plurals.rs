@@ -55,8 +55,8 @@ impl Parser<'_> {
         Some(value)
     }
 
-    /// Reads operands between operators of this level of [`OPERATORS`] or of a higher level, and
-    /// returns their value.
+    /// Reads a part of the expression whose operators outside parentheses have the index `level` or
+    /// a larger index in [`OPERATORS`]. Returns the value of this part.
     fn operation(&mut self, level: usize) -> Option<u64> {
         let Some(operators) = OPERATORS.get(level) else { return self.operand() };
         let mut value = self.operation(level + 1)?;

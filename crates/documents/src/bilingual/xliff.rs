@@ -26,10 +26,11 @@ pub(crate) struct Content {
 /// Text of a document with its translation, if it has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// First byte of the opening tag of the source.
+    /// Index of the first byte of the opening tag of the source.
     pub(crate) start: usize,
-    /// Byte at which a target can be inserted: after the source or, if an element `seg-source` of
-    /// version 1.2 (the source divided into segments) follows the source, after that element.
+    /// Index of the byte at which a target can be inserted: after the source or, if an element
+    /// `seg-source` of version 1.2 (the source divided into segments) follows the source, after
+    /// that element.
     pub(crate) end: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,
@@ -43,7 +44,7 @@ pub(crate) struct Xliff {
     /// Source and target language of each file or of the document; `None` if a language is not
     /// given.
     pub(crate) languages: Vec<[Option<String>; 2]>,
-    /// Units, each with an index in `languages`.
+    /// Units. Each is paired with the index, in `languages`, of the languages of its file.
     pub(crate) units: Vec<(usize, Unit)>,
 }
 
@@ -157,7 +158,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Begins a file with its own languages if an element gives them.
+    /// If an element gives languages, begins a file with these languages.
     fn name_languages(&mut self, attributes: &Attributes, names: [&str; 2]) {
         let languages = names.map(|name| attributes.get(name).map(str::to_owned));
         if languages[0].is_some() {

@@ -80,9 +80,10 @@ const ROWS: [&str; 5] = ["table", "tbody", "thead", "tfoot", "tr"];
 /// Elements whose closing tag may be left out.
 struct Optional {
     names: &'static [&'static str],
-    /// The element ends where one of these elements begins.
+    /// Elements that cannot be inside the element: it ends where one of them begins.
     next: &'static [&'static str],
-    /// The element ends where one of these elements, which can contain it, ends.
+    /// Elements that can contain the element. It ends, at the latest, where the one that contains
+    /// it ends.
     outer: &'static [&'static str],
     /// Elements that can be inside the element and can contain further elements with these
     /// `names`.

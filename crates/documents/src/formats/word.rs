@@ -160,7 +160,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the paragraphs of text boxes, whose elements have these bytes of the part.
+    /// Adds the paragraphs of text boxes. `boxes` has the byte ranges, in the part, of their
+    /// elements.
     fn add_boxes(&mut self, boxes: &[Range<usize>]) -> Result<()> {
         for range in boxes {
             let (part, start) = (&self.part[range.clone()], self.start + range.start);
@@ -171,7 +172,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Ends a link whose closing tag has these bytes of the part.
+    /// Ends a link. `tag` is the byte range of its closing tag in the part.
     fn end_link(&mut self, tag: &Range<usize>) {
         let end = self.moved(tag).end;
         let Some((first, opening)) = self.link.take() else {
@@ -214,9 +215,11 @@ type Texts = Vec<(String, Range<usize>)>;
 enum Read {
     /// The run has a single text and nothing else.
     Text(Run),
-    /// The run has no text, but a reference to a note or a comment, and these bytes.
+    /// The run has no text, but a reference to a note or a comment. The range has the bytes of the
+    /// whole run.
     Reference(Range<usize>),
-    /// The run has several texts, with other content between them, and text boxes.
+    /// The run has several texts with other content between them, and it can have text boxes. The
+    /// ranges are those of the text boxes.
     Mixed(Vec<Texts>, Vec<Range<usize>>),
 }
 
@@ -314,9 +317,9 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Makes the segment of these items. The base run (`ground`), and runs with the same formatting
-/// that are not links, stay text. All other runs become elements. Returns `None` if the items have
-/// no text.
+/// Makes a segment from the items of a paragraph. The base run (`ground`), and runs with the same
+/// formatting that are not links, stay text. All other runs become elements. Returns `None` if the
+/// items have no text.
 fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();

@@ -15,10 +15,10 @@ use crate::text;
 use crate::text::ngrams::Vocabulary;
 use crate::text::rewriting::Buffers;
 
-/// Longest block that is shifted.
+/// Largest number of words in a block that is shifted.
 const MAX_SHIFT_SIZE: usize = 10;
 
-/// Largest distance between the positions of a block in hypothesis and reference.
+/// Largest distance, in words, between the positions of a block in hypothesis and reference.
 const MAX_SHIFT_DISTANCE: usize = 50;
 
 /// Number of shifts that are tried for one pair of sentences before the search gives up.

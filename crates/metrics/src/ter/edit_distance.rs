@@ -1,16 +1,19 @@
 //! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
-//! Each row of the matrix is computed only in a beam around the diagonal, as in sacreBLEU. The beam
-//! depends only on the lengths of hypothesis and reference, which do not change if words are
-//! rearranged. So a row depends only on the words of the hypothesis up to this row. For a
-//! rearrangement, only the rows from the first changed word on are computed again.
+//! The edit distance is computed by dynamic programming in a matrix. Row i and column j have the
+//! distance between the first i words of the hypothesis and the first j words of the reference. As
+//! in sacreBLEU, each row is computed only in a beam, which is a range of columns around the
+//! diagonal. The beam depends only on the lengths of hypothesis and reference, which do not change
+//! if words are rearranged. So row i depends only on the first i words of the hypothesis, and after
+//! a rearrangement, only the rows from the first changed word on are computed again.
 
 use std::ops::Range;
 
-/// Half the width of the beam.
+/// Half the number of columns in the beam. The beam is wider if the diagonal advances by more than
+/// 50 columns from one row to the next.
 const BEAM_WIDTH: usize = 25;
 
-/// Distance of cells outside the beam.
+/// Value of cells outside the beam, which is larger than any distance.
 const UNREACHED: u32 = 1 << 30;
 
 /// A row of the matrix.

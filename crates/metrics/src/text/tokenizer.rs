@@ -131,7 +131,8 @@ impl FromStr for Tokenizer {
     }
 }
 
-/// Other tokenizers of sacreBLEU: name, requirement, and advice.
+/// Tokenizers of sacreBLEU that are not supported. For each of them: its name, the model or
+/// dictionary that it needs, and what the user can do instead.
 const UNSUPPORTED: [(&str, &str, &str); 6] = {
     const MECAB: &str = "split both sides into words with MeCab first and use `none`, use `char`, or score with sacreBLEU itself";
     const PIECES: &str = "split both sides into pieces with that model first and use `none`, use chrF, or score with sacreBLEU itself";
