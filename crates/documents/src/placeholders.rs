@@ -13,7 +13,8 @@ const LONGEST_FORMS: usize = 4000;
 /// Largest number of bytes of the local part of an e-mail address, which is the part before the `@`
 /// (RFC 5321, section 4.5.3.1).
 const LONGEST_PERSON: usize = 64;
-/// Largest number of bytes of the host of an e-mail address, which is the part after the `@`.
+/// Largest number of bytes of the host of an e-mail address, which is the part after the `@`
+/// (RFC 5321, section 4.5.3.1).
 const LONGEST_HOST: usize = 255;
 
 /// Byte ranges of placeholders (`{name}`, `${name}`, `%s`, `%1$d`, `%(name)s`, `%name%` and `%%`),

@@ -13,8 +13,7 @@ use crate::lfs::of_models;
 use crate::push::INCOMPLETE;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// An unfinished download has a file name that contains this number of the checksum's first
-/// characters.
+/// Number of characters of a file's checksum that are in the name of its unfinished download.
 const SHOWN: usize = 12;
 
 /// Result of a download.

@@ -36,8 +36,8 @@ pub fn return_freed_pages() {
 }
 
 /// Makes memory that the calling thread and the threads of Rayon's pool have freed available for
-/// other uses, and waits until this is done. So it also waits for the work that threads of the pool
-/// are doing for others; see [`collect_soon`].
+/// other uses, and waits until all of these threads have done this. A thread that is busy does it
+/// only after its work, so the wait can be long; [`collect_soon`] does not wait.
 pub fn collect() {
     #[cfg(not(target_family = "wasm"))]
     {
@@ -46,8 +46,9 @@ pub fn collect() {
     }
 }
 
-/// Like [`collect`], but does not wait for the threads of the pool: a thread that is busy follows
-/// before it takes the work of another thread. Called between batches of different shapes.
+/// Like [`collect`], but does not wait for the threads of the pool. A thread that is busy makes its
+/// own freed memory available later, before it takes over work of another thread. Called between
+/// batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
@@ -69,7 +70,8 @@ fn of_this_thread() {
 
 /// Limits the C library's own allocator to one arena (pool of memory) if the address space is
 /// limited (`ulimit -v`). Otherwise that allocator reserves 64 MiB of addresses for each thread
-/// until none are left, and uses almost none of them, since memory comes from mimalloc.
+/// until none are left. Almost none of these addresses would be used, because nearly all memory
+/// comes from mimalloc.
 ///
 /// Must be called before any other thread exists.
 pub fn spare_addresses() {

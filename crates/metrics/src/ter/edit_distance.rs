@@ -1,11 +1,12 @@
 //! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
-//! The edit distance is computed by dynamic programming in a matrix. Row i and column j have the
-//! distance between the first i words of the hypothesis and the first j words of the reference. As
-//! in sacreBLEU, each row is computed only in a beam, which is a range of columns around the
-//! diagonal. The beam depends only on the lengths of hypothesis and reference, which do not change
-//! if words are rearranged. So row i depends only on the first i words of the hypothesis, and after
-//! a rearrangement, only the rows from the first changed word on are computed again.
+//! The edit distance is computed by dynamic programming in a matrix. The cell in row i and column j
+//! has the distance between the first i words of the hypothesis and the first j words of the
+//! reference. As in sacreBLEU, each row is computed only in a beam, which is a range of columns
+//! around the diagonal. The beam depends only on the lengths of hypothesis and reference, which do
+//! not change if words are rearranged. So row i depends only on the first i words of the
+//! hypothesis, and after a rearrangement, only the rows from the first changed word on are computed
+//! again.
 
 use std::ops::Range;
 

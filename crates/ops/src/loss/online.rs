@@ -101,8 +101,8 @@ vectorised! {
             token.largest = largest;
             token.best = first + logits.iter().position(|&logit| logit == largest).unwrap_or(0);
         }
-        // Without a finite logit so far, each difference would be NaN. A NaN among the logits, which
-        // `largest` leaves out, still makes the sum NaN.
+        // Without a finite logit so far, each difference would be NaN. A NaN among the logits,
+        // which `largest` leaves out, still makes the sum NaN.
         let is_none = token.largest == T::NEGATIVE_INFINITY;
         let base = if is_none { T::default() } else { token.largest };
         match partner {
@@ -129,7 +129,8 @@ vectorised! {
 mod tests {
     use super::*;
 
-    /// A first segment, or all of a row's classes but one, without any probability.
+    /// Checks rows of logits in which the whole first segment, or all classes but one, have the
+    /// logit −∞.
     #[test]
     fn classes_with_logits_of_minus_infinity_have_no_part_in_the_loss() {
         const NONE: f32 = f32::NEG_INFINITY;

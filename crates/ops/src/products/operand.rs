@@ -181,9 +181,9 @@ fetch! {
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// How many lines ahead a kernel prefetches the right operand if there is only one row. For a
-/// single row, most of the time is spent waiting for these lines, because hardware prefetchers stop
-/// at every page of 4 KiB.
+/// Number of lines by which a kernel prefetches the right operand ahead if there is only one row.
+/// For a single row, most of the time is spent waiting for these lines, because hardware
+/// prefetchers stop at every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]

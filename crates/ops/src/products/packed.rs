@@ -114,10 +114,11 @@ impl PackedProducts {
         );
     }
 
-    /// Computes the product of `a (m, k)` and `k` rows of `right`, from the first row of the step
-    /// `from` on. (A step has 32 rows.) Depending on `write`, the product replaces the values of
-    /// `out` or is added to them. The left operand is packed for this product only, unless it
-    /// already lies in memory in the packed order. `out` is as for [`Self::multiply_panels`].
+    /// Computes the product of `a (m, k)` and `k` consecutive rows of `right`. The first of these
+    /// rows is the first row of the step with the index `from`. (A step has 32 rows.) Depending on
+    /// `write`, the product replaces the values of `out` or is added to them. The left operand is
+    /// packed for this product only, unless it already lies in memory in the packed order. `out` is
+    /// as for [`Self::multiply_panels`].
     pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),

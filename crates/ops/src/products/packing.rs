@@ -93,9 +93,9 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Returns the lines of an operand of one panel if they already lie in memory in the order of
-    /// this packing, so that the operand need not be packed; otherwise `None`. They do in f32 tiles
-    /// that have a row for each index of the summed dimension.
+    /// Returns the lines of an operand of one panel if the operand already lies in memory in the
+    /// order of this packing, so that it need not be packed; otherwise `None`. An example is an f32
+    /// tile of attention scores with a row for each index of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()

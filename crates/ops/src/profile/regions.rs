@@ -6,8 +6,8 @@
 //! of the busiest thread. If the region has `k` equal tasks, the busiest thread has `⌈k / n⌉` of
 //! them. Work outside of regions takes the same time on any number of threads (Amdahl 1967). So the
 //! time of a step on, say, sixty-four cores can be computed from regions that were measured on a
-//! single core. This ignores limits of memory bandwidth, so the prediction holds only if memory is
-//! fast enough.
+//! single core. The prediction ignores memory bandwidth, so it is too optimistic if the cores have
+//! to wait for memory.
 //!
 //! A region inside a task of another region counts as a part of that task.
 

@@ -20,7 +20,7 @@ pub(crate) enum Adjoint {
     One,
     /// Elements on the host; the operation that receives them can reuse their memory.
     Elements(CpuStorage),
-    /// A tensor on any device and of any type, whose memory nobody writes to.
+    /// A tensor on any device and of any type. Its memory must not be written to.
     Tensor(Tensor),
 }
 
@@ -64,7 +64,8 @@ pub(super) struct Flat<'a> {
     pub(super) written: &'a mut [bool],
     /// For each parameter, whether this backward pass has written its gradient.
     pub(super) touched: Vec<bool>,
-    /// Index in the flat buffer from which on all gradients have been reported as final.
+    /// The elements of the flat buffer from this index on have been reported as final: this
+    /// backward pass adds nothing more to them.
     pub(super) final_from: usize,
 }
 

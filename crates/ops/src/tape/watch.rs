@@ -14,8 +14,9 @@ pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
 /// Tracks from which index of the flat layout on gradients are final, and reports it.
 pub(super) struct Watch<'a> {
-    /// For each parameter up to the last one whose gradient is not final, the index of the first
-    /// operation on it; `None` if no operation uses it.
+    /// For each parameter, the index of the first recorded operation that uses it; `None` if no
+    /// operation does. When the gradient of the last parameter in the list is final, the parameter
+    /// is removed from the list.
     first_uses: Vec<Option<usize>>,
     tell: WhenFinal<'a>,
 }

@@ -13,8 +13,9 @@ use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
-/// Smallest number of pairs of a query and a key for which attention with operands rounded to bf16
-/// is faster than in f32, as measured on AMX with heads of widths 32 and 64.
+/// Smallest number of pairs of a query and a key for which attention is faster with operands that
+/// are rounded to bf16 than with f32 operands. It was measured on a processor with AMX, with heads
+/// of widths 32 and 64.
 const ROUNDED: usize = 48 * 48;
 
 /// Largest number of sequences in one task.

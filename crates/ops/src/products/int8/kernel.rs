@@ -71,11 +71,12 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) an f32
-    /// kernel, only int8 kernels are considered that every processor with the f32 kernel's
-    /// instructions has, and the plain loop: so a choice also avoids instructions that a virtual
-    /// machine reports without having them. [`Kernel::Fma512`] stands for the first processors with
-    /// AVX-512F and AVX-512BW, which have no VNNI.
+    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) an
+    /// f32 kernel, an int8 kernel is considered only if every processor with the instructions of
+    /// the f32 kernel also has those of the int8 kernel. (The plain loop is always considered.) So
+    /// the user's choice also avoids int8 instructions that a virtual machine reports without
+    /// having them. [`Kernel::Fma512`] stands for the first processors with AVX-512F and AVX-512BW,
+    /// which have no VNNI.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();

@@ -173,7 +173,8 @@ impl Sight {
     }
 
     /// Writes to `ranges` the positions in `within` that positions in `from` see (`side` 0), or
-    /// that see them (`side` 1). Only the random blocks differ between the two.
+    /// that see them (`side` 1). The two sides differ only
+    /// in the random blocks, because windows and global tokens are symmetric.
     fn seen_across(
         &self,
         from: Range<usize>,
@@ -238,8 +239,8 @@ impl Sight {
         merge(ranges);
     }
 
-    /// Whether each of `queries` sees each of `keys`. If the result is `true`, this is certain; if
-    /// it is `false`, each query can still see each key.
+    /// Returns `true` only if each of `queries` sees each of `keys`. The test is incomplete: it can
+    /// also return `false` although each query sees each key.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;
         let farthest =
