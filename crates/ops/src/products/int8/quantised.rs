@@ -80,8 +80,9 @@ impl Int8Matrix {
         Self { values: quantised, scales, width }
     }
 
-    /// Makes a matrix from its integers and scales; `None` if their numbers do not match, or if
-    /// [`Self::round`] could not have made one of them.
+    /// Makes a matrix from its integers and scales. Returns `None` if the number of integers is not
+    /// `width` times the number of scales, if an integer is −128, or if a scale is negative, is not
+    /// finite, or has other low bits than the scales of [`Self::round`].
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());

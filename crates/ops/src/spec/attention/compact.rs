@@ -20,8 +20,8 @@ pub enum CacheType {
 
 /// Rows of keys and values in fewer bits than those of the tensors from which they come.
 ///
-/// In bf16, each number is rounded to the nearest. In int8, a row is divided into blocks of columns.
-/// Each block is as wide as a head, so that it is the key or the value of one head. The largest
+/// In bf16, each number is rounded to the nearest bf16 number. In int8, a row is divided into blocks
+/// of columns. Each block is as wide as a head, so that it is the key or the value of one head. The largest
 /// magnitude in a block is 127 times the scale of the block, and each number is rounded to the
 /// nearest multiple of the scale.
 #[derive(Debug, Clone)]
@@ -65,8 +65,8 @@ impl CompactRows {
     /// `(M, W)`; `block` divides `W`.
     ///
     /// # Errors
-    /// If `W` or `block` is 0, `block` does not divide `W`, or if the tensor is not on the host or is neither
-    /// f32 nor f64.
+    /// If `W` or `block` is 0, if `block` does not divide `W`, or if the tensor is not on the host
+    /// or is neither f32 nor f64.
     pub fn new(rows: &Tensor, block: usize, cache_type: CacheType) -> Result<Self> {
         let width = rows.dims2()?.1;
         if width == 0 || block == 0 || !width.is_multiple_of(block) {
