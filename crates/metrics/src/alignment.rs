@@ -2,11 +2,12 @@
 //! Statistical Alignment Models", section 3):
 //!
 //! ```text
-//! precision = |A ∩ P| / |A|     recall = |A ∩ S| / |S|     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+//! precision = |A ∩ P| / |A|,   recall = |A ∩ S| / |S|,
+//! AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 //! ```
 //!
-//! where A are the predicted links, S the sure links of the reference, and P the sure and possible
-//! links of the reference. Counts are summed over the corpus. If all links of the reference are
+//! where AER is the alignment error rate, A are the predicted links, S the sure links of the
+//! reference, and P the sure and possible links of the reference. Counts are summed over the corpus. If all links of the reference are
 //! sure, 1 − AER is the harmonic mean of precision and recall.
 
 use std::collections::{HashMap, HashSet};

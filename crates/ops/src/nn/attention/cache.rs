@@ -114,7 +114,8 @@ impl Cache {
     /// `(R, W)`.
     ///
     /// # Errors
-    /// The errors of [`Cache::add_text`].
+    /// The errors of [`Cache::add_text`]. If each step has its own tensor, its width is not compared
+    /// with that of earlier rows.
     pub fn add_step(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { steps, .. } => steps.push(rows),
@@ -131,8 +132,8 @@ impl Cache {
 
     /// Drops cached rows. `text` has the indices of the text rows to keep, in their new order.
     /// `steps` says for each step whether it is kept; steps beyond the end of `steps` are dropped.
-    /// A cache without rows, unless [`Cache::joined`] made it, accepts any indices and stays empty,
-    /// because a layer that keeps sums over the past instead of rows never adds rows to its cache.
+    /// A cache without rows accepts any indices and stays empty, because a layer that keeps sums
+    /// over the past instead of rows never adds rows to its cache.
     ///
     /// # Errors
     /// If there is no row with one of these indices.

@@ -13,8 +13,9 @@ const SMALLEST: f32 = 1e-30;
 /// integers and the same scale.
 const SCALE_BITS: u32 = 0x7f;
 
-/// Returns the scale of a row: the number by which the row's largest magnitude is divided to give
-/// 127, rounded up; NaN if a value is not finite.
+/// Returns the scale of a row: the row's largest magnitude divided by 127, and rounded up so that
+/// the bits [`SCALE_BITS`] are zero. It is 0 if the magnitude is below [`SMALLEST`], and NaN if a
+/// value is not finite.
 #[inline(always)]
 pub(super) fn scale_of(values: &[f32]) -> f32 {
     // The bits of magnitudes are ordered like the magnitudes; those of infinity and NaN are the

@@ -20,10 +20,10 @@ pub enum CacheType {
 
 /// Rows of keys and values in fewer bits than those of the tensors from which they come.
 ///
-/// In bf16, each number is rounded to the nearest bf16 number. In int8, a row is divided into blocks
-/// of columns. Each block is as wide as a head, so that it is the key or the value of one head. The largest
-/// magnitude in a block is 127 times the scale of the block, and each number is rounded to the
-/// nearest multiple of the scale.
+/// In bf16, each number is rounded to the nearest bf16 number. In int8, a row is divided into
+/// blocks of columns. Each block is as wide as a head, so that it is the key or the value of one
+/// head. The largest magnitude in a block is 127 times the scale of the block, and each number is
+/// rounded to the nearest multiple of the scale.
 #[derive(Debug, Clone)]
 pub struct CompactRows {
     /// Number of columns.
