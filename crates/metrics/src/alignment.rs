@@ -7,8 +7,9 @@
 //! ```
 //!
 //! where AER is the alignment error rate, A are the predicted links, S the sure links of the
-//! reference, and P the sure and possible links of the reference. Counts are summed over the corpus. If all links of the reference are
-//! sure, 1 − AER is the harmonic mean of precision and recall.
+//! reference, and P the sure and possible links of the reference. Counts are summed over the
+//! corpus. If all links of the reference are sure, 1 − AER is the harmonic mean of precision and
+//! recall.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::AddAssign;

@@ -114,8 +114,8 @@ impl Cache {
     /// `(R, W)`.
     ///
     /// # Errors
-    /// The errors of [`Cache::add_text`]. If each step has its own tensor, its width is not compared
-    /// with that of earlier rows.
+    /// The errors of [`Cache::add_text`]. If each step has its own tensor, its width is not
+    /// compared with that of earlier rows.
     pub fn add_step(&mut self, rows: Tensor) -> Result<()> {
         match self.parts(&rows)? {
             Parts::Apart { steps, .. } => steps.push(rows),
