@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// Attends from each query to its own keys; see [`crate::decoding_attention()`].
 ///
-/// The keys of each query are gathered once, into as many columns as the query with the most keys
-/// has. They are aligned at the end: the last column holds the last key of every query, so that
-/// distances to the last key are the same for all queries. Columns before a query's first key are
-/// hidden.
+/// The keys of each query are gathered once. The number of columns is the largest number of keys
+/// that a query has. Keys are aligned at the end: the last column holds the last key of every
+/// query, so that distances to the last key are the same for all queries. Columns before a query's
+/// first key are hidden.
 ///
 /// # Shapes
 /// The shapes of [`crate::decoding_attention()`].

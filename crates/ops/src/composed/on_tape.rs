@@ -116,8 +116,9 @@ fn go_back(
     Ok(())
 }
 
-/// Operation that maps the result of `operation` to a scalar whose gradient with respect to the
-/// result is the given tensor, because Candle's backward pass begins with a scalar.
+/// Operation that maps the result of a composed operation to a scalar. The gradient of this scalar
+/// with respect to the result is the given tensor, which is the adjoint of the result. This is
+/// needed because Candle's backward pass can begin only with a scalar.
 struct Root(Tensor);
 
 impl Root {

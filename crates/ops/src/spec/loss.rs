@@ -41,7 +41,7 @@ pub struct CrossEntropySpec {
     /// Label smoothing: share of the probability that is spread evenly over all classes.
     pub smoothing: f64,
     /// Weight of the divergences in R-Drop (Liang et al. 2021); 0 without R-Drop. If it is above 0,
-    /// rows `i` and `i + N/2` of the input belong to the same token, in two forward passes.
+    /// rows `i` and `i + N/2` of the N input rows belong to the same token, in two forward passes.
     pub r_drop: f64,
     /// Number by which the sum over the tokens is multiplied.
     pub scale: f64,

@@ -109,8 +109,9 @@ impl From<&SavedTensor> for Slot {
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
-    /// If this tape was made by [`Tape::for_segment`]: the results of the operations recorded on
-    /// the outer tape, to which the segment will be added.
+    /// Results of the operations recorded on the outer tape if this tape was made by
+    /// [`Tape::for_segment`]; otherwise empty. The outer tape is the one to which the segment will
+    /// be added.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
     /// For each variable, the index of the first operation that uses it. Once the backward pass has

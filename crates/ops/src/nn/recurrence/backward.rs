@@ -98,11 +98,14 @@ struct StepGradients<T> {
     /// to the step before it: `(B, H)` each, longest sequence first.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// Gradients with respect to the queries, `(N, A)`; the vector v of the scores, separately for
-    /// each sequence, `(B, A)`; the keys, `(M, A)`; and the values, `(M, V)`.
+    /// Gradients with respect to the queries, `(N, A)`.
     by_queries: Vec<T>,
+    /// Gradients with respect to the vector v with which scores are computed, separately for each
+    /// sequence: `(B, A)`.
     by_energies: Vec<T>,
+    /// Gradients with respect to the keys, `(M, A)`.
     by_keys: Vec<T>,
+    /// Gradients with respect to the values, `(M, V)`.
     by_values: Vec<T>,
 }
 

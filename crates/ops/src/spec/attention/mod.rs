@@ -30,10 +30,11 @@ pub struct AttentionSpec {
     /// Whether a query sees only keys at or before its own position.
     pub causal: bool,
     /// Sparse pattern that further restricts the keys that a query sees; `None` for no restriction.
-    /// Only if the queries of each sequence are the last of its keys, as in self-attention.
+    /// A pattern is allowed only if the query positions of each sequence are its last key
+    /// positions, as in self-attention.
     pub sparse: Option<Sparse>,
     /// Chunks that determine the positions by which queries are rotated; `None` for one rotation by
-    /// the true position. Only for causal self-attention. With chunks, queries have
+    /// the true position. They are allowed only in causal self-attention. With chunks, queries have
     /// [`DualChunk::ROTATIONS`] times as many columns: all heads in the first rotation, then all
     /// heads in the second, and so on.
     pub dual_chunk: Option<DualChunk>,

@@ -70,8 +70,9 @@ impl ParameterStore {
         self.outside_frozen(range, changed, |part, start| former.narrow(0, start, part.dim(0)?))
     }
 
-    /// Returns `values`, which are for `range` of the flat layout, with the result of `frozen` for
-    /// each frozen parameter. `frozen` gets its values, and where they begin.
+    /// Returns `values`, which are for `range` of the flat layout, but with the result of `frozen`
+    /// in place of the values of each frozen parameter. `frozen` gets the values of one such
+    /// parameter, and the index in `values` at which they begin.
     fn outside_frozen(
         &self,
         range: &Range<usize>,

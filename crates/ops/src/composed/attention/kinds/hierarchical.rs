@@ -264,8 +264,8 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
 }
 
 /// Gathers, for each of the `count` chunks of level 1, the means of the chunks of `level` that lie
-/// in the same chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If there are fewer than
-/// C, the last one is repeated.
+/// in the same chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If these are fewer
+/// than C, the last mean is repeated.
 fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -> Result<Tensor> {
     let (batch, heads, last, head) = means.dims4()?;
     let chunk = hierarchy.chunk;

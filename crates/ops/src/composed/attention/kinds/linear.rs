@@ -237,9 +237,10 @@ fn in_chunks(
     Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
-/// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. In
-/// each round, every sum is extended by the sum over the same number of chunks just before its own
-/// chunks. So the number of chunks in a sum doubles with each round.
+/// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. At
+/// first, the sum of a chunk covers only the chunk just before it. In each round, a sum that covers
+/// n chunks is extended by the sum that covers the n chunks before these, until all sums reach back
+/// to the first chunk.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {
