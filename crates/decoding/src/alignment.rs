@@ -125,9 +125,9 @@ pub fn align_with(
     Ok(())
 }
 
-/// Returns how many of the first sentences can be aligned in one batch: as many as possible, and at
-/// least one. Because of padding, each of them takes as much memory as a sentence with the longest
-/// source and the longest target of the batch.
+/// Returns the number of sentences, from the first one on, that are aligned in the next batch: as
+/// many as [`AT_ONCE`] allows, and at least one. Because of padding, each of them takes as much
+/// memory as a sentence with the longest source and the longest target of the batch.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -154,7 +154,8 @@ fn align_batch(
         return Ok(targets.iter().map(nothing).collect());
     }
     let weights = attention((model, start), chosen, sources, targets)?;
-    // (B, T, S) row-major, padded to the longest lengths.
+    // Shape (B, T, S) for B sentences, T inputs of the decoder and S source tokens, padded to the
+    // longest of each.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
     let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
     let rows: Vec<&[f32]> = values.chunks(keys).collect();

@@ -27,7 +27,7 @@ pub struct FinishedChunk<'a, T> {
 /// Returns the configuration for each of `workers` workers (threads that take batches). The limits
 /// `batch_tokens` and `batch_rows` of `config` are divided by the number of workers. `batch_rows`
 /// is reduced further if that is needed to give every worker a batch. `rows` is the number of rows
-/// of all sentences.
+/// of all sentences; a row is one hypothesis in the state of the model.
 pub(crate) fn shared(config: &DecodingConfig, rows: usize, workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -146,7 +146,8 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
 pub(crate) struct Size {
     /// Number of source tokens.
     pub(crate) tokens: usize,
-    /// Number of rows that are stepped together.
+    /// Largest number of hypotheses that the model advances at the same time, each in a row of its
+    /// state.
     pub(crate) rows: usize,
 }
 

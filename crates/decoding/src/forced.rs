@@ -53,8 +53,9 @@ impl ForcedScore {
 /// Tokens go through the same steps and the same normalisation as in a search, so that the output
 /// of a search gets the same score here. There are three exceptions, which only a search applies:
 /// penalties on repeated tokens, the limits of a shortlist, and the rule of the library
-/// Transformers that forced tokens do not count ([`SearchRules`](crate::SearchRules)). When a
-/// target ends, its row leaves the model's batch.
+/// Transformers that forced tokens do not count ([`SearchRules`](crate::SearchRules)). As soon as
+/// all tokens of a target are scored, the target is removed from the state of the model, so that
+/// later steps do not compute it.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],

@@ -1,5 +1,5 @@
-//! Lengths of translations: which lengths are expected, and how scores of different lengths are
-//! compared.
+//! Lengths of translations: which lengths are expected, and how the scores of translations of
+//! different lengths are compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,11 +68,14 @@ fn rounded(value: f64) -> f64 {
 /// Settings by which translations of different lengths are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LengthSettings {
-    /// Value of `length_penalty`.
+    /// Exponent of the length penalty, for
+    /// [`DecodingConfig::length_penalty`](crate::DecodingConfig::length_penalty).
     pub length_penalty: f64,
-    /// Value of `length_reward`.
+    /// Reward for each token, for
+    /// [`DecodingConfig::length_reward`](crate::DecodingConfig::length_reward).
     pub length_reward: f64,
-    /// Value of `shortfall_penalty`.
+    /// Weight of the penalty on short translations, for
+    /// [`DecodingConfig::shortfall_penalty`](crate::DecodingConfig::shortfall_penalty).
     pub shortfall_penalty: f64,
 }
 

@@ -22,8 +22,9 @@
 //!   search forbids tokens. So [`Translator::score`] gives an output the same log-probability as
 //!   the search. With a [`Shortlist`], the search takes it from the distribution over the
 //!   candidates of the sentence.
-//! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
-//!   maximum length.
+//! - Beam search stops exactly: the result is the same as if the beam ran to its maximum length.
+//!   There are three exceptions: if `patience` is set, if the rules of the library Transformers are
+//!   chosen ([`SearchRules`]), and if a sentence requires phrases.
 //! - Random draws need no state: each draw is a function of the seed, the number of the sentence,
 //!   the index of the sample and the position.
 //!

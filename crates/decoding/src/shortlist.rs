@@ -8,7 +8,8 @@ use crate::{Sentence, SpecialIds};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shortlist {
     always: Vec<u32>,
-    /// End of the list of each source token in `tokens`.
+    /// For each source token, the index in `tokens` at which the list of this token ends. The list
+    /// begins where the list of the source token before it ends.
     ends: Vec<usize>,
     tokens: Vec<u32>,
 }

@@ -108,7 +108,8 @@ impl SpecialIds {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// Returns true if `token` is part of a continuation of a prompt that ends with it.
+    /// Returns true if `token` is an end id that is also part of the text: a continuation of a
+    /// prompt that ends with `token` contains it.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }

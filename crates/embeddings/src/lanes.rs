@@ -33,7 +33,8 @@ pub(crate) fn numbers(row: &[Lanes], dimensions: usize) -> impl Iterator<Item = 
 }
 
 /// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, one for each lane. Then the second half of the
-/// partial sums is added to the first half, until one sum is left.
+/// partial sums is added to the first half, which leaves eight sums. This is repeated until one sum
+/// is left.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
     // Number of registers that together hold a group; 1 if a register holds a whole group.

@@ -21,8 +21,8 @@ const F32: f64 = 4.0;
 const COMPOSED: f64 = 9.0;
 /// Number of values that the composed operations hold for each attention score: raw, masked and
 /// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
-/// backward pass, as many gradients as are needed at a time. The fused operations (one for several
-/// steps, on the CPU) keep scores of short sequences only.
+/// backward pass, as many gradients as are needed at a time. The fused operations, which run on the
+/// CPU and each do the work of several Candle operations, keep scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
 /// Sequence length, in tokens, for which a cost per token is computed if it depends on the length.
@@ -37,8 +37,8 @@ pub(crate) struct PartCost {
     /// Number of forward operations per token: two for each weight by which the token's vector is
     /// multiplied.
     pub(crate) flops: f64,
-    /// Part of `flops` that is spent between the projections of a layer: in self-attention without
-    /// pairwise scores, or in a state-space layer.
+    /// Part of `flops` that a layer spends between its projections. It is 0 for attention with a
+    /// score for each pair of tokens, whose arithmetic `pair_flops` counts.
     pub(crate) mixing_flops: f64,
     /// Number of forward operations for each pair of a query and a visible key.
     pub(crate) pair_flops: f64,

@@ -18,8 +18,9 @@ const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.
 ///
-/// The alternative to this trait, a training loop for each kind of model, would repeat
-/// accumulation, clipping, skipping, validation and resuming, and these copies could drift apart.
+/// The alternative to this trait, a training loop for each kind of model, would have several copies
+/// of the same code (accumulation and clipping of gradients, skipping of updates, validation,
+/// resuming), and these copies could drift apart.
 pub trait Model: Send + Sync {
     /// True if answers are classes, with probabilities. If they are numbers, the loss is the
     /// squared error, and there is neither accuracy nor perplexity.

@@ -81,7 +81,7 @@ impl LanguageModel {
         Ok(self.parameters().round_to_int8()?)
     }
 
-    /// From now on, the model only generates; see
+    /// Prepares a model that is only used for generation; see
     /// [`TranslationModel::only_decode`](crate::TranslationModel::only_decode).
     pub fn only_decode(&mut self, is_int8: bool) {
         self.is_int8 = is_int8;
@@ -169,8 +169,8 @@ impl TextInference {
         }))
     }
 
-    /// Shortens every row that has as many tokens as the context: keeps its last tokens, half as
-    /// many as the context, and reads these again.
+    /// Shortens every row (text) that has as many tokens as the context: keeps only the last tokens
+    /// of the row, half as many as the context, and reads these again.
     fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
@@ -229,11 +229,12 @@ impl TextInference {
         Ok(())
     }
 
-    /// Removes from the cache the tokens that no row remembers any more.
+    /// Removes from the cache the tokens that were read as a whole and that no row remembers any
+    /// more, and the steps of which no row remembers a token.
     fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        // A step that no row remembers is removed too.
+        // A step is kept if at least one row remembers the token that it added.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let is_kept: Vec<bool> = history.iter().map(is_seen).collect();
         for layer in layers {

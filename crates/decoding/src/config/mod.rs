@@ -322,7 +322,8 @@ pub struct OutputLimits {
 
 impl DecodingConfig {
     /// Returns a configuration whose search finds as many candidates as reranking needs. If tokens
-    /// are sampled, it draws this many outputs; otherwise, its beam is at least this wide.
+    /// are sampled, the search draws this many outputs; otherwise, its beam is at least this wide.
+    /// Without reranking, the configuration is unchanged.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {
@@ -335,7 +336,7 @@ impl DecodingConfig {
         Self { n_best, beam_size, ..self }
     }
 
-    /// Returns the settings with which each group of a diverse beam search is searched.
+    /// Returns the settings for the search of a single group in a diverse beam search.
     pub(crate) fn of_group(&self) -> Self {
         let beam_size = self.beam_size / self.diverse_groups.max(1);
         Self { beam_size, n_best: self.n_best.min(beam_size), ..self.clone() }

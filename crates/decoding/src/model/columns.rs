@@ -32,7 +32,7 @@ pub(crate) enum RowTokens<'a> {
 }
 
 impl RowTokens<'_> {
-    /// Token of a column of the row.
+    /// Returns the token for which a column of the row stands.
     pub(crate) fn token(self, column: usize) -> u32 {
         match self {
             Self::All => column as u32,
@@ -40,7 +40,7 @@ impl RowTokens<'_> {
         }
     }
 
-    /// Column of a token; `None` if the row lacks it.
+    /// Returns the column that stands for `token`; `None` if the row has no such column.
     pub(crate) fn column(self, token: u32) -> Option<usize> {
         match self {
             Self::All => Some(token as usize),
@@ -71,7 +71,7 @@ struct Listed<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The columns of all tokens.
+    /// Makes one column for each of the `vocabulary` tokens of the vocabulary.
     pub(crate) fn all(vocabulary: usize) -> Self {
         Self { width: vocabulary, listed: Vec::new() }
     }
@@ -108,8 +108,8 @@ impl<'a> Columns<'a> {
         self.listed.is_empty()
     }
 
-    /// Calls `read` with the logits of the tokens that the sentence may contain. `row` has all
-    /// columns.
+    /// Calls `read` with the logits of the tokens that the sentence may contain. `row` has the
+    /// logits of all columns. `sentence` is the index of the sentence.
     pub(crate) fn read<T>(
         &self,
         sentence: usize,

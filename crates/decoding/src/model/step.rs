@@ -233,8 +233,8 @@ pub(crate) fn step_rows<M: StepModel, T: Send, S: Fn(usize) -> usize + Sync>(
     if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Returns the indices of the sentences, from 0 to `count - 1`, that are wanted when a search
-/// begins.
+/// Returns the indices of the sentences with which a search of `count` sentences begins: those that
+/// `control` has not cancelled.
 pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     control.between_steps();
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()

@@ -114,7 +114,8 @@ impl StepModel for TextInference {
     steps_of!(TextInference);
 }
 
-/// Copies blocks of logits `(rows, V)` to main memory, and passes each to `read`.
+/// Copies blocks of logits `(rows, V)` to main memory, and passes each to `read`. V is the number
+/// of tokens whose logits are computed.
 fn lend(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     read: &mut impl FnMut(&[f32]) -> Result<()>,

@@ -107,8 +107,8 @@ impl<'a> Constraints<'a> {
         self.others && !is_refused
     }
 
-    /// Returns an upper bound of the number of refused tokens that can be likelier than an admitted
-    /// token, if tokens other than ends are admitted.
+    /// Returns an upper bound of the number of tokens that are refused while tokens other than ends
+    /// are admitted. At most this many tokens can be likelier than the likeliest admitted token.
     pub(crate) fn refused(&self) -> usize {
         self.special.count() + self.banned.len()
     }

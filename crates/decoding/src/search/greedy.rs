@@ -36,9 +36,9 @@ pub fn greedy_search<M: StepModel>(
     Ok(translations.into_iter().flatten().flatten().collect())
 }
 
-/// Takes the likeliest allowed token at each position. `settings`, at least one, must differ only
-/// in [`LengthSettings`](crate::LengthSettings). The result is indexed by sentence and then by
-/// setting: a list of one output.
+/// Takes the likeliest allowed token at each position. There must be at least one element in
+/// `settings`, and the elements must differ only in [`LengthSettings`](crate::LengthSettings). The
+/// result has, for each sentence and each of the `settings`, a list of one output.
 pub(crate) fn greedy<M: StepModel>(
     model: &M,
     sentences: (&[Sentence<'_>], Output),

@@ -28,9 +28,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress after one more token. Missing phrases with which the hypothesis now ends
-    /// become complete. The longest end of the hypothesis that is the beginning of a phrase that is
-    /// still missing counts as begun. So phrases can overlap, and one can begin with another.
+    /// Returns the progress after one more token. If the hypothesis now ends with a missing phrase,
+    /// the phrase becomes complete. If it ends with the beginning of a phrase that is still
+    /// missing, this phrase counts as begun; among several such phrases, the one with the most
+    /// tokens at the end of the hypothesis. So phrases can overlap, and a phrase can begin with
+    /// another phrase.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {

@@ -17,9 +17,9 @@ use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, SamplingConfig, Sentence, StepModel};
 
-/// Draws `n_best` outputs for each sentence. `settings`, at least one, must differ only in
-/// [`LengthSettings`](crate::LengthSettings). The result is indexed by sentence and then by
-/// setting: the outputs, best score first.
+/// Draws `n_best` outputs for each sentence. There must be at least one element in `settings`, and
+/// the elements must differ only in [`LengthSettings`](crate::LengthSettings). The result has, for
+/// each sentence and each of the `settings`, the list of outputs, best score first.
 pub(crate) fn sample<M: StepModel>(
     model: &M,
     sentences: (&[Sentence<'_>], Output),

@@ -14,8 +14,8 @@ use crate::{
 /// a first token has it in place of the node before.
 const ROOT: usize = usize::MAX;
 
-/// A token of a hypothesis, with the index of the node of the token before it. Hypotheses that
-/// begin with the same tokens share the nodes of these tokens.
+/// A node in the tree of hypotheses: a token, and the index of the node that has the token before
+/// it. Hypotheses that begin with the same tokens share the nodes of these tokens.
 struct Node {
     parent: usize,
     token: u32,
@@ -81,7 +81,8 @@ pub struct BeamNode {
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) nodes: Vec<BeamNode>,
-    /// For each node of the search, the index of its continuation in `nodes`.
+    /// For each [`Node`] of the beam, the index in `nodes` of the continuation that became this
+    /// [`Node`].
     kept: Vec<usize>,
 }
 
@@ -209,7 +210,8 @@ impl<'a> SentenceBeam<'a> {
         origins
     }
 
-    /// Finds the settings whose search is over, and returns whether this is so for all of them.
+    /// Finds out for which of the `settings` the search is over. Returns true if it is over for all
+    /// of them.
     pub(super) fn is_over(&mut self, settings: &[DecodingConfig]) -> bool {
         let Some(&best_live) = self.live.first() else {
             return true;

@@ -121,10 +121,10 @@ pub(crate) struct Growth<F> {
 /// `growth.choose` chooses a token from a row of logits. Then `observe` is called with the token,
 /// and can stop the output. Outputs that are cut off at the length limit or stopped have no `</s>`.
 ///
-/// `settings`, at least one, must differ only in [`LengthSettings`](crate::LengthSettings), on
-/// which tokens do not depend. The result is indexed by sentence and then by setting: the outputs,
-/// best score first. If `control` cancels a sentence, only the outputs that it had finished are
-/// returned.
+/// There must be at least one element in `settings`, and the elements must differ only in
+/// [`LengthSettings`](crate::LengthSettings), on which the chosen tokens do not depend. The result
+/// has, for each sentence and each of the `settings`, the list of outputs, best score first. If
+/// `control` cancels a sentence, the lists have only the outputs that had ended before.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),

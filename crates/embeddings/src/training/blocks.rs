@@ -9,8 +9,8 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// It is fixed, so that no result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// The loss is computed only for every sixteenth pair of a slice of pairs. It is only reported; the
-/// gradient steps do not need it.
+/// Distance between the pairs whose loss is computed: in a slice of pairs, every sixteenth. The
+/// loss is only reported; the gradient steps do not need it.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose rows are stored in 16 blocks: row r is stored as row r / 16 of block r mod 16.
@@ -107,7 +107,8 @@ pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
     total
 }
 
-/// Pairs whose rows are in two blocks, and these blocks.
+/// A block of input vectors, a block of output vectors, and the pairs of their rows on which
+/// gradient steps are made.
 struct BlockPairs<'a> {
     input: &'a mut [Lanes],
     output: &'a mut [Lanes],
@@ -156,7 +157,7 @@ fn step<S: Simd>(
     probability
 }
 
-/// Rows to be added to rows of a block.
+/// Vectors that are added to the rows of a block.
 pub(super) struct RowSums<'a> {
     /// Vectors to add to.
     pub(super) to: &'a mut [Lanes],

@@ -5,9 +5,9 @@
 /// many words there are.
 #[derive(Debug)]
 pub(super) struct Negatives {
-    /// A column for each word: a threshold and another word. A draw chooses a column and a random
-    /// number below 2³². If the number is below the threshold, the draw gives the column's own
-    /// word, otherwise the other word.
+    /// One column for each word. A column has a threshold and a second word. A draw chooses a
+    /// column and a random number below 2³². If the number is below the threshold, the draw gives
+    /// the word to which the column belongs, otherwise the second word.
     columns: Vec<(u32, u32)>,
 }
 

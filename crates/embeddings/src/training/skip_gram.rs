@@ -5,8 +5,9 @@ use rayon::prelude::*;
 use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 
-/// Working space for a chunk of the text: for each piece (a sixteenth of the chunk), a list of
-/// pairs for each pair of an input block and an output block.
+/// Working space for a chunk of the text. Each piece (a sixteenth of the chunk) has one list of
+/// pairs for every combination of an input block and an output block: the list with the index
+/// `i * BLOCKS + j` belongs to input block i and output block j.
 pub(super) struct SkipGram {
     pieces: Vec<Vec<Vec<Pair>>>,
 }

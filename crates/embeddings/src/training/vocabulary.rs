@@ -32,8 +32,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Counts the words of `files`. Counting takes about `memory` bytes at most. If more would be
-    /// needed, the words that are rarest so far are forgotten; this is repeated whenever necessary.
+    /// Counts the words of `files`. Counting takes about `memory` bytes at most. Whenever more
+    /// would be needed, the words that are rarest so far are forgotten.
     ///
     /// # Errors
     /// When a file cannot be read, or no word is frequent enough.

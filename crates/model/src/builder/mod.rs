@@ -40,7 +40,8 @@ pub struct Builder {
     /// Type in which frozen parameters are made. [`Builder::held`] changes it while its closure
     /// runs.
     base_dtype: DType,
-    /// Weights of linear layers, for [`ModelCore::projections`].
+    /// Weights of linear layers, by the names of their parameters; [`Builder::finish`] gives them to
+    /// the [`ModelCore`].
     projections: HashMap<String, Tensor>,
 }
 
@@ -61,8 +62,8 @@ pub struct ModelCore {
 }
 
 impl ModelCore {
-    /// From now on, the model only decodes: [`ModelCore::finish_loading`] packs the weights of
-    /// linear layers, in int8 if `is_int8` is true.
+    /// Prepares a model that is only used for decoding: from now on, [`ModelCore::finish_loading`]
+    /// packs the weights of linear layers, in int8 if `is_int8` is true.
     pub(crate) fn only_decode(&mut self, is_int8: bool) {
         self.packs = Some(self.packs(is_int8));
     }

@@ -8,7 +8,9 @@ use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{Activation, Dropout, GatedSpec};
 
-/// Computes `a ⊙ σ(b)`, where `[a; b] = W [x_{t-before}; …; x_{t+after}] + bias` for the token t.
+/// Computes `a ⊙ σ(b)` for each token t, where `[a; b] = W [x_{t-before}; …; x_{t+after}] + bias`.
+/// Here x_t is the input row of token t, and the convolution sees `before` rows before it and
+/// `after` rows after it.
 #[derive(Debug, Clone)]
 pub(crate) struct GatedConvolution {
     linear: Linear,

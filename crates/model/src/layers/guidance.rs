@@ -10,8 +10,10 @@
 //! − λ/N · Σ_t Σ_s G_ts log A_ts
 //! ```
 //!
-//! Row t of A belongs to the decoder position that predicts answer t; the input at this position is
-//! the token before the answer. Answers without a link, and `</s>`, add nothing. Garg et al. let
+//! Here λ is the weight of this loss ([`Guidance::weight`]), t an answer (a target token that is
+//! predicted), and s a source token. Row t of A belongs to the decoder position that predicts
+//! answer t; the input at this position is the token before the answer. Answers without a link,
+//! and `</s>`, add nothing. Garg et al. let
 //! the guided head see the whole target in a second pass; here, as in Chen et al., the loss belongs
 //! to the translation pass itself.
 
@@ -25,8 +27,9 @@ pub(crate) struct Guide {
     /// Index of the decoder layer, from 0.
     pub(crate) layer: usize,
     head: usize,
-    /// Factors `−λ/N · G` of the logarithms of the weights, `(B, 1, Tq, Tk)`, for B sequences
-    /// padded to the longest target (Tq) and to the longest source (Tk).
+    /// Factors `−λ/N · G`, by which the logarithms of the attention weights are multiplied:
+    /// `(B, 1, Tq, Tk)`, for B sequences padded to the longest target (Tq) and to the longest
+    /// source (Tk).
     wanted: Tensor,
 }
 

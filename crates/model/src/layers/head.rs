@@ -22,7 +22,7 @@ pub(crate) struct Head {
 impl Head {
     /// Makes the head called `name`. Its matrix `weight (C, D)`, for C classes and states of the
     /// width D, can be the table of an embedding (Press and Wolf 2017); its bias is called
-    /// `{name}.bias`. The cost of its product and of its loss is not counted.
+    /// `{name}.bias`. The cost of the head's product and of the loss is not counted.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -51,9 +51,10 @@ impl Head {
         Ok(Self { scale, ..Self::new(build, "output", (table, vocabulary), has_bias)? })
     }
 
-    /// Counts the product and the loss for each row. The backward pass does not keep logits,
-    /// because the loss is computed for a few rows at a time. It keeps the gradient of the loss
-    /// with respect to the rows and, on a GPU, also Candle's intermediate results.
+    /// Counts the cost of the product and of the loss for each row. No logits are kept for the
+    /// backward pass, because the loss is computed for a few rows at a time, together with the
+    /// gradient of the loss with respect to these rows. This gradient is kept and, on a GPU, also
+    /// Candle's intermediate results.
     fn count(build: &mut Builder, width: usize, classes: usize) {
         let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
         let (of_matrix, product) =

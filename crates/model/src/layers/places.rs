@@ -5,8 +5,8 @@ use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// Logit and log-probability of missing places. The exponential of this number is 0. The number
-/// itself is finite, so a sum that multiplies it by 0 gets 0; minus infinity times 0 would be NaN.
+/// Logit and log-probability of missing places. The exponential of this number is 0. The number is
+/// finite, so that its product with 0 is 0; the product of minus infinity and 0 would be NaN.
 const NO_PLACE: f32 = -1e30;
 
 /// Places of each text in a batch, and the rows of logits that belong to them. The logits have one

@@ -17,11 +17,13 @@ pub(crate) struct Shape {
     /// Width of the layer's inputs.
     pub(crate) inputs: usize,
     pub(crate) width: usize,
-    /// Width of the values to which the layer attends; 0 without attention.
+    /// Width of the values to which the layer attends; 0 if it has no attention.
     pub(crate) attended: usize,
 }
 
-/// Computes `h_t = cell(W x_t + b, U h_{t-1} + b')`.
+/// Computes `h_t = cell(W x_t + b, U h_{t-1} + b')`, where x_t is the input and h_t the state of
+/// token t. With additive attention, the context of token t, a weighted sum of the values, is
+/// another input.
 #[derive(Debug, Clone)]
 pub(crate) struct RecurrentLayer {
     name: String,
@@ -33,6 +35,8 @@ pub(crate) struct RecurrentLayer {
     products: Products,
 }
 
+/// Parameters of additive attention, which [`AdditiveAttention`] describes. `key` computes the keys
+/// from the values.
 #[derive(Debug, Clone)]
 struct Attention {
     query: Weight,
@@ -52,7 +56,8 @@ pub(crate) struct Attended<'a> {
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
 }
 
-/// Sequences on which a layer runs.
+/// Input of a layer besides its rows: the sequences that the rows form, their first states, and what
+/// the layer attends to.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,

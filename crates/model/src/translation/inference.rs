@@ -10,12 +10,13 @@ use std::sync::Arc;
 use taper_ops::PackedWeights;
 
 /// Approximate upper bound on the number of logits in a block on the CPU. Logits are computed in
-/// blocks of rows. In f32, a block takes 4 MiB, and stays in the cache until it is read.
+/// blocks of rows. A block of this size takes 4 MiB in f32, so that it stays in the cache of the
+/// processor until it is read.
 const LOGITS: usize = 1 << 20;
 /// This number times the width of the hidden states is a second upper bound on the number of logits
-/// in a block on the CPU. It makes the blocks of narrow models smaller, so that the hidden states of
-/// a block stay in the cache of one core.
-/// With smaller blocks, the output weights are read more often, but a narrow model has few of them.
+/// in a block on the CPU. It makes the blocks of narrow models smaller, so that the hidden states
+/// of a block stay in the cache of one core. With smaller blocks, the output weights are read more
+/// often, but a narrow model has few of them.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
 /// Largest number of logits in a block on a GPU: 64 MiB in f32. Each block is copied to main memory
 /// separately, so few large blocks are better than many small ones.
@@ -104,10 +105,10 @@ impl TranslationModel {
         Inference { model: self.clone(), packs: self.core.packs(self.is_int8) }
     }
 
-    /// From now on, the model only decodes, in int8 if `is_int8` is true. When the parameters are
-    /// loaded afterwards, each weight of a linear layer is packed for decoding, and its own values
-    /// are freed, so that it is in memory only once. Then only [`TranslationModel::inference`]
-    /// computes with the model; other passes return an error.
+    /// Prepares a model that is only used for decoding, in int8 if `is_int8` is true. This must be
+    /// called before the parameters are loaded. When the weight of a linear layer is loaded, it is
+    /// packed for decoding, and its own values are freed, so that it is in memory only once. Then
+    /// only [`TranslationModel::inference`] computes with the model; other passes return an error.
     pub fn only_decode(&mut self, is_int8: bool) {
         self.is_int8 = is_int8;
         self.core.only_decode(is_int8);

@@ -1,6 +1,7 @@
 //! Recurrent layers: an encoder that reads in one direction or both, and a decoder whose first
 //! states come from the encoder's last states (Sutskever et al. 2014). The decoder can attend to
-//! the encoder's output for each token, its annotation (Bahdanau et al. 2015; Luong et al. 2015).
+//! the annotations, which are the outputs of the encoder, one for each source token (Bahdanau et
+//! al. 2015; Luong et al. 2015).
 //!
 //! There are two differences from the papers. First, the decoder begins with `tanh(W [h_1; h_M])`,
 //! where h_1 and h_M are the annotations of the first and the last source token; an encoder with
@@ -137,8 +138,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Input of a decoder: its states before the first rows, and the keys and values to which it
-/// attends.
+/// What the decoder needs in addition to its tokens: the state of each layer before the first token
+/// that is read, and the keys and values to which the decoder attends. `ranges` has the range of
+/// keys of each sentence.
 struct From<'a> {
     initial: &'a [Tensor],
     of_sources: &'a [Tensor],

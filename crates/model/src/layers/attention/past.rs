@@ -73,9 +73,11 @@ impl DecodedRows {
     }
 }
 
-/// Says which keys and values are the past of each row; this is the same for all layers.
+/// Says which cached keys and values are the past of each row (text that is decoded), in every
+/// layer.
 pub(crate) struct PastRows<'a> {
-    /// For each row, its range in the texts that were read as a whole; empty if it has none.
+    /// For each row, the range of its keys among those of the texts that were read as a whole; the
+    /// slice is empty if no texts were read.
     pub(crate) read: &'a [Range<usize>],
     /// For each step and row, the index of the row's token in the block of keys that the step
     /// added.

@@ -12,11 +12,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::{DualChunk, Turns};
 
-/// Computes `PE(p, 2i) = sin(p f_i)` and `PE(p, 2i+1) = cos(p f_i)` for the positions p in `at`,
-/// with the frequencies `f_i` (Vaswani et al. 2017, section 3.5). The result is a row-major matrix
+/// Computes `PE(p, 2i) = sin(p f_i)` and `PE(p, 2i+1) = cos(p f_i)` for the positions p in `at`
+/// (Vaswani et al. 2017, section 3.5). `f_i` is the frequency of the pair of columns with the index
+/// i, from 0: 1 divided by [`SinusoidFrequencies::divisor`]. The result is a row-major matrix
 /// `(P, D)` for P positions and D = `width`.
 ///
-/// With `halves`, all sines of a position come first, then all its cosines.
+/// If `halves` is true, all sines of a position come first, then all its cosines.
 #[must_use]
 pub fn sinusoids(
     at: Range<usize>,
@@ -142,7 +143,7 @@ pub(crate) struct Sinusoids {
     width: usize,
     halves: bool,
     frequencies: SinusoidFrequencies,
-    /// Position to which the first row belongs.
+    /// Position of a sequence's first token, to which the first row of the table belongs.
     first: usize,
     table: Arc<Mutex<Option<Tensor>>>,
 }

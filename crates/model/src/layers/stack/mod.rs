@@ -72,9 +72,9 @@ impl Stack {
         kind: StackKind,
     ) -> Result<Vec<Block>> {
         let before = build.tally();
-        // `most` is the largest number of scalars that a layer keeps per token of its own sequence;
-        // `of_encoder` is the number that it keeps per token of the encoder: all layers attend to
-        // the encoder alike, so this number is the same for every layer.
+        // `most` is the largest number of scalars that a layer keeps for each token of its own
+        // sequence. `of_encoder` is the number of scalars that a layer keeps for each token of the
+        // encoder. It is the same for every layer, because all layers attend to the encoder alike.
         let (mut most, mut of_encoder) = (0.0, 0.0);
         let groups = config.groups(kind.is_causal(), layers);
         let blocks = build.layers(&groups, |build, i| {
@@ -143,9 +143,10 @@ impl Stack {
     }
 }
 
-/// Number of layers in a segment. The backward pass computes the layers of a segment again
-/// together. The input of every segment is kept, and all intermediate results of one segment at a
-/// time. With √n layers per segment, both grow with √n (Chen et al. 2016, "Training Deep Nets with
+/// Number of layers in a segment: a group of consecutive layers that the backward pass computes
+/// again together. Memory has the input of every segment, and the intermediate results of one
+/// segment at a time. If n layers are divided into segments of √n layers, both the number of
+/// inputs and the intermediate results grow with √n (Chen et al. 2016, "Training Deep Nets with
 /// Sublinear Memory Cost", section 4.3).
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize

@@ -185,9 +185,10 @@ impl Segments {
     /// `queries (B, H, n, C, Dh)` as in [`Attended`], `matrix (D, D)` → `(B, H, n, C, visible)`.
     fn by_distance(self, queries: &Tensor, matrix: &Tensor, visible: usize) -> Result<Tensor> {
         let (batch, heads, count, segment, head) = queries.dims5()?;
-        // Column `c` belongs to distance `visible - 1 - c`. This is right for the last token of a
-        // segment. Padding and reshaping then shift the row of each earlier token to the left, one
-        // place further for each step away from the last token.
+        // In the product, column `c` has the score for the distance `visible - 1 - c`. For the last
+        // token of a segment, this is the distance of the key with the index `c`. For a token that
+        // is `n` places before the last, it is the distance of the key with the index `c - n`.
+        // Padding and reshaping therefore shift the row of this token to the left by `n` places.
         let distances = self.distances(matrix, visible, queries.dtype())?; // (H, Dh, visible)
         queries
             .transpose(0, 1)?

@@ -278,7 +278,7 @@ impl Reformer {
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
     }
 
-    /// Number of digits of a bucket in the cache.
+    /// Number of digits with which the cache stores the index of a bucket; see [`DIGIT`].
     fn digits(&self) -> usize {
         (1..).find(|&digits| DIGIT.pow(digits) >= self.rotations.buckets as u64).unwrap_or(1)
             as usize

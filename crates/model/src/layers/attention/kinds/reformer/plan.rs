@@ -8,8 +8,8 @@ use super::{HIDDEN, ITSELF};
 /// sequence.
 type Chunk = Vec<(usize, usize)>;
 
-/// Rule by which sorted tokens are cut into chunks. A chunk also looks back on one chunk before it:
-/// its tokens see the tokens of both chunks.
+/// Rule by which sorted tokens are cut into chunks. Most chunks look back on one earlier chunk: the
+/// tokens of such a chunk see the tokens of both chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
     /// All sorted tokens are cut into chunks of this size. The first chunk of a round looks back on
