@@ -90,8 +90,8 @@ fn of_shortlist<M: StepModel>(model: &M, sentences: &[Sentence<'_>]) -> Vec<Vec<
     sentences.iter().map(|sentence| shortlist.candidates(sentence, model.special())).collect()
 }
 
-/// Whether the result of a matrix product in a row and a column does not depend on the number of
-/// rows and columns of the product.
+/// Whether each number in the result of a matrix product stays the same if the product has more or
+/// fewer rows and columns.
 fn is_exact(name: &str) -> bool {
     name == "int8" || Kernel::best(Products::F32) != Kernel::Gemm
 }

@@ -163,8 +163,8 @@ impl InContextRegressor {
     }
 }
 
-/// Reads one stream (kind of input of a batch), the numbers of functions. The prediction of y
-/// belongs to the row of the first number of its x.
+/// Reads one stream (kind of input of a batch), the numbers of functions. Each y is predicted at the
+/// first number of the x to which it belongs.
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 

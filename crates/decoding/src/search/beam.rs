@@ -225,9 +225,10 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // A beam of width n needs the best n tokens that continue a hypothesis. Up to as many tokens as
-    // there are end tokens can be likelier than these, so this number is added. A penalty can fall
-    // on as many further tokens as earlier groups have hypotheses.
+    // A beam of width n needs the best n tokens that continue a hypothesis without ending it. All
+    // end tokens can be likelier than these n tokens, so the number of end tokens is added. In a
+    // group of a diverse beam search, a penalty can push tokens of earlier groups behind others, at
+    // most one token for each hypothesis of the beam.
     let penalised = |group: Option<usize>| group.map_or(0, |_| config.beam_size);
     let enough =
         |search: &SentenceBeam<'_>| search.width + special.ends() + penalised(search.group);

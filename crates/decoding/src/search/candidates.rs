@@ -56,10 +56,10 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(weighed.len()));
-    // `maxima` has the largest logit of each block, and the search begins with the `count`-th
-    // largest of them as a lower limit. At least `count` logits reach this limit, one in each of
-    // `count` blocks, so the `count` largest logits reach it too. Nearly all other blocks have only
-    // smaller logits, and are skipped at once.
+    // `maxima` has the largest logit of each block. The `count`-th largest of these maxima is the
+    // first lower limit of the search. At least `count` logits reach this limit, one in each of
+    // `count` blocks, so the `count` largest logits of the row reach it too. Nearly all other
+    // blocks have only smaller logits, and are skipped without looking at their logits.
     let mut best = best_from(&weighed, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
         // Some tokens with such large logits are not admitted, so all blocks are searched.

@@ -40,8 +40,8 @@ pub struct Builder {
     /// Type in which frozen parameters are made. [`Builder::held`] changes it while its closure
     /// runs.
     base_dtype: DType,
-    /// Weights of linear layers, by the names of their parameters; [`Builder::finish`] gives them to
-    /// the [`ModelCore`].
+    /// Weights of linear layers, by the names of their parameters; [`Builder::finish`] gives them
+    /// to the [`ModelCore`].
     projections: HashMap<String, Tensor>,
 }
 

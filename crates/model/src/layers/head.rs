@@ -52,9 +52,8 @@ impl Head {
     }
 
     /// Counts the cost of the product and of the loss for each row. No logits are kept for the
-    /// backward pass, because the loss is computed for a few rows at a time, together with the
-    /// gradient of the loss with respect to these rows. This gradient is kept and, on a GPU, also
-    /// Candle's intermediate results.
+    /// backward pass, because the loss is computed for a few rows at a time. What is kept is the
+    /// gradient of the loss with respect to the rows and, on a GPU, Candle's intermediate results.
     fn count(build: &mut Builder, width: usize, classes: usize) {
         let kept = if build.device().is_cpu() { 1.0 } else { 4.0 } * width as f64;
         let (of_matrix, product) =

@@ -56,7 +56,8 @@ struct Plan<'a> {
     directions: usize,
     /// Width of an annotation: the encoder's output for a token.
     annotation: usize,
-    /// Width of the encoder's states from which the decoder's first states are computed.
+    /// Width of the vector from which the decoder's first states are computed: the annotations of
+    /// the last token and, with two directions, of the first token.
     ends: usize,
     /// Width of the input of the readout, the layer before the output projection.
     read: usize,

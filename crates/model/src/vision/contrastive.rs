@@ -185,8 +185,8 @@ fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Reads images and equally many texts. It predicts, at the last token of each text, the index of
-/// the text in the batch.
+/// Reads images and equally many texts; text i belongs to image i. At the last token of each text,
+/// the answer to predict is the index of the text in the batch.
 impl Model for ContrastiveModel {
     fn core(&self) -> &ModelCore {
         &self.core

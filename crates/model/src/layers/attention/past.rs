@@ -76,8 +76,9 @@ impl DecodedRows {
 /// Says which cached keys and values are the past of each row (text that is decoded), in every
 /// layer.
 pub(crate) struct PastRows<'a> {
-    /// For each row, the range of its keys among those of the texts that were read as a whole; the
-    /// slice is empty if no texts were read.
+    /// For each row, the range of its keys among those of the texts that were read as a whole. The
+    /// range is empty if nothing of the row was read as a whole. There are no ranges at all if no
+    /// row has such a text.
     pub(crate) read: &'a [Range<usize>],
     /// For each step and row, the index of the row's token in the block of keys that the step
     /// added.

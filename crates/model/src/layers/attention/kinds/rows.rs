@@ -30,9 +30,9 @@ pub(crate) fn wide(x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Gathers lists of rows, and pads each list with zeros to `longest` rows. `of_rows` has, for each
-/// list, the indices of its rows in `all`. The padding precedes the rows if `at_the_end` is true;
-/// otherwise it follows them.
+/// Gathers lists of rows, and pads each list with rows of zeros to `longest` rows. `of_rows` has,
+/// for each list, the indices of its rows in `all`. If `at_the_end` is true, the gathered rows are
+/// at the end, after the padding; otherwise the padding follows them.
 ///
 /// For M rows of the width W and R lists of T = `longest` rows: `all (M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(

@@ -8,14 +8,16 @@ use super::{HIDDEN, ITSELF};
 /// sequence.
 type Chunk = Vec<(usize, usize)>;
 
-/// Rule by which sorted tokens are cut into chunks. Most chunks look back on one earlier chunk: the
+/// Rule by which sorted tokens are cut into chunks. Most chunks look back on the chunk before: the
 /// tokens of such a chunk see the tokens of both chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
     /// All sorted tokens are cut into chunks of this size. The first chunk of a round looks back on
-    /// the last chunk of the previous round.
+    /// the last chunk of the previous round, and the first chunk of the first round on the last
+    /// chunk of the last round.
     Sorted(usize),
-    /// Each bucket is cut separately into chunks of this size.
+    /// Each bucket is cut separately into chunks of this size. The first chunk of a bucket looks
+    /// back on no chunk.
     OfBuckets(usize),
 }
 

@@ -4,8 +4,8 @@ use candle_core::{DType, Device, Result, Tensor};
 use std::sync::OnceLock;
 use taper_ops::rng::{Counter, mix};
 
-/// Number of random tokens from which [`Rotations::shares`] estimates the share of tokens that falls
-/// into each bucket.
+/// Number of random tokens from which [`Rotations::shares`] estimates the share of tokens that
+/// falls into each bucket.
 const DRAWN: usize = 1024;
 
 /// The rotations R of each head and round, `(H, Dh, rounds, buckets / 2)`, for H heads of width Dh;
