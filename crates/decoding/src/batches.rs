@@ -39,8 +39,8 @@ pub(crate) fn shared(config: &DecodingConfig, rows: usize, workers: usize) -> De
     }
 }
 
-/// Makes one thread pool for each worker; all of them together have as many threads as the current
-/// pool.
+/// Makes one thread pool for each worker. All new pools together have as many threads as the
+/// current pool.
 fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
     let threads = rayon::current_num_threads();
     (0..workers)

@@ -125,7 +125,7 @@ impl From<Criteria> for [f64; 4] {
 }
 
 impl RerankingConfig {
-    /// Whether a result is chosen among several candidates.
+    /// Whether there is reranking: a result is chosen among several candidates.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
     }

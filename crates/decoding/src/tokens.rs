@@ -138,7 +138,8 @@ impl SpecialIds {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
-    /// Returns an upper bound of the number of special ids that a search refuses.
+    /// Returns an upper bound of the number of ids that a search refuses because of their special
+    /// roles.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

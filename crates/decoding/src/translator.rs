@@ -182,8 +182,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Returns the number of threads that each take their own batches, if there are `rows` rows in
-    /// total.
+    /// Returns the number of threads that each take separate batches, if there are `rows` rows
+    /// (hypotheses that are advanced together) in all sentences.
     ///
     /// A step of a small model consists of about a hundred short operations. Dividing each of them
     /// among threads would cost about as much time as it saves. Separate batches avoid this cost,
@@ -286,8 +286,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows for which a separate thread is faster. It is the number of rows that
-/// matrix kernels multiply at a time.
+/// Smallest number of rows (hypotheses) for which a thread with separate batches is worth its cost.
+/// It is the number of rows that matrix kernels multiply at a time.
 const LEAST_ROWS: usize = 32;
 
 /// The token that ends sources: `</s>`, or its counterpart in an imported vocabulary.

@@ -65,8 +65,8 @@ impl PartCost {
         Self { parameters: shape.iter().map(|&size| size as f64).product(), ..Self::default() }
     }
 
-    /// Cost of the product `x Wᵀ`, whose result is kept for the backward pass. The parameters in W
-    /// are not included.
+    /// Cost per token of the product `x Wᵀ`, whose result is kept for the backward pass. The
+    /// parameters in W are not included.
     pub(crate) fn product(inputs: usize, outputs: usize) -> Self {
         let (inputs, outputs) = (inputs as f64, outputs as f64);
         Self { flops: 2.0 * inputs * outputs, kept: outputs, ..Self::default() }
@@ -257,17 +257,17 @@ pub struct StreamCost {
     /// Bytes that a training pass with the fused operations, which run on the CPU, keeps until its
     /// backward pass. Attention scores are not included.
     pub activation_bytes: u64,
-    /// Bytes of the scores of all heads for one pair of a query and a key, which the fused
-    /// operations keep for short sequences. The first entry is for attention that sees all tokens,
-    /// the second for masked attention.
+    /// Bytes of attention scores for one pair of a query and a key: one score for each head of each
+    /// layer. The fused operations keep scores only for short sequences. The first entry counts
+    /// attention that sees all tokens, and the second counts masked attention.
     pub score_bytes: [u64; 2],
     /// Value of `activation_bytes` if `training.checkpoint_activations` is set.
     pub checkpointed_bytes: u64,
     /// Bytes per token at the peak of a training pass with the composed operations (made of
     /// Candle's operations), which run on a GPU. Attention scores are not included.
     pub composed_bytes: u64,
-    /// Bytes per pair of a query and a key at the peak of a training pass with the composed
-    /// operations.
+    /// Bytes of attention scores for one pair of a query and a key at the peak of a training pass
+    /// with the composed operations.
     pub pair_bytes: u64,
 }
 

@@ -163,8 +163,8 @@ impl InContextRegressor {
     }
 }
 
-/// Reads one stream (kind of input of a batch), the numbers of functions. Each y is predicted at the
-/// first number of the x to which it belongs.
+/// Reads one stream (kind of input of a batch), the numbers of functions. Each y is predicted at
+/// the first number of the x to which it belongs.
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 

@@ -15,8 +15,8 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Number of tokens in a chunk, in a segment and in a memory, and number of sums of keys in a
-/// Linformer.
+/// Size in all settings of these tests: the number of tokens in a chunk, in a segment and in a
+/// memory, and the number of sums of keys in a Linformer.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {

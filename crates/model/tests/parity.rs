@@ -191,7 +191,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let streams = vec![stream("source", "source"), stream("target_in", "target")];
     let links = guided["links"].to_vec2::<u32>()?.iter().map(|row| (row[0], row[1])).collect();
     let batch = Batch { links, ..Batch::new(streams, ids(&file["target_out_ids"])) };
-    // By default, the guided layer is the last but one, which is here the first.
+    // By default, the layer before the last is guided. In this model, it is the first of two.
     let guidance = Some(Guidance { weight: 0.3, layer: None, head: 2 });
     let once = Objective { guidance, ..Objective::smoothed(0.1) };
     let twice = Objective { r_drop: 1.0, ..once };

@@ -11,7 +11,7 @@ const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5], &[2, 16, 17]];
 const OUT: [u32; 10] = [12, 13, 14, 15, 3, 5, 3, 16, 17, 3];
 
-/// Dropout rates of embeddings, attention weights, feed-forward layers and residuals.
+/// Four dropout rates: those of embeddings, attention weights, feed-forward layers and residuals.
 type Rates = [f64; 4];
 
 fn model(

@@ -8,8 +8,8 @@ use crate::{DecodingError, Result};
 /// "On NMT Search Errors and Model Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// Upper bound of the factors in scores, far above any useful factor. Scores could overflow with
-/// larger factors.
+/// Upper bound of the factors in scores. It is far above any useful factor. With larger factors,
+/// scores could overflow.
 const MOST: f64 = 1e6;
 
 impl DecodingConfig {

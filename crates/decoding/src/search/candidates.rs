@@ -198,8 +198,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row of the model's logits and, if repetition is penalised, the row of changed logits by which
-/// the search ranks tokens.
+/// A row of the model's logits. If repetition is penalised, it comes with a second row: the changed
+/// logits by which the search ranks tokens.
 pub(crate) struct Weighed<'a> {
     tokens: RowTokens<'a>,
     model: Row<'a>,

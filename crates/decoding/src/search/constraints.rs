@@ -27,10 +27,11 @@ pub(crate) struct Constraints<'a> {
     /// Tokens whose repetition is penalised, each once, with the number of its occurrences in the
     /// output.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// Factor of the repetition penalty. The fields `presence` and `frequency` are the presence
-    /// penalty and the frequency penalty.
+    /// Factor of the repetition penalty: it divides positive logits, and multiplies negative ones.
     penalty: f32,
+    /// Presence penalty: it is subtracted once from the logit of a token that the output contains.
     presence: f32,
+    /// Frequency penalty: it is subtracted once for each occurrence of the token in the output.
     frequency: f32,
 }
 

@@ -43,8 +43,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Removes the closing `</s>` if the path ended at the maximum length, and the rules in
-    /// `config` force no end there.
+    /// Removes the closing `</s>` if the path ended at the maximum length, and the rules of the
+    /// search in `config` are those that force no end at the maximum length.
     pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let has_end = self.token_log_probabilities.len() > self.tokens.len();
         let is_longest = self.tokens.len() >= limits.max_length;

@@ -104,10 +104,11 @@ pub(super) struct SentenceBeam<'a> {
     /// finished hypotheses with the best scores, best first. Of hypotheses with equal scores, the
     /// one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
-    /// For each of the `settings`, whether its search is over. Its list then changes no more, even
-    /// if the search goes on for other settings.
+    /// For each of the `settings`, whether its search is over. If it is, its list in `finished`
+    /// changes no more, even if the search goes on for other settings.
     over: Vec<bool>,
-    /// Number of hypotheses that have finished, including those that were not kept.
+    /// Number of hypotheses that have finished, including those that are not in `finished`, because
+    /// others have better scores.
     finished_count: usize,
     /// Continuations that were considered; `None` if they are not recorded.
     pub(super) trace: Option<Trace>,

@@ -10,8 +10,8 @@ use super::vocabulary::Vocabulary;
 use super::{Architecture, TrainingSettings};
 use crate::Result;
 
-/// Number of pieces of a chunk. The windows of different pieces are made in parallel. The number is
-/// fixed, so that no result depends on the number of threads.
+/// Number of pieces into which a chunk is divided. The context windows of different pieces are
+/// found in parallel. The number is fixed, so that no result depends on the number of threads.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
 /// Number that is part of the key of the random draws that decide which words are kept. The draws
@@ -42,6 +42,7 @@ pub(super) struct Chunks<'a> {
     draws: Draws,
     /// Number of words of this epoch read so far.
     words: u64,
+    /// Number of words after which a chunk ends, at the end of the sentence.
     size: u64,
 }
 

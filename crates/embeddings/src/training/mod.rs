@@ -295,7 +295,7 @@ impl Training<'_> {
         (inputs, Blocks::new(words, dimensions, |_, _| 0.0))
     }
 
-    /// Writes the vectors to the folder, without making another copy of them.
+    /// Writes the vectors to the folder row by row, so that memory never has a second copy of them.
     fn write(&self, inputs: &Blocks) -> Result<PathBuf> {
         let Record { settings, output, .. } = &self.record;
         let path = self.folder.join(output.file_name());

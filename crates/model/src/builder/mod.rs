@@ -241,8 +241,8 @@ impl Builder {
         layer
     }
 
-    /// Runs `make`, converts the cost of its parts by `changed`, and counts the converted cost in
-    /// the current stream.
+    /// Runs `make`. The cost of the parts that it makes is passed to `changed`, and the cost that
+    /// `changed` returns is counted in the current stream instead.
     pub(crate) fn counted_as<T>(
         &mut self,
         changed: impl FnOnce(PartCost) -> PartCost,
@@ -279,8 +279,8 @@ impl Builder {
         Ok(stack)
     }
 
-    /// Returns the cost of the part that `make` makes, whose linear layers have biases if `biases`
-    /// is true; zero if the part cannot be made.
+    /// Returns the cost of the part of a model that `make` makes. The linear layers in the part
+    /// have biases if `biases` is true. If the part cannot be made, the cost is zero.
     pub(crate) fn part_cost<T>(
         biases: bool,
         make: impl FnOnce(&mut Self) -> Result<T>,

@@ -43,7 +43,7 @@ impl Norm {
         NormedColumns { columns, weight: self.weight.get(pass), bias }
     }
 
-    /// Kind of the norm, and ε.
+    /// Kind of the norm, and the number ε that it adds to a variance or mean square.
     pub(crate) fn spec(&self) -> &NormSpec {
         &self.spec
     }

@@ -13,8 +13,9 @@ pub struct Routing {
     /// Number of these pairs in which the token was dropped, because it exceeded the capacity of
     /// the expert.
     pub dropped: u64,
-    /// Number of tokens of the busiest expert, multiplied by the number of experts and summed over
-    /// layers. It equals `routed` if all experts have equally many tokens.
+    /// Sum, over the layers, of the number of tokens that were sent to the layer's busiest expert,
+    /// multiplied by the number of experts. It equals `routed` if every expert of a layer gets
+    /// equally many tokens.
     pub busiest: u64,
 }
 

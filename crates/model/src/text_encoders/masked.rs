@@ -13,7 +13,8 @@ use crate::{
 use candle_core::Tensor;
 use taper_ops::{Activation, Dropout, composed};
 
-/// Share of tokens that are predicted. It is only an assumption for the calculation of costs.
+/// Share of tokens that are masked and predicted, for the calculation of costs alone. The actual
+/// share is that of the batch.
 const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.

@@ -12,7 +12,7 @@ use crate::{
 };
 use candle_core::Tensor;
 
-/// Number of logits per token: for the first and for the last token of an answer.
+/// Number of logits per token: one as the first token of an answer, and one as the last.
 const ENDS: usize = 2;
 
 /// An extractor of spans with its parameters. The encoder's parameters have the same names as in a

@@ -137,8 +137,8 @@ fn tables(
     Ok([source, target, output])
 }
 
-/// Makes the embedding matrix of the target, if the source does not share it, and the matrix of the
-/// output projection. `tied` says whether these two are the same matrix.
+/// Makes the embedding matrix of the target and the matrix of the output projection, for a model
+/// whose source does not share them. `tied` says whether these two are the same matrix.
 fn target_tables(
     build: &mut Builder,
     tied: Tied,

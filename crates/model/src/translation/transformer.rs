@@ -13,8 +13,8 @@ use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// The layers of the encoder and of the decoder, which are blocks of attention and feed-forward
-/// layers.
+/// The stacks of the encoder and of the decoder. Each of their layers is a [`Block`] of attention
+/// and feed-forward layers.
 #[derive(Debug)]
 pub(super) struct TransformerLayers {
     encoder: Stack,

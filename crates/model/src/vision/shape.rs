@@ -61,7 +61,7 @@ impl ImageShape {
         )))
     }
 
-    /// Refuses means and deviations with which values of pixels are not finite.
+    /// Refuses means and deviations if the normalised values of pixels would not be finite.
     fn validate_values(&self) -> Result<()> {
         let is_finite = |(mean, deviation): (&f64, &f64)| {
             let ends = [0.0, 1.0].map(|value| ((value - mean) / deviation) as f32);

@@ -52,7 +52,7 @@ impl Projection {
         })
     }
 
-    /// Number of all outputs.
+    /// Number of outputs of all fused matrices together.
     pub(super) fn width(&self) -> usize {
         self.outputs.iter().sum()
     }

@@ -51,7 +51,7 @@ impl QueryKeyNorms {
             return Ok(Self { parts: Vec::new() });
         }
         let parts = parts.iter().map(part).collect::<Result<_>>()?;
-        // Training keeps both the projection and the normalised projection.
+        // For the backward pass, the projection is kept both before and after the norm.
         build.count(PartCost::kept(width));
         Ok(Self { parts })
     }

@@ -41,12 +41,14 @@ struct Convolution {
 /// Sizes of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
-    /// Number of places on a side of the input. `to` is the number of places on a side of the
-    /// output.
+    /// Number of places on a side of the input's grid.
     from: usize,
+    /// Number of places on a side of the output's grid.
     to: usize,
     stride: usize,
+    /// Number of channels of the input.
     inputs: usize,
+    /// Number of channels of the output.
     outputs: usize,
 }
 
@@ -83,7 +85,8 @@ impl Convolutions {
         Ok(Self { layers, shape, activations: build.activations })
     }
 
-    /// Cost of the last layer per token. An image counts as one token for each patch.
+    /// Cost of the last layer per token. For costs, an image has as many tokens as patches,
+    /// although the layers read pixels.
     pub(crate) fn last_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
         Builder::part_cost(config.biases, |build| {
             let last = plans(config, shape).pop();
@@ -144,7 +147,7 @@ impl Convolution {
     ) -> Result<Self> {
         let name = format!("convolutions.{index}");
         let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
-        // Number of places per token. An image counts as one token for each patch.
+        // Number of places per token. For costs, an image has as many tokens as patches.
         let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
         let counted = |part: PartCost| {
             part.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)

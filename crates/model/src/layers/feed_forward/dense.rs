@@ -35,9 +35,9 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
-        // For the backward pass, a layer keeps the gated product or the derivatives of the
-        // nonlinearity, between the two matrices. For relu it keeps nothing there, because the
-        // signs of the result give the derivatives.
+        // Between its two matrices, a gated layer keeps the gated product for the backward pass,
+        // and a plain layer keeps the derivatives of the nonlinearity. With relu, a plain layer
+        // keeps nothing there, because the signs of the result give the derivatives.
         build.count(match (kind, Activation::from(config.activation)) {
             (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
             _ => PartCost::kept(inner),

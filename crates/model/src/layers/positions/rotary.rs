@@ -38,8 +38,8 @@ impl RotaryPositions {
         self.chunks.as_ref().map(|(chunks, _)| *chunks)
     }
 
-    /// Rotates the queries and keys in `qkv`. A row begins with the query; a key follows it if
-    /// `keys` is 1, and none if `keys` is 0.
+    /// Rotates the queries and keys in `qkv`. A row begins with the query. If `keys` is 1, the key
+    /// follows and is rotated too; if `keys` is 0, the query is also the key.
     ///
     /// # Shapes
     /// `qkv (N, Q + …)` → `(N, Q + …)` for N tokens, where Q is the width of all query heads. With

@@ -12,8 +12,9 @@
 //! not divided by the root of their width, because φ is applied to each of them alone, not to their
 //! product.
 //!
-//! Decoding needs to keep only the sums `Σ φ(k) (v, 1)ᵀ`: `(M, Dh + 1)` for each head, where M is
-//! the number of features and Dh the width of a head.
+//! From one token to the next, decoding keeps only the sums `Σ φ(k) (v, 1)ᵀ`, where `(v, 1)` is the
+//! value with a 1 appended: `(M, Dh + 1)` for each head, where M is the number of features and Dh
+//! the width of a head.
 
 use super::performer::RandomFeatures;
 use crate::Pass;

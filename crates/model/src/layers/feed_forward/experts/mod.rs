@@ -54,8 +54,8 @@ struct Plan {
     rows: Vec<Vec<u32>>,
     /// For each choice and token, the index of the chosen expert.
     experts: Vec<Vec<u32>>,
-    /// Number of times that a token was dropped; a token that is dropped by two experts counts
-    /// twice.
+    /// Number of drops: pairs of a token and an expert that did not take it. A token that two
+    /// experts drop counts twice.
     dropped: usize,
 }
 

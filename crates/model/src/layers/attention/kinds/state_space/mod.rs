@@ -43,7 +43,7 @@ use taper_ops::{
 /// Smallest and largest initial step size Δ.
 const STEPS: (f64, f64) = (1e-3, 0.1);
 
-/// Distance, in tokens, between the states that are kept for the backward pass.
+/// Distance, in tokens, between the states of a scan that are kept for the backward pass.
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
