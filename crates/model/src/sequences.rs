@@ -23,7 +23,7 @@ impl Sequences {
         }
     }
 
-    /// Returns these sequences twice, one copy after the other.
+    /// Returns all sequences, and then all of them again.
     pub(crate) fn twice(&self) -> Self {
         Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
     }

@@ -32,7 +32,8 @@ pub struct TextState {
     /// read as a whole. When a row is read again as a whole, its entries in
     /// [`DecodedRows::history`], for all steps before that, become `ABSENT`.
     rows: DecodedRows,
-    /// Number of cached tokens, in all rows, that were read as a whole and not step by step.
+    /// Number of cached tokens that were read as parts of whole texts, not step by step. It is the
+    /// sum over all rows.
     read: usize,
     /// For each row, the tokens that it still remembers.
     texts: Vec<Vec<u32>>,
@@ -102,8 +103,9 @@ impl TextInference {
         self.context
     }
 
-    /// Keeps keys and values of earlier tokens in `cache_type`. A text that is read at once sees its
-    /// own tokens exactly; tokens that are fed later see them as they are kept.
+    /// Keeps keys and values of earlier tokens in `cache_type`. While a text is read at once, its
+    /// tokens see each other's exact keys and values. Tokens that are fed later see the keys and
+    /// values as the cache keeps them.
     ///
     /// # Errors
     /// If the type is not exact, and the model is not on the CPU.

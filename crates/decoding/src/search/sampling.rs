@@ -76,7 +76,7 @@ fn draw(
 }
 
 /// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut` must be true if
-/// `tokens` are possibly not in ascending order of ids, because they were limited before.
+/// `tokens` can be in any order; if it is false, they must be in ascending order of ids.
 fn draw_of(
     mut tokens: Vec<Weight>,
     is_cut: bool,
@@ -119,7 +119,7 @@ fn draw_of(
 struct Weight {
     token: u32,
     logit: f32,
-    /// Probability at the temperature, up to a factor that all tokens share.
+    /// Probability at the configured temperature, up to a factor that is the same for all tokens.
     weight: f64,
 }
 

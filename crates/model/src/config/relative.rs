@@ -9,8 +9,8 @@ use crate::ModelError;
 pub struct RelativeBuckets {
     /// Number of buckets.
     pub count: usize,
-    /// Distance from which on all distances share the last bucket of their side (before or after
-    /// the query).
+    /// Distance up to which distances are told apart: this distance and all larger ones share the
+    /// last bucket. In an encoder, keys before the query and keys after it have separate buckets.
     pub distance: usize,
 }
 

@@ -158,8 +158,8 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes one half of the loss: for row i of `rows`, the classes are the rows of `others`, and
-    /// the right class is row i.
+    /// Computes one half of the loss: for row i of `rows`, the classes are the rows of `others`,
+    /// and the right class is row i.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),

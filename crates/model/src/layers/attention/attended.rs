@@ -1,4 +1,5 @@
-//! Inputs of attention: within whole sequences, and from a decoder to an encoder.
+//! Inputs of attention: [`Within`] for self-attention in whole sequences, and [`Attended`] for the
+//! attention of a decoder to an encoder.
 
 use std::sync::Arc;
 

@@ -18,7 +18,8 @@ pub(crate) struct Linear {
     products: Products,
 }
 
-/// The residual to which a sublayer's result is added, and the dropout on this result.
+/// The tensor `x` to which the result of a sublayer is added (the residual connection), and the
+/// dropout that is applied to the result before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Residual<'a> {
     pub(crate) x: &'a Tensor,
@@ -116,7 +117,7 @@ impl Linear {
         self.bias.as_ref()
     }
 
-    /// How the operands of the layer's products are rounded.
+    /// Type to which the operands of the layer's matrix products are rounded.
     pub(crate) fn products(&self) -> Products {
         self.products
     }

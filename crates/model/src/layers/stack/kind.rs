@@ -1,13 +1,13 @@
 //! Kinds of stacks.
 
-/// Kind of a stack, by the tokens that each of its tokens sees.
+/// Kind of a stack. The kinds differ in what a token of the stack sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StackKind {
-    /// The whole sequence of the token.
+    /// A token sees its whole sequence.
     Encoder,
-    /// The token itself, the tokens before it, and an encoder's output.
+    /// A token sees itself, the tokens before it, and the output of an encoder.
     Decoder,
-    /// The token itself and the tokens before it, as in a language model.
+    /// A token sees itself and the tokens before it, as in a language model.
     DecoderOnly,
 }
 
