@@ -140,10 +140,10 @@ fn half(a: &Tensor, b: &Tensor, factor: f64, pass: &Pass) -> Result<Tensor> {
 }
 
 /// Multiplies each of the `contexts (N, D)`, the results of attention for N target tokens, by the
-/// square root of the number of source tokens in the sentence. Without this, contexts would shrink in long
-/// sentences: the variance of a mean of m values is m times smaller than that of one value (Gehring
-/// et al. 2017, section 3.5). `rows` has, for each sentence, its number of contexts and its number
-/// of source tokens.
+/// square root of the number of source tokens in the sentence. Without this, contexts would shrink
+/// in long sentences: the variance of a mean of m values is m times smaller than that of one value
+/// (Gehring et al. 2017, section 3.5). `rows` has, for each sentence, its number of contexts and
+/// its number of source tokens.
 fn scaled_contexts(
     contexts: &Tensor,
     rows: impl Iterator<Item = (usize, usize)>,
