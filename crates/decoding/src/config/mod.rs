@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
 use crate::reranking::RerankingConfig;
 
-/// Default of `diverse_penalty`, the same as in fairseq. Vijayakumar et al. 2018 find values from 0.2
-/// to 0.8 good.
+/// Default of `diverse_penalty`, the same as in fairseq. Vijayakumar et al. 2018 find values from
+/// 0.2 to 0.8 good.
 const USUAL_DIVERSE_PENALTY: f64 = 0.5;
 
 /// Search for translations.

@@ -23,13 +23,13 @@
 //! contains all phrases would enter the list if it ended.
 //!
 //! A diverse beam search (Vijayakumar et al. 2018, "Diverse Beam Search: Decoding Diverse Solutions
-//! from Neural Sequence Models", algorithm 1) divides the beam into groups of equal size. Each group
-//! is a beam by itself, and begins with the empty hypothesis. At each position the groups advance in
-//! order. If `n` hypotheses of earlier groups were continued by a token at this position, the
-//! log-probability of a hypothesis that is continued by the same token falls by `n` times
-//! `diverse_penalty`, for good: scores include the penalties, as in Transformers and fairseq. At the
-//! end, the lists of all groups are joined, and a translation that several groups have found is
-//! listed once.
+//! from Neural Sequence Models", algorithm 1) divides the beam into groups of equal size. Each
+//! group is a beam by itself, and begins with the empty hypothesis. At each position the groups
+//! advance in order. If `n` hypotheses of earlier groups were continued by a token at this
+//! position, the log-probability of a hypothesis that is continued by the same token falls by `n`
+//! times `diverse_penalty`, for good: scores include the penalties, as in Transformers and fairseq.
+//! At the end, the lists of all groups are joined, and a translation that several groups have found
+//! is listed once.
 //!
 //! The length settings do not affect which hypotheses are live. They affect only the order of the
 //! finished hypotheses, and the position at which this order is final. So a single search can find

@@ -144,8 +144,8 @@ impl Inference {
     /// predicted. The logits of a step then have a column for each of these tokens, in their order.
     ///
     /// # Errors
-    /// The errors of [`Inference::start`], and an error if there are no tokens, or if a token is not
-    /// in the vocabulary.
+    /// The errors of [`Inference::start`], and an error if there are no tokens, or if a token is
+    /// not in the vocabulary.
     pub fn start_shortlisted(&self, source: &Sequences, tokens: &[u32]) -> Result<DecodeState> {
         if tokens.is_empty() {
             return Err(ModelError::Batch("a shortlist has no tokens".to_owned()));
