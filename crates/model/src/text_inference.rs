@@ -3,7 +3,7 @@
 
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
 use crate::translation::in_blocks;
-use crate::{LanguageModel, Model, Pass, Result, Sequences};
+use crate::{AttentionKind, LanguageModel, Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -108,11 +108,20 @@ impl TextInference {
     /// values as the cache keeps them.
     ///
     /// # Errors
-    /// If the type is not exact, and the model is not on the CPU.
+    /// If the type is not exact, and the model is not on the CPU or has layers of the kind
+    /// `reformer`, which also keep the buckets of their tokens: these must not be rounded.
     pub fn with_cache(mut self, cache_type: CacheType) -> Result<Self> {
+        let refuse = |condition: &str| {
+            let fault = format!("keys and values can be kept in {cache_type:?} only {condition}");
+            Err(candle_core::Error::Msg(fault).into())
+        };
         if cache_type != CacheType::Exact && !self.model.device().is_cpu() {
-            let fault = format!("keys and values can be kept in {cache_type:?} only on the CPU");
-            return Err(candle_core::Error::Msg(fault).into());
+            return refuse("on the CPU");
+        }
+        if cache_type != CacheType::Exact
+            && self.model.config().decoder_attention.has(AttentionKind::Reformer)
+        {
+            return refuse("without layers of the kind reformer");
         }
         self.cache_type = cache_type;
         Ok(self)

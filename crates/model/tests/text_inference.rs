@@ -60,6 +60,16 @@ fn same(ours: &[f32], theirs: &[f32], what: &str) {
 }
 
 #[test]
+fn buckets_of_tokens_are_not_rounded() {
+    let model = model_in(DType::F32, Positions::Sinusoidal, AttentionKind::Reformer);
+    for cache_type in [CacheType::Bf16, CacheType::Int8] {
+        let refused = model.inference(14).with_cache(cache_type).unwrap_err().to_string();
+        assert!(refused.contains("without layers of the kind reformer"), "{refused}");
+    }
+    assert!(model.inference(14).with_cache(CacheType::Exact).is_ok());
+}
+
+#[test]
 fn packed_weights_alone_generate_the_same_and_refuse_other_passes() {
     for dtype in [DType::F32, DType::BF16] {
         let make = || model_in(dtype, Positions::Rotary, AttentionKind::Full);

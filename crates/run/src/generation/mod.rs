@@ -350,7 +350,7 @@ fn prepared(
     let inference = run.model.inference(settings.context);
     let inference = inference
         .with_cache(settings.decoding.cache.into())
-        .context("decoding.cache: set it to \"exact\", or the device to \"cpu\"")?;
+        .context("decoding.cache: set it to \"exact\"; other types need the device \"cpu\"")?;
     Ok(Arc::new(WithTokens::new(inference, run.tokenizers.target())))
 }
 
