@@ -180,7 +180,7 @@ fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     let mut roots: Vec<Placed<'_>> = Vec::new();
     for placed in places {
         let mut level = &mut roots;
-        // Elements are sorted, so on each level only the last element can contain `placed`.
+        // Of the elements on a level, only the last one is asked whether it contains `placed`.
         while level.last().is_some_and(|last| contains(last, &placed)) {
             let last = level.len() - 1;
             level = &mut level[last].inner;

@@ -290,7 +290,6 @@ fn browsers_are_told_to_trust_nothing_else() {
 fn a_server_that_is_stopped_finishes_what_it_took() {
     let mut server = Running::start(vec![frozen()]);
     let lines: Vec<String> = lines().into_iter().cycle().take(100).collect();
-    let expected = singly(&lines[..25]);
     let body = json!({ "text": lines, "beam": 8 }).to_string();
     let bytes = server.bytes("POST", "/api/translate", JSON, body.as_bytes());
     let mut streams: Vec<_> = (0..4)
@@ -312,7 +311,7 @@ fn a_server_that_is_stopped_finishes_what_it_took() {
         let found = Reply::read(stream).expect(200);
         let found = found["translations"].as_array().expect("a list");
         assert_eq!(found.len(), 100);
-        assert!(expected.len() == 25 && found.iter().all(|line| line["translations"].is_array()));
+        assert!(found.iter().all(|line| line["translations"].is_array()));
     }
     assert!(std::net::TcpStream::connect(server.address).is_err(), "it listens no more");
     let events = server.events.lock().expect("events");

@@ -77,9 +77,9 @@ impl QuestionWindow {
         self.row.second + token - self.tokens.start
     }
 
-    /// Amount of context around a token, by which windows are compared. As in BERT's program, it is
-    /// the smaller of two numbers, which are the number of tokens before this token and the number
-    /// after it, plus a hundredth of the window's number of tokens.
+    /// Amount of context around a token, by which windows are compared: `min(before, after) + length
+    /// / 100`, as in BERT's program. `before` and `after` are the numbers of tokens of the window
+    /// before and after this token, and `length` is the number of all its tokens.
     fn context_around(&self, token: usize) -> f64 {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
         before.min(after) as f64 + 0.01 * self.tokens.len() as f64
@@ -124,8 +124,8 @@ pub fn windows_of(
     loop {
         let tokens = first..all.min(first + room);
         let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
-        // There are two predictions for a row: the start and the end of an answer.
         let count = question.len() + tokens.len();
+        // Each row has two predictions: the start and the end of an answer.
         let (second, asked) = (begin.len(), vec![0, 0]);
         let (second_segment, words) = (marks.second_segment, Vec::new());
         let row = Row { ids, second, second_segment, asked, words, tokens: count };

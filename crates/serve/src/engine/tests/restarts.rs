@@ -1,4 +1,4 @@
-//! Tests of a server with a run whose thread fails, which is then loaded again.
+//! Tests of a server that loads a run again after the run's thread has failed.
 
 #[allow(dead_code, reason = "the integration tests use the rest")]
 #[path = "../../../tests/serve/common.rs"]
@@ -31,8 +31,8 @@ impl Reply for FailingReply {
     fn send(self: Box<Self>, _answer: Result<Answer, Refusal>) {}
 }
 
-/// Ends the thread of a run. The request is heavier than all others, so it is not answered in a
-/// pause of another request. Otherwise the failure of that other request would be reported instead.
+/// Ends the thread of a run by a request that fails. Light requests are answered within the work on
+/// a heavier one, which would fail with them; so this request is heavier than all others.
 fn fail(engine: &Engine) {
     let request = LabelTexts { texts: vec![String::new(); 4096] };
     let waiting = Waiting::new(&request, 1, &engine.load);

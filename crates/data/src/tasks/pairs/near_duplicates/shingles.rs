@@ -12,7 +12,8 @@ const CHARACTERS: usize = 5;
 /// several letters.
 const IDEOGRAPHS: usize = 2;
 
-/// Purpose number of the random draws from which shingles are hashed (see [`Draws::new`]).
+/// Number that distinguishes these random draws from others of the same seed (see [`Draws::new`]).
+/// The draws serve as a hash function of shingles.
 const PURPOSE: u64 = 13;
 
 /// Hashes of all shingles of a pair. Repeated shingles are included.
@@ -115,7 +116,7 @@ mod tests {
     fn shingles_are_those_counted_by_hand() {
         // " abcd " on one side, " x " on the other.
         assert_eq!(shingle_set("Abcd!", "x").len(), 2 + 1);
-        // " 我 爱 你 ": each pair of neighbours.
+        // " 我爱你 ": the four pairs of neighbouring characters, blanks included.
         assert_eq!(shingle_set("我爱你。", "x").len(), 4 + 1);
         assert_eq!(shingle_set("STOP -- that", "Halt."), shingle_set("stop that", "halt"));
         assert_ne!(shingle_set("a", "b"), shingle_set("b", "a"), "sides differ");
