@@ -72,7 +72,7 @@ impl DecodingConfig {
             let expected = "1 if translations are sampled, which no search divides".to_owned();
             return Err(refused("diverse_groups", groups, expected));
         }
-        if self.beam_size % groups != 0 {
+        if !self.beam_size.is_multiple_of(groups) {
             let expected =
                 format!("a number that divides decoding.beam_size, {}, evenly", self.beam_size);
             return Err(refused("diverse_groups", groups, expected));
