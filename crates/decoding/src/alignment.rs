@@ -17,9 +17,9 @@ const AT_ONCE: usize = 1 << 18;
 /// Selects the attention weights that serve as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// Index of the decoder layer, from 0. `None` selects the layer that aligns best in the model's
-    /// architecture. In a Transformer, this is the layer before the last, or the only layer if
-    /// there is just one.
+    /// Index of the decoder layer, from 0. `None` selects the layer whose attention usually aligns
+    /// best. In a Transformer, this is the layer before the last, or the only layer if there is
+    /// just one.
     pub layer: Option<usize>,
     /// Index of the head, from 0; `None` selects the mean of all heads.
     pub head: Option<usize>,
@@ -67,16 +67,16 @@ pub struct Alignment {
     /// are in no pair, nor are tokens after the `</s>` of the source, such as one that names a
     /// language.
     pub pairs: Vec<(usize, usize)>,
-    /// For each target token, the attention weights of all tokens of the source, including `</s>`;
-    /// they sum to 1.
+    /// For each target token, its attention weights for all tokens of the source, including `</s>`.
+    /// The weights of each target token sum to 1.
     pub weights: Vec<Vec<f32>>,
 }
 
 /// Aligns each of `targets`, which have neither `<s>` nor `</s>`, with its source, which contains
 /// `</s>` after the text.
 ///
-/// For each target token, the weights are those that the selected `attention` has at the decoder
-/// position whose output predicts the token.
+/// The decoder predicts each target token at one of its positions. The weights of the token are the
+/// attention weights of that position, in the layer and head that `attention` selects.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
@@ -154,8 +154,8 @@ fn align_batch(
         return Ok(targets.iter().map(nothing).collect());
     }
     let weights = attention((model, start), chosen, sources, targets)?;
-    // Shape (B, T, S) for B sentences, T inputs of the decoder and S source tokens, padded to the
-    // longest of each.
+    // Shape (B, T, S) for B sentences, which are padded to T inputs of the decoder and S source
+    // tokens.
     let (_, queries, keys) = weights.dims3().map_err(failed)?;
     let values: Vec<f32> = weights.flatten_all().and_then(|all| all.to_vec1()).map_err(failed)?;
     let rows: Vec<&[f32]> = values.chunks(keys).collect();

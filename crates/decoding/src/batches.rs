@@ -146,8 +146,8 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
 pub(crate) struct Size {
     /// Number of source tokens.
     pub(crate) tokens: usize,
-    /// Largest number of hypotheses that the model advances at the same time, each in a row of its
-    /// state.
+    /// Number of rows that the sentence needs in the state of the model: the largest number of its
+    /// hypotheses that advance at the same time.
     pub(crate) rows: usize,
 }
 

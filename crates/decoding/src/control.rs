@@ -33,7 +33,7 @@ pub struct Renumbered<'c> {
 }
 
 impl<'c> Renumbered<'c> {
-    /// Wraps `control`; `numbers[i]` is the index under which it knows sentence `i` of the search.
+    /// Wraps `control`, which knows sentence `i` of the search as sentence `numbers[i]`.
     pub fn new(control: &'c dyn Control, numbers: &'c [usize]) -> Self {
         Self { control, numbers }
     }

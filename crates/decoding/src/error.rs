@@ -110,7 +110,7 @@ pub enum DecodingError {
          expected {expected}"
     )]
     WrongShape {
-        /// Number of rows that the model was to step.
+        /// Number of rows in the step.
         rows: usize,
         /// Size of the vocabulary.
         vocabulary: usize,
@@ -168,7 +168,7 @@ pub enum DecodingError {
     /// The model itself failed.
     #[error("the model failed to {action}")]
     Model {
-        /// Call that failed, to complete "failed to …", such as "step".
+        /// The call that failed, such as "step". It completes the message "failed to …".
         action: &'static str,
         /// Error of the model.
         source: Box<dyn std::error::Error + Send + Sync>,

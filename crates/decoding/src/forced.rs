@@ -151,7 +151,7 @@ fn finite_log_probability(
 fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     match logits {
         Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token as usize)),
-        // This form of logits never occurs here, because targets are scored among all tokens.
+        // Never occurs here: only a shortlist makes this form, and targets are scored without one.
         Logits::Listed { .. } => None,
         Logits::Likeliest(likeliest) => {
             let is_distribution = likeliest.normalizer.is_finite();

@@ -68,14 +68,11 @@ fn rounded(value: f64) -> f64 {
 /// Settings by which translations of different lengths are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LengthSettings {
-    /// Exponent of the length penalty, for
-    /// [`DecodingConfig::length_penalty`](crate::DecodingConfig::length_penalty).
+    /// Value of [`DecodingConfig::length_penalty`](crate::DecodingConfig::length_penalty).
     pub length_penalty: f64,
-    /// Reward for each token, for
-    /// [`DecodingConfig::length_reward`](crate::DecodingConfig::length_reward).
+    /// Value of [`DecodingConfig::length_reward`](crate::DecodingConfig::length_reward).
     pub length_reward: f64,
-    /// Weight of the penalty on short translations, for
-    /// [`DecodingConfig::shortfall_penalty`](crate::DecodingConfig::shortfall_penalty).
+    /// Value of [`DecodingConfig::shortfall_penalty`](crate::DecodingConfig::shortfall_penalty).
     pub shortfall_penalty: f64,
 }
 

@@ -3,11 +3,10 @@
 //!
 //! A search uses a model only through [`StepModel`]. The model has a state with rows, each of which
 //! belongs to one hypothesis. The search starts the rows from the sources. Then it repeatedly steps
-//! all rows by one token, and selects the rows with which it continues. Searches run on the CPU, on
-//! plain rows of `f32` logits in main memory. The alternative, a search by tensor operations on the
-//! device, was rejected: it would depend on one tensor library, its choice among equal scores would
-//! depend on the device's sort, and it would save only the copy of one row of logits per hypothesis
-//! and step.
+//! all rows by one token, and selects the rows with which it continues. Searches run on the CPU,
+//! and read rows of `f32` logits in main memory. They use no tensor operations: with these, a
+//! search would depend on one tensor library, and its choice among equal scores would depend on how
+//! the device sorts.
 //!
 //! Between two steps, a search asks a [`Control`] whether each sentence is still wanted, and lets
 //! the control do other work. So a server can divide its time among several searches, and drop
@@ -20,8 +19,8 @@
 //!   comes first, and then the one with the lower token id.
 //! - The log-probability of a hypothesis is taken from the model's full distribution, even if the
 //!   search forbids tokens. So [`Translator::score`] gives an output the same log-probability as
-//!   the search. With a [`Shortlist`], the search takes it from the distribution over the
-//!   candidates of the sentence.
+//!   the search. With a [`Shortlist`], which limits each sentence to a list of tokens, the search
+//!   takes the log-probability from the distribution over that list.
 //! - Beam search stops exactly: the result is the same as if the beam ran to its maximum length.
 //!   There are three exceptions: if `patience` is set, if the rules of the library Transformers are
 //!   chosen ([`SearchRules`]), and if a sentence requires phrases.

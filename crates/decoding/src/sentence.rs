@@ -42,8 +42,8 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
-    /// Returns the width of the beam in which the sentence is searched for: the configured beam size
-    /// or, if this is larger, the number of phrase tokens plus one.
+    /// Returns the width of the beam for the sentence: the configured beam size or, if this is
+    /// larger, the number of phrase tokens plus one.
     pub(crate) fn beam_width(&self, config: &DecodingConfig) -> usize {
         match token_count(self.phrases) {
             0 => config.beam_size,
@@ -51,8 +51,8 @@ impl<'a> Sentence<'a> {
         }
     }
 
-    /// Returns the number of groups in which a beam search for the sentence divides its beam: one if
-    /// there are phrases, by whose tokens the beam is divided already.
+    /// Returns the number of groups of a diverse beam search for the sentence. It is 1 if there are
+    /// phrases, because they already divide the beam in another way.
     pub(crate) fn groups(&self, config: &DecodingConfig) -> usize {
         if self.phrases.is_empty() { config.diverse_groups.max(1) } else { 1 }
     }

@@ -96,7 +96,7 @@ impl SpecialIds {
         self.start
     }
 
-    /// Returns the end that is forced at the length limit.
+    /// Returns the end id that is forced at the length limit.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.end

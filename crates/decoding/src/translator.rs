@@ -43,9 +43,9 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Sets the control of the searches. A search passes to it the index of a sentence in the input
-    /// of the call. For a sentence that the control cancels, only the finished outputs are
-    /// returned, which can be none.
+    /// Sets the control of the searches, which gets the index of a sentence in the input of the
+    /// call. For a sentence that the control cancels, only the finished outputs are returned, which
+    /// can be none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }

@@ -1,5 +1,5 @@
-//! Tests searches that choose only among the candidates of each sentence (the tokens that its
-//! shortlist has), with real Transformers.
+//! Tests searches with a shortlist, which choose only among the candidates of each sentence (the
+//! tokens that the shortlist allows for it), with real Transformers.
 
 use candle_core::{DType, Device};
 use taper_decoding::{
@@ -9,8 +9,8 @@ use taper_decoding::{
 use taper_model::{Builder, Inference, ModelConfig, Transformer};
 use taper_ops::{Kernel, Products};
 
-/// Size of both vocabularies. It is not a multiple of the numbers of columns that matrix kernels
-/// multiply at a time.
+/// Size of the source and the target vocabulary. Matrix kernels multiply several columns at a time;
+/// this size is no multiple of their number.
 const VOCABULARY: usize = 203;
 
 fn model(seed: u64, dtype: DType) -> Transformer {

@@ -52,8 +52,8 @@ fn results_do_not_depend_on_batches_and_come_in_input_order() {
     }
 }
 
-/// A sentence with phrases is searched by a beam that is wide enough for them, whatever the settings
-/// say, and counts as many rows in its batch.
+/// A sentence with phrases is always translated by a beam that is wide enough for its phrases. In a
+/// batch, each hypothesis of this beam counts as a row.
 #[test]
 fn batches_count_the_rows_of_phrases() {
     let model = HashModel::new(27);
@@ -70,7 +70,8 @@ fn batches_count_the_rows_of_phrases() {
         model.starts.store(0, Ordering::Relaxed);
         let translator = Translator::new(&model, config).expect("valid");
         translator.translate_sentences(&sentences, |_| {}).expect("decodes");
-        // A beam of four for three tokens: two sentences in each batch of eight rows.
+        // The phrases have three tokens, so the beam has a width of four. A batch of eight rows has
+        // two sentences.
         assert_eq!(model.starts.load(Ordering::Relaxed), 6);
     }
 }

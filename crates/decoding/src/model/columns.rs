@@ -18,7 +18,7 @@ pub(crate) enum Logits<'a> {
         /// Logit of each candidate.
         logits: &'a [f32],
     },
-    /// Only the logits that a [`TopK`] requested.
+    /// Only the logits of the likeliest tokens of the row.
     Likeliest(&'a Likeliest),
 }
 
@@ -58,8 +58,8 @@ impl RowTokens<'_> {
 pub(crate) struct Columns<'a> {
     /// Number of columns.
     width: usize,
-    /// Candidates of each sentence with their columns; `None` if the sentence may contain all
-    /// tokens. The list is empty if all sentences may contain all tokens.
+    /// Candidates of each sentence, with their columns; `None` if the sentence may contain all
+    /// tokens. Empty if all sentences may contain all tokens.
     listed: Vec<Option<Listed<'a>>>,
 }
 

@@ -11,8 +11,8 @@ use crate::{Result, SpecialIds, StepModel};
 /// number; when a batch begins, `read` returns the actual sources for the numbers in the batch.
 ///
 /// A search sees each source as two ids, the number and `</s>`. So it computes length limits and
-/// batches as if each source had two ids. The first input of the model must not depend on the
-/// source, because the model is asked for it with the number.
+/// batches as if each source had two ids. [`first_input`](StepModel::first_input) of the model must
+/// not depend on the source, because it gets the number instead of the actual source.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,

@@ -36,9 +36,9 @@ pub trait StepModel: Sync {
         self.special().start()
     }
 
-    /// Whether several threads, each with its own state, are faster than a single state whose
-    /// operations are each divided among the threads. This is usually so on a CPU, but not on a
-    /// device that runs one operation at a time.
+    /// Whether decoding is faster if each thread has its own state than if all threads share the
+    /// work of each operation on a single state. This is usually so on a CPU, but not on a device
+    /// that runs one operation at a time.
     fn gains_from_workers(&self) -> bool {
         false
     }
@@ -72,9 +72,9 @@ pub trait StepModel: Sync {
     ///
     /// # Shapes
     /// `tokens`: `R`. `read` gets `R * V` values in total, row-major. They are log-probabilities up
-    /// to a constant per row, so that logits are allowed. `-inf` marks an impossible token. In a
-    /// state of [`start_shortlisted`](StepModel::start_shortlisted), `V` is the number of its
-    /// tokens.
+    /// to a constant per row, so that logits are allowed. `-inf` marks an impossible token. For a
+    /// state that [`start_shortlisted`](StepModel::start_shortlisted) made, `V` is the number of
+    /// tokens that it was given.
     ///
     /// # Errors
     /// Errors of the model, wrapped by [`DecodingError::model`](crate::DecodingError::model), and
@@ -119,8 +119,9 @@ pub trait StepModel: Sync {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Largest number of likeliest tokens that are found on a device. Each of them takes about as many
-/// GPU kernels as a layer, so if more are needed, all logits are copied to main memory instead.
+/// Largest number of likeliest tokens that are found on a device. To find one of them takes about
+/// as many GPU kernels as a layer of the model, so if more are needed, all logits are copied to
+/// main memory instead.
 const LARGEST_K: usize = 32;
 
 /// Request for the tokens that a search needs from each row `r`: the `count` likeliest tokens, and

@@ -15,7 +15,8 @@ fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
-/// Methods that all models of type `$inference`, prepared for inference, have in common.
+/// Writes the methods of [`StepModel`] that have the same body for each type of model that is
+/// prepared for inference; `$inference` is the type.
 macro_rules! steps_of {
     ($inference:ty) => {
         fn step(

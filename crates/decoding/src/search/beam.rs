@@ -25,16 +25,16 @@
 //! A diverse beam search (Vijayakumar et al. 2018, "Diverse Beam Search: Decoding Diverse Solutions
 //! from Neural Sequence Models", algorithm 1) divides the beam into groups of equal size. Each
 //! group is a beam by itself, and begins with the empty hypothesis. At each position the groups
-//! advance in order. If `n` hypotheses of earlier groups were continued by a token at this
-//! position, the log-probability of a hypothesis that is continued by the same token falls by `n`
-//! times `diverse_penalty`, for good: scores include the penalties, as in Transformers and fairseq.
-//! At the end, the lists of all groups are joined, and a translation that several groups have found
-//! is listed once.
+//! advance in order. A token costs a hypothesis `diverse_penalty` for each hypothesis of an earlier
+//! group that has added the same token at this position. Scores include these costs, as in
+//! Transformers and fairseq. At the end, the lists of all groups are joined, and a translation that
+//! several groups have found is listed once.
 //!
 //! The length settings do not affect which hypotheses are live. They affect only the order of the
 //! finished hypotheses, and the position at which this order is final. So a single search can find
-//! the lists for several length settings: it continues until all of the lists are final. A list
-//! changes no more after the position at which a search with its setting alone would stop.
+//! the lists for several length settings: it continues until all of the lists are final. The list
+//! for a setting does not change after the position at which a search with only this setting would
+//! stop.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -206,8 +206,8 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// Sorts the hypotheses of all groups, given in the order of the groups: the best `n_best` remain,
-/// and each translation once.
+/// Sorts the hypotheses of all groups by score, removes translations that are already in the list,
+/// and keeps the best `n_best`. The hypotheses are given in the order of the groups.
 fn join_groups(list: &mut Vec<Hypothesis>, n_best: usize) {
     list.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut known = HashSet::new();

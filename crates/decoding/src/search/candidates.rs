@@ -158,8 +158,8 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether `logit` would not be kept, because `count` logits are kept already and none of them
-    /// is smaller. Logits must be inserted in ascending order of their tokens' ids, so that of two
+    /// True if `count` logits are kept already and each is at least `logit`, so that `logit` would
+    /// be dropped. Logits must be inserted in ascending order of their tokens' ids, so that of two
     /// equal logits, the one of the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count

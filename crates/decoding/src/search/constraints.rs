@@ -98,8 +98,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // If the output must end, only one of several end tokens is admitted, so that it need
-            // not be found out which of them is the likeliest.
+            // If the output must end, only one of several end tokens is admitted, so that the
+            // search need not find the likeliest of them.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)

@@ -13,8 +13,8 @@ use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 ///
 /// If there is no length penalty, length reward or shortfall penalty, the result equals that of
 /// [`beam_search`](crate::beam_search) with a beam of 1. If there is one, a beam of 1 can differ:
-/// where `</s>` is the likeliest token, it also continues with the second likeliest token, and can
-/// so find a longer output with a better score.
+/// where `</s>` is the likeliest token, beam search also continues with the second likeliest token,
+/// and can find a longer output with a better score.
 ///
 /// Each of `sources` must end with `</s>`. The result has one hypothesis for each source, in order.
 /// A sentence leaves the model's batch as soon as it ends.

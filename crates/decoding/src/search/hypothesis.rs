@@ -16,8 +16,9 @@ pub struct Hypothesis {
     /// output has a closing `</s>`, the last entry is that of `</s>`.
     pub token_log_probabilities: Vec<f64>,
     /// [Score](DecodingConfig::score), by which lists of hypotheses are sorted. It is computed from
-    /// the log-probability. If repetition is penalised, it is computed from the penalised
-    /// log-probability; and by the rules of the library Transformers, forced tokens do not count.
+    /// the log-probability under the model, with two exceptions: if repetition is penalised, it is
+    /// computed from penalised log-probabilities; by the rules of the library Transformers, it does
+    /// not include forced tokens.
     pub score: f64,
     /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. 0 only
     /// for the translation of an empty source, which needs no model.

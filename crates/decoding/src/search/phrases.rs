@@ -30,9 +30,9 @@ pub(crate) struct Progress {
 impl Progress {
     /// Returns the progress after one more token. If the hypothesis now ends with a missing phrase,
     /// the phrase becomes complete. If it ends with the beginning of a phrase that is still
-    /// missing, this phrase counts as begun; among several such phrases, the one with the most
-    /// tokens at the end of the hypothesis. So phrases can overlap, and a phrase can begin with
-    /// another phrase.
+    /// missing, this phrase counts as begun. If there are several such phrases, only the one with
+    /// the longest beginning counts. So phrases can overlap, and a phrase can begin with another
+    /// phrase.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
         assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
         assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
-        // Another token interrupts the phrase `[5, 6]`; its first token, repeated, begins it again.
+        // The token 9 interrupts the phrase `[5, 6]`, and a second 5 begins it again.
         assert_eq!(after(&[5, 9]), Progress::default());
         assert_eq!(after(&[5, 5]), after(&[5]));
         assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
@@ -140,7 +140,7 @@ mod tests {
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));
-        // A phrase that begins or ends another one, or overlaps with it.
+        // These phrases begin or end other phrases, or overlap with them.
         let phrases = [vec![5], vec![5, 6], vec![6, 7], vec![5, 6, 7, 8]];
         let after = |tokens: &[u32]| {
             tokens.iter().fold(Progress::default(), |so_far, &token| so_far.after(token, &phrases))

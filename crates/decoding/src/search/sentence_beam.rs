@@ -10,8 +10,8 @@ use crate::{
     SpecialIds,
 };
 
-/// Index that stands for no node. A hypothesis without tokens has it in place of its last node, and
-/// a first token has it in place of the node before.
+/// Index that stands for no node: the last node of a hypothesis without tokens, and the parent of
+/// the node of a first token.
 const ROOT: usize = usize::MAX;
 
 /// A node in the tree of hypotheses: a token, and the index of the node that has the token before
@@ -105,7 +105,7 @@ pub(super) struct SentenceBeam<'a> {
     /// one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
     /// For each of the `settings`, whether its search is over. If it is, its list in `finished`
-    /// changes no more, even if the search goes on for other settings.
+    /// does not change any more, even if the search goes on for other settings.
     over: Vec<bool>,
     /// Number of hypotheses that have finished, including those that are not in `finished`, because
     /// others have better scores.
@@ -174,8 +174,8 @@ impl<'a> SentenceBeam<'a> {
                 false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Only the best `2 * width` continuations are recorded, and all that are kept: if there
-            // are several end tokens, more than `width` ends can be likelier than these.
+            // The best `2 * width` continuations are recorded, and also all that are kept: if there
+            // are several end tokens, many ends can be likelier than a continuation that is kept.
             let is_recorded = place < 2 * width || fate == BeamFate::Kept;
             if let Some(trace) = self.trace.as_mut().filter(|_| is_recorded) {
                 if fate == BeamFate::Kept {
@@ -225,8 +225,8 @@ impl<'a> SentenceBeam<'a> {
         self.over.iter().all(|&is_over| is_over)
     }
 
-    /// Whether the search with the settings `config` is over: no live hypothesis can still change
-    /// `list`, its finished hypotheses, or enough hypotheses have finished.
+    /// Whether the search with the settings `config` is over: either enough hypotheses have
+    /// finished, or no live hypothesis can still enter `list`, the best finished hypotheses.
     fn is_final(&self, list: &[Hypothesis], best_live: Live, config: &DecodingConfig) -> bool {
         if list.len() < config.kept() {
             return false;
@@ -306,7 +306,7 @@ impl<'a> SentenceBeam<'a> {
 struct Penalty<'a> {
     /// Tokens of the hypotheses of earlier groups, at the same position.
     taken: &'a [u32],
-    /// Penalty for each of these hypotheses that has the token.
+    /// Penalty on a token for each of these hypotheses that has it.
     of_each: f64,
 }
 

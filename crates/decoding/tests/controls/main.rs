@@ -91,8 +91,8 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // These limits exclude no token: there are 12 tokens, and the `top_p` is just below 1. But
-    // tokens are sorted to apply the limits.
+    // These limits exclude no token: there are 12 tokens, and the `top_p` is just below 1. But the
+    // sampler sorts the tokens to apply the limits, which must not change the draws.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -216,7 +216,7 @@ fn what_is_cut_has_no_end_and_what_ends_has_one() {
         }
     }
     assert!(cut > 3 && ended > 3, "{cut} {ended}");
-    // A translation has an end in either case.
+    // A translation ends with `</s>` even if it reaches the maximum length.
     let config = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..greedy() };
     for output in translate(&model, &config, &prompts).iter().flatten() {
         assert_eq!(output.token_log_probabilities.len(), output.tokens.len() + 1);
@@ -406,7 +406,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         }
     }
     assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
-    // Sources end with the end token of this vocabulary.
+    // For a translator, sources must end with the end token of this vocabulary.
     let sources: Vec<Vec<u32>> =
         sources.iter().map(|source| [&source[..source.len() - 1], &[5]].concat()).collect();
     for list in translate_with(&special, &DecodingConfig::default(), &sources) {

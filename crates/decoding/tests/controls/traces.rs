@@ -12,8 +12,8 @@ fn tokens(nodes: &[BeamNode], at: usize) -> Vec<u32> {
     tokens
 }
 
-/// Several end tokens can all be likelier than the continuation that is kept, more of them than
-/// twice the width of the beam.
+/// There are five end tokens. They can all be likelier than the continuation that is kept, so that
+/// it is not among the best `2 * beam_size`.
 #[test]
 fn each_node_names_the_hypothesis_that_it_continues() {
     let ends = [5, 6, 7, 8, 9];

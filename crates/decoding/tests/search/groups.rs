@@ -4,7 +4,7 @@ use taper_decoding::SearchRules;
 
 use super::*;
 
-/// Settings of a group search of the library Transformers.
+/// Settings of a diverse beam search of the library Transformers.
 struct Groups {
     groups: usize,
     beam_size: usize,
@@ -109,8 +109,8 @@ fn groups_are_those_of_transformers() {
     assert!(together > 0, "no two groups found the same translation");
 }
 
-/// With a penalty above all differences of log-probabilities, no two groups of one hypothesis begin
-/// with the same token.
+/// If the penalty exceeds all differences of log-probabilities, and each group has one hypothesis,
+/// all groups begin with different tokens.
 #[test]
 fn a_large_penalty_makes_all_first_tokens_different() {
     let model = HashModel { end_bias: -20.0, ..HashModel::new(75) };

@@ -397,7 +397,8 @@ fn phrases_are_in_every_translation() {
             }
         }
         // Two sentences with phrases are translated in one batch with two sentences without
-        // phrases. The results of the latter must be the same as in a batch without phrases.
+        // phrases. The sentences without phrases must have the same results as in a batch without
+        // phrases.
         let mixed = [with[0], plain[1], with[2], plain[3]];
         let sampling = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
         let drawn = DecodingConfig { n_best: 2, sampling, ..config.clone() };
