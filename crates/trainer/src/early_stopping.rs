@@ -1,5 +1,4 @@
-//! Early stopping: decision to end training because the validation score by the chosen metric does
-//! not improve.
+//! Early stopping: ends training if the validation score by the chosen metric no longer improves.
 
 use serde::{Deserialize, Serialize};
 

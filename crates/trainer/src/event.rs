@@ -204,8 +204,8 @@ impl Event {
         }
     }
 
-    /// Whether the event belongs to the record of the run. The record does not depend on where the
-    /// run was interrupted.
+    /// Whether the event is one of the metrics of the run, which do not depend on where the run was
+    /// interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
@@ -230,7 +230,7 @@ pub trait Observer {
     }
 
     /// Writes all received events to the disk. It is called before each checkpoint is saved, so
-    /// that the record has all events up to the checkpoint.
+    /// that no event before the checkpoint can be lost.
     ///
     /// # Errors
     /// If the events cannot be written. This ends training.

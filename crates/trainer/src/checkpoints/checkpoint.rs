@@ -14,8 +14,8 @@ use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
-/// Writes a checkpoint directory: for each pair in `contents`, a file with this name and these
-/// tensors; and the file of the state.
+/// Writes a checkpoint directory with the state file, and with one file for each pair of a file
+/// name and tensors in `contents`.
 pub(crate) fn write<T: Written>(
     path: &Path,
     state: &State,
@@ -59,8 +59,8 @@ pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), Checkpoint
     files::replace(&file, &signed(&file, state)?)
 }
 
-/// Returns the content of the state file (`state.json`) of a checkpoint with the state `state`,
-/// with its format and its checksum.
+/// Returns the content of the state file (`state.json`) of a checkpoint for `state`, after its
+/// format and its checksum have been filled in.
 ///
 /// # Errors
 /// If the state cannot be written as JSON.
@@ -68,7 +68,8 @@ pub fn state_json(state: &State) -> Result<Vec<u8>, CheckpointError> {
     signed(Path::new(STATE_FILE), state)
 }
 
-/// Content of the state file `file`, with its format and its checksum.
+/// Content of the state file for `state`, after its format and its checksum have been filled in.
+/// `file`: path for error messages.
 fn signed(file: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
     let mut state = State { format_version: state.format(), ..state.clone() };
     state.checksum = checksum(file, &state)?;
@@ -107,9 +108,10 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     Ok(state)
 }
 
-/// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. If the
-/// checkpoint has adapters, the frozen weights that they change are loaded, too. If `model` has no
-/// adapters, its weights are set to the frozen weights plus the changes of the adapters.
+/// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. If both the
+/// checkpoint and `model` have adapters, the frozen weights that they change are loaded, too. If
+/// only the checkpoint has adapters, the weights of `model` are set to the frozen weights plus the
+/// changes of the adapters.
 ///
 /// # Errors
 /// If a file is missing or truncated, a tensor does not fit the model, or the checkpoint was

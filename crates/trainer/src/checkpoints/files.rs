@@ -21,7 +21,7 @@ const REPLACED: &str = "replaced";
 /// checkpoint).
 const MOST_BYTES: u64 = 1 << 24;
 
-/// Number of bytes that are read at once.
+/// Number of bytes that are read at a time.
 const PIECE: u64 = 1 << 16;
 
 /// Adds the attempted action and its path to an I/O error.
@@ -47,7 +47,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Largest number of written pieces that wait to be hashed.
+/// Largest number of pieces that have been written but not yet hashed.
 const WAITING: usize = 8;
 
 /// File that is hashed while it is written, one piece after the other.
@@ -141,8 +141,7 @@ pub(super) fn replace_by<R>(
         Ok(result)
     });
     if written.is_err() {
-        // The first error is returned. The incomplete file is removed, because it would only occupy
-        // disk space.
+        // An error of the removal is ignored, because the first error is returned.
         let _ = fs::remove_file(&temporary);
     }
     let result = written?;
@@ -192,8 +191,7 @@ pub(crate) fn commit_directory(
     create_directory(&temporary)?;
     let filled = fill(&temporary).and_then(|()| sync_directory(&temporary));
     if filled.is_err() {
-        // The first error is returned. The incomplete directory is removed, because it would only
-        // occupy disk space.
+        // An error of the removal is ignored, because the first error is returned.
         let _ = fs::remove_dir_all(&temporary);
     }
     filled?;
@@ -325,7 +323,8 @@ pub(crate) fn read_verified<R>(
     })
 }
 
-/// Opens a file, and checks that it is at least as long as when it was written.
+/// Opens a file, and checks that it is not shorter than when it was written. This check is fast; a
+/// longer file has another hash.
 fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();

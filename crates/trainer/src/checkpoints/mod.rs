@@ -365,9 +365,8 @@ impl Checkpoints {
     }
 
     /// Renames checkpoints of updates after `step`, and an average that contains any of them,
-    /// because the run is resumed from an earlier checkpoint. Under their new names, the run
-    /// neither deletes them, nor averages them with its later checkpoints, nor translates with
-    /// them.
+    /// because the run is resumed from an earlier checkpoint. The run does not use checkpoints with
+    /// such names.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
@@ -401,8 +400,8 @@ impl Checkpoints {
     }
 }
 
-/// Returns the name of the checkpoint of update `step`. The alphabetical order of names is the
-/// order of steps.
+/// Returns the name of the checkpoint of update `step`. Below step 100,000,000, the alphabetical
+/// order of names is the order of steps.
 #[must_use]
 pub fn checkpoint_name(step: u64) -> String {
     format!("step-{step:08}")

@@ -1,5 +1,5 @@
-//! State of a run besides weights and the optimizer's buffers: counters, position in the data, sums
-//! for logging, and hashes.
+//! State of a run without its weights and the optimizer's buffers: counters, position in the data,
+//! sums for logging, and hashes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 /// of all losses so far. After that, it is an exponential moving average.
 const SPIKE_WINDOW: u64 = 100;
 
-/// Recipe, tokenizer and validation of a run, as the caller describes them.
+/// Recipe (configuration), tokenizer and validation of a run, as the caller describes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
@@ -36,9 +36,9 @@ pub struct Identity {
     pub config_hash: String,
     /// Hash of the tokenizer. A checkpoint can be loaded only with its own tokenizer.
     pub tokenizer_hash: String,
-    /// Keys of the recipe (the run's configuration) on which the weights depend, with their values.
-    /// The caller compares them with its own recipe, because the weights can be loaded only into
-    /// the same model. Empty in checkpoints of format 1.
+    /// Keys of the recipe on which the weights depend, with their values. The caller compares them
+    /// with its own recipe, because the weights can be loaded only into the same model. Empty in
+    /// checkpoints of format 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
     /// Description of the validation: the text, and the method of measurement. Scores with
@@ -163,7 +163,7 @@ pub struct State {
     /// Best validation, and number of validations since then.
     pub early_stopping: EarlyStopping,
     /// Record of the last validations if their loss is far above that of random guesses; otherwise
-    /// `None`. `None` is not written to the file.
+    /// `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<DivergenceMonitor>,
     /// Number of updates at the last validation; `None` before the first validation.
@@ -195,7 +195,7 @@ pub struct State {
     pub base: Option<Base>,
     /// Sizes and hashes of the checkpoint's other files, by name.
     pub files: BTreeMap<String, FileEntry>,
-    /// SHA-256 of the content that the state file has if `checksum` is empty.
+    /// SHA-256 of the content of the state file with an empty `checksum`.
     pub checksum: String,
 }
 

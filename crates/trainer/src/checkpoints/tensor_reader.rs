@@ -29,7 +29,7 @@ pub(crate) struct Reader {
 enum Stored {
     /// Values in f32.
     Float { name: String, shape: Vec<usize> },
-    /// Scales of the int8 tensor called `of`, one for each row.
+    /// Scales of the int8 tensor with the name `of`, one for each row.
     Scales { of: String, count: usize },
     /// Values in int8; their scales stand before them in the file.
     Int8 { name: String, shape: [usize; 2] },

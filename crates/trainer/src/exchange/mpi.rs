@@ -10,9 +10,9 @@
 //! which occupies a core that is needed for computation. So only non-blocking calls are used here,
 //! and their completion is checked at growing intervals.
 //!
-//! Before each call, each process sends the kind of the call to all others. A process that ends
-//! sends a message about this instead, and the others end as well. A killed process cannot send
-//! this message; then `mpirun` ends the others.
+//! Before each call, each process sends the kind of the call to all others. Instead, a process that
+//! ends sends that it ends, and the others end as well. If a process is killed before it can send
+//! this, `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -27,8 +27,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Longest time for which a process that ends waits until the other processes have received its
-/// message about this.
+/// Longest time that a process waits, before it ends, until the others have received its message
+/// that it ends.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Time after the beginning of a call during which its completion is checked without pauses.
 const EAGER: Duration = Duration::from_micros(100);
@@ -204,7 +204,7 @@ enum Action {
     Leave = 3,
 }
 
-/// Calls of the library that involve all processes, for the thread that makes them.
+/// Makes the calls of the library, all of which involve all processes.
 ///
 /// Each buffer is allocated with one element more than is used, so that its address is always that
 /// of an allocation. An empty vector has an arbitrary address, which an MPI library could take for

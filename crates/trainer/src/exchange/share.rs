@@ -85,10 +85,10 @@ pub(crate) struct Piece {
     rank: usize,
 }
 
-/// Divides the parameters into buckets of about `values` values each, and returns each bucket as
-/// the process `rank` of `size` processes sees it. Each process has a piece of each bucket, so that
-/// all processes send and receive equally much when the gradients of a bucket are ready. If there
-/// is only one process, there is only one bucket.
+/// Divides the parameters into buckets of about `values` values each. Returns the buckets for the
+/// process `rank` of `size` processes. Each process has a piece of each bucket, so that all
+/// processes send and receive equally much when the gradients of a bucket are ready. If there is
+/// only one process, there is only one bucket.
 pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);

@@ -16,8 +16,8 @@ use candle_core::{Storage, Tensor};
 use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Time limit of a wait: a process that ends, and has written all of its messages, waits until the
-/// other processes have read that it ends.
+/// Longest time that a process waits, before it ends and after it has written all of its messages,
+/// until the other processes have read that it ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message or event from another process.

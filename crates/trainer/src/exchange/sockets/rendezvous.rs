@@ -319,8 +319,8 @@ impl Rendezvous {
     }
 
     /// Accepts connections at `listener` until all processes are connected, and stores them in
-    /// `all`. Returns, for the ranks that have connected here, the ports at which these processes
-    /// listen themselves.
+    /// `all`. Returns, by rank, the ports at which the processes that have connected here listen
+    /// themselves.
     fn receive(
         &self,
         listener: TcpListener,
