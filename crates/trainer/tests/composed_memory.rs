@@ -1,5 +1,5 @@
-//! Compares the memory that plain Candle operations need with the estimate of this memory. These
-//! operations are used on GPUs.
+//! Compares the memory that training needs with the model's estimate of it, for plain Candle
+//! operations, which are used on GPUs.
 
 use std::alloc::System;
 
@@ -67,8 +67,8 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             let of_text = of_text / model.cost().composed_bytes(&[tokens], length) as f64;
             let what = format!("{rows} of {length}, {norm:?}, {positions:?}, {dropout}");
             println!("{what}: {of_pairs:.2} {of_text:.2}");
-            // The estimate is an upper bound, up to 5 %. It must not be much too high, either: at
-            // least 45 % of it is used, even without dropout.
+            // The needed memory exceeds the estimate by at most 5 %, and is at least 45 % of it,
+            // even without dropout.
             for share in [of_pairs, of_text] {
                 assert!((0.45..1.05).contains(&share), "{what}: {share}");
             }

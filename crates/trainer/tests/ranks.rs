@@ -156,8 +156,8 @@ fn assert_same(expected: &Path, got: &Path, what: &str) {
     }
 }
 
-/// Returns `config` with buckets that are so small that the parameters are divided into several of
-/// them.
+/// Returns `config` with buckets (ranges of parameters whose gradients are exchanged at once) that
+/// are so small that there are several of them.
 fn in_buckets(config: TrainingConfig) -> TrainingConfig {
     TrainingConfig { distributed: DistributedConfig { bucket_mib: 0.05 }, ..config }
 }
@@ -166,9 +166,9 @@ fn in_buckets(config: TrainingConfig) -> TrainingConfig {
 fn any_number_of_processes_trains_the_same() {
     let mut lion = TrainingConfig { accumulation: 5, ..short_run(7) };
     lion.optimizer.kind = OptimizerKind::Lion;
-    // The numbers of processes are chosen to include these cases: each process has exactly one
-    // complete subtree; processes have several subtrees; there are more processes than
-    // micro-batches.
+    // Gradients are summed along a binary tree whose leaves are the micro-batches. The numbers of
+    // processes include these cases: each process sums exactly one subtree; processes sum several
+    // subtrees; there are more processes than micro-batches.
     let adam = TrainingConfig { accumulation: 4, ..short_run(12) };
     let mut muon = TrainingConfig { accumulation: 4, ..short_run(7) };
     muon.optimizer.kind = OptimizerKind::Muon;
@@ -285,9 +285,9 @@ fn whatever_is_sent_arrives_whole() {
     });
 }
 
-/// Each process ends as soon as it has received the messages of the other processes. These have
-/// possibly not received its last message yet. They must still be able to read it, and the process
-/// must not count as killed.
+/// Each process ends as soon as it has received the messages of the other processes. The other
+/// processes have possibly not received its last message yet. They must still be able to read it,
+/// and must not take the process for killed.
 #[test]
 fn processes_that_end_together_are_all_heard() {
     for round in 0..80 {

@@ -112,7 +112,8 @@ mod tests {
         let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap();
         let (mut weights, mut momentum) = (wide(&fused.flat().unwrap()), vec![0.0; 26]);
         for number in 1..=6u32 {
-            // Gradients that change their signs; the second one is always zero.
+            // The gradients change their signs between steps. The gradient of the second value is
+            // always zero.
             let values = |i: u32| if i == 1 { 0.0 } else { (f64::from(i * number) * 0.7).sin() };
             let gradient: Vec<f64> = (0..26).map(values).collect();
             let flat = Tensor::new(gradient.as_slice(), &Device::Cpu).unwrap();

@@ -16,15 +16,15 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Training ends after this number of consecutive validations if the loss of each is far above that
-/// of random guesses, and none of them is a new lowest loss.
+/// Number of consecutive validations after which training ends, if their losses are far above that
+/// of random guesses and do not reach a new minimum.
 const MOST_VALIDATIONS: u32 = 3;
 
 /// Record of the consecutive validations whose loss is far above that of random guesses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DivergenceMonitor {
-    /// Lowest loss of these validations, in nats per predicted token or class.
+    /// Lowest loss of the recorded validations, in nats per predicted token or class.
     #[serde(with = "exact::number")]
     lowest: f64,
     /// Loss of the last validation, in nats per predicted token or class.

@@ -138,9 +138,9 @@ impl GradientTree {
         Ok(left)
     }
 
-    /// Computes the same sum as [`GradientTree::sum`], on the CPU, but reports parts of it already
-    /// during the backward pass of the last leaf. The parts are reported from the end of the flat
-    /// layout (all parameters, one after the other) to its beginning.
+    /// Computes the same sum as [`GradientTree::sum`], on the CPU, but reports parts of it during
+    /// the backward pass of the last leaf. The parts are reported from the end of the flat layout
+    /// (all parameters, one after the other) to its beginning.
     ///
     /// `tell` is called for each part, with the position at which the part begins and with its
     /// values. The part ends at the position of the previous call. After the last call, the whole

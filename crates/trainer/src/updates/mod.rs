@@ -116,8 +116,8 @@ impl Updater {
         Self { composed: true, ..self }
     }
 
-    /// Returns the norms of each layer from the last update with a log event, and removes them
-    /// here. Empty unless `training.log_layers` is set.
+    /// Returns the norms of each layer from the last update with a log event, and removes them from
+    /// `self`. Empty unless `training.log_layers` is set.
     pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, NormsPerLayer> {
         std::mem::take(&mut self.layer_norms)
     }
@@ -282,8 +282,8 @@ impl Updater {
     ///
     /// `own_sums`: sums of this process, one for each of its subtrees. `received`: a list for each
     /// bucket, beginning with the last bucket. Each list has one tensor from each process, by rank.
-    /// This tensor consists of the sums over that process's subtrees in this process's piece, one
-    /// after the other.
+    /// The tensor has that process's sums over its subtrees, one after the other, restricted to the
+    /// piece of this process.
     ///
     /// # Shapes
     /// Each tensor in `own_sums`: `(n,)` for n values of all parameters. Each tensor in the result:

@@ -152,7 +152,7 @@ pub fn short_run(max_updates: u64) -> TrainingConfig {
     }
 }
 
-/// Events of a run's record as JSON, without times.
+/// Log events, validations and skipped updates among `events`, as JSON without measured times.
 pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
     let bare = |event: &Event| {
         let mut value = serde_json::to_value(event).unwrap();
