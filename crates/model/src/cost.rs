@@ -53,7 +53,8 @@ pub(crate) struct PartCost {
     /// Part of `scores` that belongs to attention which sees only part of its sequence.
     pub(crate) masked_scores: f64,
     /// Number of classes that the output heads predict. An output head is a layer that predicts
-    /// classes, such as the tokens of a vocabulary. Logits exist for only some rows at a time.
+    /// classes, such as the tokens of a vocabulary. Their logits are not in `kept`, because they
+    /// exist for only some rows at a time.
     pub(crate) classes: f64,
     /// Scalars in the matrices of the output heads.
     pub(crate) classifier: f64,

@@ -55,7 +55,7 @@ pub struct ModelCore {
     /// Weights of linear layers, without gradients, by the names of their parameters. Tables of
     /// embeddings, and output projections that may share such a table, are not among them.
     projections: Arc<HashMap<String, Tensor>>,
-    /// Type of the products with `projections`.
+    /// Type of the operands of products with `projections`.
     products: Products,
     /// Packed weights that replace those of `projections`, if the model only decodes.
     packs: Option<Arc<PackedWeights>>,
@@ -68,8 +68,8 @@ impl ModelCore {
         self.packs = Some(self.packs(is_int8));
     }
 
-    /// Packed weights for decoding: those that the model keeps, or an empty cache, which packs in
-    /// int8 if `is_int8` is true.
+    /// Packed weights for decoding: those that the model keeps, or else a new, empty cache. The new
+    /// cache packs weights in int8 if `is_int8` is true.
     pub(crate) fn packs(&self, is_int8: bool) -> Arc<PackedWeights> {
         match &self.packs {
             Some(packs) => packs.clone(),
@@ -200,9 +200,9 @@ impl Builder {
         layer
     }
 
-    /// Runs `make`. The frozen parameters that it makes are held in the type that the settings of
-    /// the adapters name. This must be used only for matrices of linear layers and for tables of
-    /// tokens, because other operations read only f32.
+    /// Runs `make`. The frozen parameters that it makes are held in the type (f32 or bf16) that the
+    /// settings of the adapters name. This must be used only for matrices of linear layers and for
+    /// tables of tokens, because other operations read only f32.
     pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
         let outside = std::mem::replace(&mut self.base_dtype, dtype);

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Bounds of widths. Above the upper bound, sums of a few widths could overflow. A width far below
-/// it already needs more memory than a machine has; another error then says how much.
+/// Bounds of widths. Above the upper bound, sums of a few widths could overflow. Far smaller widths
+/// already need more memory than a machine has, which the check of memory reports.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
 /// Bounds of the numbers of layers, experts and other parts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;

@@ -71,8 +71,9 @@ impl CrossAttention {
         self.query_norm.forward(self.q.forward(x, pass)?, pass)
     }
 
-    /// Attends from one new token of each of R rows (targets that are decoded): row `r` of
-    /// `x (R, D)` attends to the rows `rows[r]` of `key_value (M, 2·K)`.
+    /// Attends from one new token of each of R targets that are decoded. Row `r` of `x (R, D)` is
+    /// the new token of target `r`. It attends to the source tokens `rows[r]`, whose keys and
+    /// values are these rows of `key_value (M, 2·K)`.
     pub(crate) fn step(
         &self,
         x: &Tensor,

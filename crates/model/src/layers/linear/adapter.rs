@@ -92,9 +92,10 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
-    /// of the adapters' input. With magnitudes m, the sum before `b` is multiplied by
-    /// `m / ‖W + s · B A‖`; the lengths of the rows in the denominator count as constants (Liu et
-    /// al. 2024, section 4.3). A row of zeros has no direction, and its results stay zero.
+    /// of the adapters' input. With magnitudes m, the sum without `b` is multiplied by `m / ‖W + s
+    /// · B A‖` before `b` is added. The denominator has the lengths of the rows, which count as
+    /// constants (Liu et al. 2024, section 4.3). A row of zeros has no direction, and its results
+    /// stay zero.
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`, for N rows.
@@ -132,8 +133,8 @@ impl Adapter {
         ended(&sum, residual, activation, dropout, pass)
     }
 
-    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients; 1 for rows of
-    /// zeros, by whose length nothing can be divided.
+    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients; the length of a
+    /// row of zeros is given as 1, so that it can be a divisor.
     fn lengths(&self, weight: &Weight) -> Result<Tensor> {
         let change =
             |[down, up]: &[Weight; 2]| composed::CountedProduct::times(up.value(), down.value());

@@ -41,11 +41,11 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
 ///   with a row of zeros for empty places; and the result. Seven numbers for each head: five of the
 ///   normalisation, and the maximum and the sum over the rounds.
 /// - For each place in a chunk, which holds one head of one token, eight vectors as wide as a head:
-///   the query, the keys of two chunks, the same keys transposed, their values, and the result.
-///   Six numbers for each of these keys: the mask, four scores (of the product, with the mask,
-///   shifted, and their exponential), and the weight; with dropout also its mask and its result.
-///   Nine numbers for each place: five indices, the maximum, the sum, its logarithm and the weight
-///   of the round.
+///   the query, the keys of two chunks, the same keys transposed, their values, and the result. Six
+///   numbers for each of these keys: the mask; the score as a product, with the mask added, with
+///   the largest score subtracted, and as an exponential; and the weight. With dropout, there are
+///   also the mask and the result of dropout. Nine numbers for each place: five indices, the
+///   maximum, the sum, its logarithm and the weight of the round.
 /// - For each token and round: for each head an index and a weight of the round. If there are
 ///   several rounds, also the normalised weight in three steps, and the result of the round, alone
 ///   and multiplied by its weight. With a single round, the result of the round is the final

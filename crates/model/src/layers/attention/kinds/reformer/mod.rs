@@ -10,10 +10,10 @@
 //! projection. The bucket b(x) of a token comes from a random rotation R, so similar tokens fall
 //! into the same bucket. Tokens are sorted by bucket and cut into chunks. Each token meets the
 //! tokens of its own chunk and of the chunk before it. There are several rounds, each with its own
-//! rotation. Their results are averaged, and the weight of round r is proportional to exp(z_i^r)
-//! (section 2, "Multi-round LSH attention"). A query is nearest to its own key, so the score of a
-//! token with itself would almost always be the largest. A token therefore attends to itself only
-//! if it meets no other token ("Causal masking for shared-QK attention").
+//! rotation. Their results are averaged, and the weight of a round is proportional to exp(z_i) of
+//! this round (section 2, "Multi-round LSH attention"). A query is nearest to its own key, so the
+//! score of a token with itself would almost always be the largest. A token therefore attends to
+//! itself only if it meets no other token ("Causal masking for shared-QK attention").
 //!
 //! **Decision.** In an encoder, chunks are cut as in the paper: from the sorted tokens of all
 //! rounds, one round after the other. With this rule, later tokens change where a chunk ends, and
@@ -127,7 +127,8 @@ impl Reformer {
         let keys = gathered(&normalised(&query)?, &plan.keys, 2 * size)?; // (K, 2·C, Dh)
         let values = gathered(value, &plan.keys, 2 * size)?; // (K, 2·C, W)
         let mask = Tensor::from_vec(plan.mask, (count, size, 2 * size), device)?;
-        // In f32 at least: f16 would turn the numbers of the mask into infinities.
+        // Scores narrower than f32 are converted to f32, because f16 would turn the numbers of the
+        // mask into infinities.
         let scores = wide(&queries.times(&keys.transpose(1, 2)?.contiguous()?)?)?;
         let scores = (&scores + mask.to_dtype(scores.dtype())?)?;
         let largest = scores.max_keepdim(D::Minus1)?.detach();
