@@ -27,7 +27,7 @@ pub enum Error {
         path: PathBuf,
         /// Position in the file, such as `, line 3`, or empty.
         place: String,
-        /// Error and advice.
+        /// Description of the error, and advice.
         message: String,
     },
     /// A requested word has no vector.
@@ -73,7 +73,7 @@ pub enum Error {
         needed: u64,
         /// Memory that training may use, in MiB.
         allowed: u64,
-        /// Number of words that would fit.
+        /// Number of words that would fit into this memory.
         fitting: usize,
     },
 }

@@ -19,9 +19,9 @@
 //! summed, the rows of frequent words would overshoot.
 //!
 //! **Decision.** This crate has no tensors and no `unsafe`. The crate `pulp` compiles the loops
-//! over sixteen lanes (numbers) for the registers of each processor. Each product and each sum is
-//! rounded separately, and sums are added in a fixed order, so that registers of any width give the
-//! same bits.
+//! over sixteen lanes (numbers) for the vector registers of each kind of processor. Each product
+//! and each sum is rounded separately, and sums are added in a fixed order, so that registers of
+//! any width give the same bits.
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;

@@ -121,8 +121,9 @@ impl WordVectors {
         self.nearest_to(&[(1.0, b), (1.0, c), (-1.0, a)], count)
     }
 
-    /// Finds the `count` words nearest to a weighted sum of the words of `terms`, whose vectors are
-    /// first scaled to length 1. These words are left out.
+    /// Finds the `count` words whose vectors have the largest cosine with the sum of `terms`. A
+    /// term is a factor and a word: it adds the factor times the word's vector, scaled to length 1.
+    /// The words of `terms` are left out.
     fn nearest_to(&self, terms: &[(f64, &str)], count: usize) -> Result<Vec<(&str, f64)>> {
         let mut sum = vec![0.0_f64; self.dimensions];
         let mut asked = Vec::new();

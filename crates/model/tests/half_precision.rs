@@ -20,8 +20,8 @@ const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 8, 9, 10, 3], &[8, 3], &[9, 10, 11, 
 const TARGETS: [&[u32]; 3] =
     [&[2, 12, 13, 14, 15, 16, 4], &[2, 5, 4, 6, 7, 8, 9], &[2, 16, 17, 18, 4, 5, 6]];
 
-/// A small model. Its activation function has a continuous derivative. With a kink, as relu has at
-/// 0, rounding could change the gradient much.
+/// A small model. Its activation function has no kink, unlike relu at 0: near a kink, rounding can
+/// change the gradient much.
 fn base() -> ModelConfig {
     ModelConfig {
         d_model: 24,

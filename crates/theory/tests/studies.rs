@@ -184,7 +184,7 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
         let found = ridge_predictions(&ridge_decoder(&setting)?, &points)?;
         assert_eq!(found.len(), count);
         let differences = found.iter().zip(&right).map(|(one, other)| (one - other).abs());
-        // In the total order, NaN comes after infinity.
+        // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
         Ok(differences.max_by(f64::total_cmp).unwrap_or(0.0))
     };
     assert!(error(12)? < 1e-6, "{}", error(12)?);

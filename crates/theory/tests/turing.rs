@@ -83,8 +83,8 @@ fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
     Ok(())
 }
 
-/// Checks all words of at most four letters, and two longer words, by comparing each with the
-/// reversed word.
+/// Checks the decoder's answers on all words of at most four letters, and on two longer words. A
+/// word is a palindrome if it equals the reversed word.
 #[test]
 fn a_decoder_knows_palindromes() -> TestResult {
     let machine = machine("palindrome")?;

@@ -9,8 +9,8 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// It is fixed, so that no result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// Distance between the pairs whose loss is computed: in a slice of pairs, every sixteenth. The
-/// loss is only reported; the gradient steps do not need it.
+/// The loss is computed for one of this many pairs. It is only reported; the gradient steps do not
+/// need it.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose rows are stored in 16 blocks: row r is stored as row r / 16 of block r mod 16.
@@ -79,7 +79,7 @@ impl Blocks {
 /// number of these pairs.
 ///
 /// In round r, input block i is combined with output block (i + r) mod 16. So no two threads share
-/// a row, and the order in which threads run does not change the rows.
+/// a row, and the order in which threads run does not change the result.
 pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
     inputs: &mut [Vec<Lanes>],
     outputs: &mut Blocks,

@@ -42,10 +42,10 @@ impl Cbow {
     /// Makes gradient steps on a chunk. Returns the sum of the losses of every sixteenth pair, and
     /// the number of these pairs.
     ///
-    /// All means are computed from the vectors before the chunk. Then each context vector moves by
-    /// the full change of its mean, as in word2vec and gensim. By the exact gradient, it would move
-    /// by this change divided by the number of context words (İrsoy et al. 2021, "Corrected CBOW
-    /// performs as well as skip-gram").
+    /// All means are computed from the vectors as they were before the chunk. Then each context
+    /// vector moves by the full change of its mean, as in word2vec and gensim. By the exact
+    /// gradient, it would move by this change divided by the number of context words (İrsoy et al.
+    /// 2021, "Corrected CBOW performs as well as skip-gram").
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,
@@ -81,7 +81,7 @@ impl Cbow {
     }
 }
 
-/// Computation of the means of a piece, with their pairs.
+/// Task that computes the means of one piece, and the pairs of these means.
 struct Means<'a> {
     chunk: &'a Chunk,
     sampling: &'a Sampling<'a>,

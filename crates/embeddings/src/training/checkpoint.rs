@@ -21,7 +21,7 @@ use crate::{Error, Format, Result};
 pub(super) const RECORD: &str = "embeddings.json";
 /// File with the words and their counts.
 pub(super) const VOCABULARY: &str = "vocabulary.txt";
-/// File with the state of training until it is complete.
+/// File with the state of an unfinished training; it is removed when training is complete.
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Largest number of bytes of a record, and of the header of a checkpoint.
 const MOST_BYTES: u64 = 1 << 20;

@@ -14,8 +14,8 @@ use crate::Result;
 /// found in parallel. The number is fixed, so that no result depends on the number of threads.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// Number that is part of the key of the random draws that decide which words are kept. The draws
-/// for window sizes and negatives have [`WINDOWS`] instead, so that the two kinds of draws are
+/// Part of the key of the random draws that keep or drop the words of the text. The draws of window
+/// sizes and negatives have [`WINDOWS`] in their key instead, so that the two kinds of draws are
 /// independent.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
@@ -42,14 +42,14 @@ pub(super) struct Chunks<'a> {
     draws: Draws,
     /// Number of words of this epoch read so far.
     words: u64,
-    /// Number of words after which a chunk ends, at the end of the sentence.
+    /// Number of words of a full chunk. The chunk ends with the sentence that reaches this number.
     size: u64,
 }
 
 impl Architecture {
     /// Number of words of a chunk. With a larger chunk, threads have more work between two waits
-    /// for each other. But CBOW computes all means from the vectors before the chunk, so a chunk
-    /// must not be too large.
+    /// for each other. But CBOW computes all means from the vectors as they were before the chunk,
+    /// so a chunk must not be too large.
     pub(super) fn chunk(self) -> u64 {
         match self {
             Self::SkipGram => 1 << 14,
@@ -153,9 +153,10 @@ impl<'a> Sampling<'a> {
         Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
     }
 
-    /// Passes each word of a piece to `take`, together with its context words before it, those
-    /// after it, and a source of negatives. Context words are in the same sentence. Their number on
-    /// each side is drawn at random from 1 to the window, and is smaller at the ends of a sentence.
+    /// Passes each word of a piece to `take`, together with the context words before it, the
+    /// context words after it, and a source of negatives. Context words are in the same sentence.
+    /// Their number on each side is drawn at random from 1 to the size of the window, and is
+    /// smaller at the ends of a sentence.
     #[inline(always)]
     pub(super) fn windows(
         &self,

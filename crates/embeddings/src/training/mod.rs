@@ -45,8 +45,8 @@ use vocabulary::{Vocabulary, hash_file};
 
 pub use settings::{Architecture, Limits, TrainingSettings};
 
-/// Number that is part of the key of the random draws for the initial vectors, so that they are
-/// independent of all other draws.
+/// Part of the key of the random draws for the initial vectors, which makes them independent of all
+/// other draws.
 const FIRST: u64 = 3;
 
 /// Event of a training.
@@ -64,7 +64,7 @@ pub enum Event {
         words: u64,
         /// Number of words that get a vector.
         vocabulary: usize,
-        /// Number of words of the text, counted with repetitions, that get a vector.
+        /// Number of occurrences, in the text, of words that get a vector.
         covered: u64,
     },
     /// A chunk of the text was learned from.

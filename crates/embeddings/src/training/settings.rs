@@ -118,8 +118,8 @@ impl TrainingSettings {
         64 * crate::lanes::groups(self.dimensions) as u64
     }
 
-    /// Number of bytes of the working space for a chunk of the text. While a chunk is learned from,
-    /// the next one is read, but it takes no such space.
+    /// Number of bytes of the working space for a chunk of the text. The next chunk, which is read
+    /// in the meantime, takes no such space.
     fn chunk_bytes(&self) -> u64 {
         /// Number of bytes of a pair of rows. A pair has 8 bytes, but a list can have twice the
         /// capacity that it needs.
@@ -131,8 +131,8 @@ impl TrainingSettings {
         words
             * match self.architecture {
                 Architecture::SkipGram => PAIR * context * targets,
-                // The mean of the context vectors and a copy of it, each in a list with up to
-                // twice the capacity, and its pairs.
+                // A word takes the mean of its context vectors, a copy of this mean, and its pairs.
+                // Lists can have twice the capacity that they need.
                 Architecture::Cbow => 4 * self.vector_bytes() + PAIR * (context + targets),
             }
     }

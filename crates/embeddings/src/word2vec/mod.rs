@@ -19,7 +19,7 @@ pub enum Format {
     /// Binary 32-bit numbers.
     #[default]
     Binary,
-    /// Decimal numbers: for each, the shortest that is read as the same bits.
+    /// Decimal numbers, each with the fewest digits from which the same bits are read.
     Text,
 }
 

@@ -65,7 +65,7 @@ impl WordVectors {
             return Err(file.fault(", line 1", message));
         }
         rows.dimensions = dimensions;
-        // The counts of the header are not trusted before the data has been read.
+        // The header may be wrong, so no memory is reserved for the number of words that it gives.
         let format = file.body(words, &mut rows)?;
         Ok((file.vectors(rows)?, format))
     }

@@ -1,4 +1,4 @@
-//! Assembly of blueprints (columns, heads and units) to models with weights.
+//! Makes models with weights from blueprints, which consist of columns, heads and units.
 
 use super::{Blueprint, Column, Form, Layer, Row, Unit};
 use crate::TheoryError;

@@ -9,8 +9,8 @@
 //! number of columns d a power of 4. A row is the vector of all columns at one token. As long as
 //! the squares of its other columns sum to less than 2^55, the sum of all its squares is rounded to
 //! C² in f32. The root mean square of the row is then C/√d, which is a power of two. An RMS norm
-//! divides by this root and multiplies by its weights. If the weights are C/√d too, the result is
-//! exactly the row.
+//! divides a row by its root mean square, and multiplies it by weights. If all weights are C/√d,
+//! too, the result is exactly the row.
 //!
 //! ```
 //! use taper_theory::blueprint::{Blueprint, Head, Layer};

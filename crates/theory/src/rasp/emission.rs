@@ -208,7 +208,7 @@ impl<'a> Emission<'a> {
         nodes.map(|node| emitted[node].ready).max().unwrap_or(0)
     }
 
-    /// Writes a node with the number of keys that the terms select.
+    /// Writes a node whose value is the number of keys that the terms select.
     fn width(&mut self, terms: &[Term], node: &Node, emitted: &[Emitted]) -> Emitted {
         let at = Self::ready(terms, emitted);
         let number = self.blueprint.column();

@@ -22,7 +22,7 @@ pub(super) const STUDY: Study = Study {
     run,
 };
 
-/// Numbers N of points whose values a model knows.
+/// Numbers N of points at which a model knows the value of the function.
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 /// Number of points at which a loss is measured.
 const ASKED: usize = 400;

@@ -175,7 +175,7 @@ fn run() -> Result<Findings, TheoryError> {
     for steps in 0..most {
         let found = predict(steps)?;
         let distance = found.iter().zip(&limit).map(|(one, other)| (one - other).abs());
-        // In the total order, NaN comes after infinity.
+        // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
         let distance = distance.max_by(f64::total_cmp).unwrap_or(0.0);
         measured.push((steps as f64, distance.max(1e-9)));
         rows.push(vec![steps.to_string(), (2 * steps + 4).to_string(), format!("{distance:.2e}")]);

@@ -89,11 +89,12 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Largest number of functions of k bits of which all are tried. If there are more, every
-/// [`STEP`]th function is tried.
+/// If there are at most this many functions of k bits, all of them are tried, otherwise only every
+/// [`STEP`]th.
 const ALL: u64 = 256;
-/// Distance between the functions that are tried, as numbers whose bits are the function's values.
-/// It is odd, so that each value is 0 for some of the functions and 1 for others.
+/// Distance between the numbers of functions that are tried. The number of a function has the
+/// function's values as its bits. The distance is odd, so that each value is 0 for some of the
+/// functions and 1 for others.
 const STEP: usize = 251;
 
 fn run() -> Result<Findings, TheoryError> {

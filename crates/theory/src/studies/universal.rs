@@ -92,7 +92,6 @@ pub fn approximate(
     Ok(values.chunks(3).map(|three| [three[0], three[1], three[2]]).collect())
 }
 
-/// Adds the layers of the model to the blueprint.
 fn layers(
     blueprint: &mut Blueprint,
     function: SetFunction,
