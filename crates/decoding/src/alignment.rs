@@ -145,7 +145,8 @@ fn align_batch(
     targets: &[&[u32]],
 ) -> Result<Vec<Alignment>> {
     if sources.iter().all(|source| source.is_empty()) {
-        // The model can attend only if there is at least one token.
+        // The model cannot run without any token, but the choice of layer and head is checked as
+        // usual.
         chosen.check(model)?;
         let nothing = |target: &&[u32]| {
             let weights = vec![Vec::new(); target.len()];

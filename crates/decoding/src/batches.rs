@@ -83,9 +83,9 @@ pub(crate) fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // No thread takes another batch. Batches that have been taken already are still
-                // finished. So if several batches have errors, the error of the first of them, in
-                // the order of batches, is always the one that is returned.
+                // From now on, no thread takes another batch. Batches that have been taken already
+                // are still finished. So if several batches have errors, the error of the first of
+                // them, in the order of batches, is always the one that is returned.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);

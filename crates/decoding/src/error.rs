@@ -185,8 +185,8 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Returns the index of the sentence that caused the error, if there is one, so that a caller
-    /// can replace it by a number that its own users know.
+    /// Returns the index of the sentence that caused the error; `None` if no sentence did. A caller
+    /// can replace the index by a number that its own users know.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }

@@ -18,10 +18,10 @@ pub struct ExpectedLength {
 }
 
 impl ExpectedLength {
-    /// Fits the function to pairs of a source length and a target length, by least squares. If all
-    /// sources have the same length, or if this gives a ratio that is not positive or a negative
-    /// offset, the ratio of the mean lengths is used instead, with offset 0. If all sources or all
-    /// targets are empty, the expected length is unknown.
+    /// Fits the function to pairs of a source length and a target length, by least squares. In two
+    /// cases, the ratio of the mean lengths is used instead, with offset 0: if all sources have the
+    /// same length, or if the fitted ratio is not positive or the fitted offset is negative. If all
+    /// sources or all targets are empty, the expected length is unknown.
     #[must_use]
     pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
         // The sums are integers, so they are exact and do not depend on the order of the pairs.

@@ -4,9 +4,9 @@
 //! A search uses a model only through [`StepModel`]. The model has a state with rows, each of which
 //! belongs to one hypothesis. The search starts the rows from the sources. Then it repeatedly steps
 //! all rows by one token, and selects the rows with which it continues. Searches run on the CPU,
-//! and read rows of `f32` logits in main memory. They use no tensor operations: with these, a
-//! search would depend on one tensor library, and its choice among equal scores would depend on how
-//! the device sorts.
+//! and read rows of `f32` logits in main memory. They use no tensor operations. Otherwise a search
+//! would depend on one tensor library, and its choice among equal scores would depend on how the
+//! device sorts.
 //!
 //! Between two steps, a search asks a [`Control`] whether each sentence is still wanted, and lets
 //! the control do other work. So a server can divide its time among several searches, and drop
@@ -27,9 +27,10 @@
 //! - Random draws need no state: each draw is a function of the seed, the number of the sentence,
 //!   the index of the sample and the position.
 //!
-//! A good order to read the code: first [`StepModel`]; then, in `search/`, the constraints (which
-//! tokens are allowed next), the candidates (the best tokens of a row of logits), beam search, and
-//! stepwise decoding (greedy search and sampling); last [`Translator`], which makes the batches.
+//! A good order to read the code is: [`StepModel`]; then the folder `search/`, with the constraints
+//! (which tokens are allowed next), the candidates (the best tokens of a row of logits), beam
+//! search, and stepwise decoding (greedy search and sampling); and last [`Translator`], which makes
+//! the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};

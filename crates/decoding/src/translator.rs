@@ -182,8 +182,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Returns the number of threads that each take separate batches, if there are `rows` rows
-    /// (hypotheses that are advanced together) in all sentences.
+    /// Returns the number of threads that take separate batches, for sentences that have `rows`
+    /// rows (hypotheses that are advanced together) in total.
     ///
     /// A step of a small model consists of about a hundred short operations. Dividing each of them
     /// among threads would cost about as much time as it saves. Separate batches avoid this cost,

@@ -90,8 +90,8 @@ fn of_shortlist<M: StepModel>(model: &M, sentences: &[Sentence<'_>]) -> Vec<Vec<
     sentences.iter().map(|sentence| shortlist.candidates(sentence, model.special())).collect()
 }
 
-/// Whether each number in the result of a matrix product stays the same if the product has more or
-/// fewer rows and columns.
+/// Whether matrix products in the type `name` give each number the same bits, however many rows and
+/// columns the product has.
 fn is_exact(name: &str) -> bool {
     name == "int8" || Kernel::best(Products::F32) != Kernel::Gemm
 }

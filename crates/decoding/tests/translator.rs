@@ -176,8 +176,7 @@ fn threads_with_batches_of_their_own_find_the_same() {
             // Progress is reported in the order of the batches, even if a later batch finishes
             // first.
             assert_eq!(order, same_order);
-            // All threads together have at most as many rows at a time as a single thread would
-            // have, so there are more batches.
+            // The limit on rows is divided among the threads, so there are more batches.
             let shares = threads.min(256 / 32);
             assert!(starts >= shares * (together - 1), "{starts} batches, {together} in one");
         }

@@ -14,8 +14,8 @@ use crate::{ModelError, Result, Sequences};
 /// true ids.
 ///
 /// The alternative, a batch type for each model, would make the training loop, the memory check and
-/// the exchange between processes generic over the batch type. They would gain nothing from it,
-/// because all that they need from a batch is the number of its answers.
+/// the exchange between processes generic over the batch type. This would have no use, because all
+/// that they need from a batch is the number of its answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// Streams, in the order in which the model names them. Each stream has one sequence per
@@ -50,9 +50,12 @@ impl Batch {
     /// Checks the batch for a model whose streams are called `names`, and returns the streams.
     ///
     /// # Errors
-    /// If the number of streams is not the number of names, if a stream's lengths do not describe
-    /// its ids, if the streams have different numbers of sequences, if there is not one answer for
-    /// each predicted row, or if predicted rows or links are out of range or not ascending.
+    /// In the following cases:
+    /// - The number of streams is not the number of names.
+    /// - The lengths of a stream do not sum to the number of its ids.
+    /// - The streams have different numbers of sequences.
+    /// - There is not one answer for each predicted row.
+    /// - Predicted rows or links are out of range, or not ascending.
     pub fn read<const N: usize>(&self, names: [&'static str; N]) -> Result<[&Sequences; N]> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =

@@ -19,10 +19,11 @@ const F32: f64 = 4.0;
 /// pass, also the gradients of the last steps. The number was counted with dropout and rotary
 /// positions; without these two it is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
-/// Number of values that the composed operations hold for each attention score: raw, masked and
-/// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
-/// backward pass, as many gradients as are needed at a time. The fused operations, which run on the
-/// CPU and each do the work of several Candle operations, keep scores of short sequences only.
+/// Number of values that the composed operations hold for each attention score. These are the raw,
+/// masked and shifted scores, their exponentials, the weights, the dropout mask, and the weights
+/// after dropout; during the backward pass, also as many gradients as are needed at a time. The
+/// fused operations, which run on the CPU and each do the work of several Candle operations, keep
+/// scores of short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
 /// Sequence length, in tokens, for which a cost per token is computed if it depends on the length.
@@ -84,8 +85,8 @@ impl PartCost {
         Self::default().keeping(scalars)
     }
 
-    /// Correction of a cost: `scalars` scalars that are counted as kept are not kept if the pass
-    /// recomputes layers.
+    /// Correction of a cost: if the pass recomputes layers, `scalars` of the scalars that are
+    /// counted as kept are not kept.
     pub(crate) fn saved(scalars: f64) -> Self {
         Self { saved: scalars, ..Self::default() }
     }
@@ -114,8 +115,8 @@ impl PartCost {
         Self { kept: self.kept + scalars as f64, ..self }
     }
 
-    /// Returns this cost with no scalars kept by the fused operations: only the composed operations
-    /// keep the scalars that were counted as kept.
+    /// Returns this cost for a part whose fused operations keep nothing: all scalars that were
+    /// counted as kept are kept only by the composed operations.
     pub(crate) fn unkept(self) -> Self {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
@@ -237,8 +238,8 @@ impl LayerCost {
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of `tokens` tokens, with all pairs of tokens: the products
-    /// of a dense implementation, including those of pairs that a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens. All pairs of tokens count, as in a
+    /// dense implementation, even those that a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
@@ -336,8 +337,9 @@ impl Cost {
     }
 
     /// Bytes that the loss of the fused operations holds for `rows` predicted rows, in addition to
-    /// what the pass keeps: logits of some of the rows, packed weights and, if the matrices of the
-    /// output heads are trained (`is_trained`), the gradient of these matrices.
+    /// what the pass keeps. These are logits of some of the rows, and packed weights. If the
+    /// matrices of the output heads are trained (`is_trained`), the gradient of these matrices is
+    /// included.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };

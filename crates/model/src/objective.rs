@@ -68,8 +68,9 @@ pub struct LossOutput {
     /// Sum over the answers of the divergence `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`, in nats; 0 with one
     /// pass.
     pub divergence_sum: f64,
-    /// Sum over the answers of the minimised objective: the smoothed cross entropy; with R-Drop,
-    /// plus α times the divergence; plus the losses of experts or of guidance, if there are any.
+    /// Sum over the answers of the minimised objective. It is the smoothed cross entropy. With
+    /// R-Drop, α times the divergence is added. The losses of experts or of guidance are added if
+    /// there are any.
     pub objective_sum: f64,
     /// Number of tokens that a training pass sent to experts, and number of those that experts
     /// dropped.

@@ -109,7 +109,7 @@ impl TextInference {
     ///
     /// # Errors
     /// If the type is not exact, and the model is not on the CPU or has layers of the kind
-    /// `reformer`, which also keep the buckets of their tokens: these must not be rounded.
+    /// `reformer`. Such layers also keep the buckets of their tokens, which must not be rounded.
     pub fn with_cache(mut self, cache_type: CacheType) -> Result<Self> {
         let refuse = |condition: &str| {
             let fault = format!("keys and values can be kept in {cache_type:?} only {condition}");
@@ -180,8 +180,8 @@ impl TextInference {
         }))
     }
 
-    /// Shortens every row (text) that has as many tokens as the context: keeps only the last tokens
-    /// of the row, half as many as the context, and reads these again.
+    /// Shortens every row (text) that has as many tokens as the context. Only the last tokens of
+    /// the row are kept, half as many as the context, and are read again.
     fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();

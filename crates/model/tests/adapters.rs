@@ -190,8 +190,8 @@ fn wide_tables(model: &impl Model) -> Vec<String> {
     wide.map(|table| table.name().to_owned()).collect()
 }
 
-/// Checks that frozen tables of tokens are held in bf16 by every model of texts, and that a
-/// classifier computes with them as with the same values in f32.
+/// Checks that every model of texts holds frozen tables of tokens in bf16. With these tables, a
+/// classifier must give the same results as with the same values in f32.
 #[test]
 fn frozen_tables_of_tokens_are_held_in_bf16() {
     let config = ModelConfig { tied: Tied::None, ..configs().swap_remove(0).1 };

@@ -31,7 +31,7 @@ fn zeros(rows: usize, columns: usize) -> Result<Tensor> {
 
 fn distance(a: &Tensor, b: &Tensor) -> Result<f64> {
     let apart = (a - b)?.abs()?.flatten_all()?.to_vec1()?;
-    // In the total order, NaN comes after infinity.
+    // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
     Ok(apart.into_iter().max_by(f64::total_cmp).unwrap_or(0.0))
 }
 

@@ -15,8 +15,8 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Size in all settings of these tests: the number of tokens in a chunk, in a segment and in a
-/// memory, and the number of sums of keys in a Linformer.
+/// Number of tokens of a chunk, of a segment and of a memory in all settings of these tests. It is
+/// also the number of sums of keys of a Linformer.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {

@@ -39,7 +39,7 @@ fn values(x: &Tensor) -> Vec<f64> {
 fn distance(left: &Tensor, right: &Tensor) -> f64 {
     assert_eq!(left.dims(), right.dims());
     let apart = values(left).into_iter().zip(values(right)).map(|(l, r)| (l - r).abs());
-    // In the total order, NaN comes after infinity.
+    // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
     apart.max_by(f64::total_cmp).unwrap_or(0.0)
 }
 

@@ -21,7 +21,7 @@ impl fmt::Display for Place {
 /// Error of a construction.
 #[derive(Debug, thiserror::Error)]
 pub enum TheoryError {
-    /// A program that cannot be read, or that does something wrong when it runs.
+    /// A program that cannot be parsed, or that has an error when it runs.
     #[error("{place}: {message}")]
     Program {
         /// Position of the fault.

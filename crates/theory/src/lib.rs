@@ -1,4 +1,4 @@
-//! Models whose weights are set by hand: what attention can compute, as programs that run.
+//! Models whose weights are set by hand, which show what attention can compute.
 //!
 //! **Decision.** A construction is written as a [`Blueprint`]: columns of the residual stream,
 //! heads that compare and copy columns, and units of feed-forward layers. A blueprint is assembled

@@ -283,9 +283,9 @@ fn losses_fall_as_powers_by_the_dimension() {
     assert!((spectrum_tail(1.0, 1) - basel).abs() < 1e-9);
 }
 
-/// Checks the error of a lookup by softmax among m keys, with sharpness S: it is at most 2 (m − 1)
-/// e^(−SΔ) times the largest value. Δ is the smallest difference between the cosine of a key with
-/// itself, which is 1, and its cosine with another key.
+/// Checks the error of a lookup by softmax among m keys, with sharpness S. The error of a key is at
+/// most 2 (m − 1) e^(−SΔ) times the largest value. Here 1 − Δ is the largest cosine of the key with
+/// another key.
 #[test]
 fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     let (count, width) = (24, 12);

@@ -70,7 +70,7 @@ fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
 /// Largest relative difference between values of two series; NaN if any of them is NaN.
 fn difference(ours: &[f64], theirs: &[f64]) -> f64 {
     let apart = ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs - 1.0).abs());
-    // In the total order, NaN comes after infinity.
+    // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
     apart.max_by(f64::total_cmp).unwrap()
 }
 

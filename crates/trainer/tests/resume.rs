@@ -138,11 +138,11 @@ fn interrupted_equals_whole_of(
         StopReason::MaxUpdates
     );
 
-    // An update has two micro-batches. So the first interruption is in update 8, and the second in
-    // update 7 + 7 = 14, where skipped updates are counted as well. These two updates are not made
-    // at first. The runs end after updates 7 and 13, where neither a log event nor a validation nor
-    // a checkpoint is due. Updates 7 and 13 are in different epochs, because an epoch has 7
-    // micro-batches.
+    // An update has two micro-batches. So the 15th request comes in update 8, and the run is
+    // interrupted after update 7. Then the 13th request comes in update 7 + 7 = 14, and the run is
+    // interrupted after update 13. (Skipped updates are counted, too.) After updates 7 and 13,
+    // neither a log event nor a validation nor a checkpoint is due. The two updates are in
+    // different epochs, because an epoch has 7 micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin_with(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);

@@ -130,7 +130,7 @@ fn k_micro_batches_train_as_one_batch_k_times_as_large() {
     let (before, whole, log) = run(1, 0.0);
     let largest = |a: &[f32], b: &[f32]| {
         let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
-        // In the total order, NaN comes after infinity.
+        // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
         apart.max_by(f32::total_cmp).unwrap()
     };
     assert!(largest(&whole, &before) > 1e-2, "nothing was trained");

@@ -6,9 +6,9 @@ use crate::{DecodingError, Result, SpecialIds, StepModel};
 /// Models with the same vocabulary, combined log-linearly: the probability of a token is
 /// proportional to the geometric mean of its probabilities under the models.
 ///
-/// The search gets the mean of the models' logits. In each row, it equals the mean of the
-/// log-probabilities plus a constant, which normalisation removes. An ensemble of equal models
-/// gives exactly the same results as one of these models.
+/// The search gets the mean of the models' logits. In each row, the mean of the logits equals the
+/// mean of the log-probabilities plus a constant, which normalisation removes. An ensemble of equal
+/// models gives exactly the same results as one of these models.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],

@@ -119,9 +119,9 @@ pub trait StepModel: Sync {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Largest number of likeliest tokens that are found on a device. To find one of them takes about
-/// as many GPU kernels as a layer of the model, so if more are needed, all logits are copied to
-/// main memory instead.
+/// Largest number of likeliest tokens that are found on a device. If more are needed, all logits
+/// are copied to main memory instead, because finding one token takes about as many GPU kernels as
+/// a layer of the model.
 const LARGEST_K: usize = 32;
 
 /// Request for the tokens that a search needs from each row `r`: the `count` likeliest tokens, and
@@ -132,10 +132,12 @@ pub(crate) struct TopK {
 }
 
 impl TopK {
-    /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
+    /// Makes a request for each row: for the `count` likeliest tokens that the row's constraints
     /// admit, and for the token that is needed even if it is unlikely ([`Constraints::asked`]).
-    /// Returns `None` if all logits are needed instead: if the model cannot find likeliest tokens,
-    /// if too many would be needed, or if `columns` limits the tokens of a sentence.
+    ///
+    /// Returns `None` if all logits must be read instead. This is so if the model cannot find
+    /// likeliest tokens, if too many would be needed, or if `columns` limits the tokens of a
+    /// sentence.
     pub(crate) fn under<'a, M: StepModel>(
         (model, columns): (&M, &Columns<'_>),
         count: usize,

@@ -7,10 +7,10 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Returns true if threads that take separate batches are faster than threads that share each
-/// operation, and if the division into batches changes no bit of the results. This is so on a CPU
-/// with a matrix kernel that packs its operands, because then the result of a row does not depend
-/// on the number of rows.
+/// Whether threads should take separate batches instead of sharing each operation. They should on a
+/// CPU with a matrix kernel that packs its operands: with such a kernel, the division into batches
+/// changes no bit of the results, because the result of a row does not depend on the number of
+/// rows.
 fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }

@@ -12,7 +12,7 @@ use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 /// tokens, the one with the lowest id is taken.
 ///
 /// If there is no length penalty, length reward or shortfall penalty, the result equals that of
-/// [`beam_search`](crate::beam_search) with a beam of 1. If there is one, a beam of 1 can differ:
+/// [`beam_search`](crate::beam_search) with a beam of 1. With one of these, a beam of 1 can differ:
 /// where `</s>` is the likeliest token, beam search also continues with the second likeliest token,
 /// and can find a longer output with a better score.
 ///

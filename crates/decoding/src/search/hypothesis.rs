@@ -15,10 +15,10 @@ pub struct Hypothesis {
     /// Natural logarithm of the probability of each token, given the tokens before it. If the
     /// output has a closing `</s>`, the last entry is that of `</s>`.
     pub token_log_probabilities: Vec<f64>,
-    /// [Score](DecodingConfig::score), by which lists of hypotheses are sorted. It is computed from
-    /// the log-probability under the model, with two exceptions: if repetition is penalised, it is
-    /// computed from penalised log-probabilities; by the rules of the library Transformers, it does
-    /// not include forced tokens.
+    /// [Score](DecodingConfig::score), by which lists of hypotheses are sorted. Usually it is
+    /// computed from the log-probability under the model. If repetition is penalised, it is
+    /// computed from penalised log-probabilities instead. By the rules of the library Transformers,
+    /// it does not include forced tokens.
     pub score: f64,
     /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. 0 only
     /// for the translation of an empty source, which needs no model.
@@ -44,8 +44,8 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// Removes the closing `</s>` if the path ended at the maximum length, and the rules of the
-    /// search in `config` are those that force no end at the maximum length.
+    /// Removes the closing `</s>` if the path ended at the maximum length, and `config.rules` are
+    /// [`SearchRules::TransformersOpen`], by which no end is forced there.
     pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let has_end = self.token_log_probabilities.len() > self.tokens.len();
         let is_longest = self.tokens.len() >= limits.max_length;

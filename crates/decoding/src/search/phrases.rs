@@ -72,8 +72,9 @@ impl Progress {
         self.missing(required(phrases)).next().is_none()
     }
 
-    /// Returns the tokens that phrases need next: for each missing phrase that begins with the
-    /// phrase tokens at the end of the hypothesis, the token after them.
+    /// Returns the tokens that phrases need next. If the hypothesis ends with the beginning of a
+    /// phrase, these are the next tokens of all missing phrases with this beginning. Otherwise they
+    /// are the first tokens of all missing phrases.
     pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
         let phrases = required(phrases);
         let beginning = self.beginning(phrases);

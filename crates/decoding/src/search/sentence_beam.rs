@@ -107,7 +107,7 @@ pub(super) struct SentenceBeam<'a> {
     /// For each of the `settings`, whether its search is over. If it is, its list in `finished`
     /// does not change any more, even if the search goes on for other settings.
     over: Vec<bool>,
-    /// Number of hypotheses that have finished, including those that are not in `finished`, because
+    /// Number of hypotheses that have finished. Some of them can be missing in `finished`, because
     /// others have better scores.
     finished_count: usize,
     /// Continuations that were considered; `None` if they are not recorded.

@@ -247,7 +247,7 @@ fn expected_lengths_are_fitted_by_least_squares() {
         (ratio, offset)
     };
     assert_eq!(fit(&[(2, 5), (4, 9), (10, 21)]), (2.0, 1.0));
-    // Expected values by numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1).
+    // The expected values are those of `numpy.polyfit([3, 5, 8, 13, 20], [4, 6, 9, 15, 22], 1)`.
     assert_eq!(fit(&[(3, 4), (5, 6), (8, 9), (13, 15), (20, 22)]), (1.0717, 0.697));
     // In the first case, all sources have the same length; in the second, the fitted offset would
     // be negative. Both give the ratio of the mean lengths.

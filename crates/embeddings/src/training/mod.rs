@@ -122,8 +122,8 @@ pub fn start(
             "it has a training already: go on with it by resume, or choose another folder";
         return Err(Error::malformed(folder, "", message));
     }
-    // The words that are counted are limited to a quarter of the memory, because their table
-    // doubles its size when it is full.
+    // Counting may take only a quarter of the memory, because the table of words doubles its size
+    // when it is full.
     let counting = limits.memory.map(|memory| memory / 4);
     let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
     settings.check_memory(vocabulary.words.len(), limits.memory)?;

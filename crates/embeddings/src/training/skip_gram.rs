@@ -6,8 +6,8 @@ use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 
 /// Working space for a chunk of the text. Each piece (a sixteenth of the chunk) has one list of
-/// pairs for every combination of an input block and an output block: the list with the index
-/// `i * BLOCKS + j` belongs to input block i and output block j.
+/// pairs for every combination of an input block and an output block. The list of input block i and
+/// output block j has the index `i * BLOCKS + j`.
 pub(super) struct SkipGram {
     pieces: Vec<Vec<Vec<Pair>>>,
 }

@@ -14,8 +14,8 @@ const NO_PLACE: f32 = -1e30;
 struct Places {
     texts: usize,
     longest: usize,
-    /// For each place of each text, padded to the longest text, the row of the token at this place;
-    /// a missing place has the index after the last row.
+    /// For each place of each text, the index of the row of the token at this place. Texts are
+    /// padded to the longest one; a missing place has the index after the last row.
     rows: Tensor,
     /// For each place of B texts, 1 if it exists and 0 if it is missing: `(B, 1, L)`, where L is
     /// the number of tokens in the longest text.

@@ -77,7 +77,7 @@ pub(crate) struct Recorder {
     /// Full name of the only layer whose attention weights are kept; `None` if those of all layers
     /// are kept.
     pub(crate) only: Option<String>,
-    /// True if states of tokens are kept as well, and so are queries, keys and values.
+    /// True if states of tokens, queries, keys and values are kept as well.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }

@@ -134,8 +134,9 @@ impl MaskedLanguageModel {
         Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
     }
 
-    /// Computes the logits of "follows" and "does not follow" for each text, in f32, from the
-    /// states `hidden` of texts with these lengths; `None` if the model has no such head.
+    /// Computes two logits for each text, in f32: those of "follows" and "does not follow".
+    /// `hidden` has the states of texts with these lengths. Returns `None` if the model has no such
+    /// head.
     ///
     /// # Shapes
     /// `(N, D)`, lengths of B texts → `(B, 2)`.

@@ -32,9 +32,11 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
     ids(tensor).into_iter().map(|length| length as usize).collect()
 }
 
-/// Largest of some distances; NaN if any of them is NaN, so that no bound holds.
+/// Largest of some distances; NaN if any of them is NaN, so that every comparison with a bound
+/// fails.
 pub(crate) fn largest_of(distances: impl IntoIterator<Item = f32>) -> f32 {
-    // In the total order, NaN comes after infinity. `f32::max` and Candle's maximum ignore NaN.
+    // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum. `f32::max` and
+    // Candle's maximum would ignore it.
     distances.into_iter().map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0)
 }
 

@@ -11,9 +11,9 @@ use taper_ops::Gradients;
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
 /// Checks that a masked head has the same effect as zeros in the columns of the output projection
-/// that read this head. Each kind of attention layer is checked, in evaluation and in training
-/// passes with plain Candle operations and with fused operations (each in place of several of
-/// Candle's).
+/// that read this head. Each kind of attention layer is checked in three passes: evaluation,
+/// training with fused operations (each in place of several of Candle's), and training with plain
+/// Candle operations.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();

@@ -194,8 +194,8 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
     Ok(())
 }
 
-/// Checks that an image or a text has the same embedding in a batch as alone, and that the logits
-/// of captions are the same token by token as in one pass.
+/// Checks that an image or a text has the same embedding in a batch as alone. Also checks that
+/// decoding captions token by token gives the same logits as one pass over the captions.
 #[test]
 fn a_batch_is_its_images_and_texts() -> TestResult {
     let (model, pass, together) = (contrastive(&clip()), Pass::evaluate(), images(3, 1));

@@ -207,10 +207,10 @@ fn shares(columns: &Columns) -> Layer {
     Layer { heads: vec![head.value(columns.is_end, end_share)], units }
 }
 
-/// Layer 2: cells as integers, looked up among the positions. Two cells are looked up: that of the
-/// machine head, and that to which the token wrote. Each lookup has two heads, one for cells with
-/// positive numbers and one for cells with negative numbers. The head for the wrong sign finds
-/// position 0, and returns 0.
+/// Layer 2: cells as integers, looked up among the positions. Two cells are looked up: the cell of
+/// the machine head, and the cell to which the token wrote. Each lookup has two heads, one for
+/// cells with positive numbers and one for cells with negative numbers. The head for the wrong sign
+/// finds position 0, and returns 0.
 fn cells(columns: &Columns, positions: usize) -> Layer {
     // The scores of two positions differ by at least 1/(i+1).
     let hard = HARD * 2.0 * positions.next_power_of_two() as f64;

@@ -1,5 +1,5 @@
-//! Writing of files so that they appear on the disk as a whole or not at all, and reading of files
-//! with a check that they are unchanged.
+//! Writes files so that they appear on the disk as a whole or not at all, and verifies that files
+//! are unchanged when it reads them.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -348,8 +348,8 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
     require_hash(path, &hexadecimal(&hash.finalize()), entry)
 }
 
-/// Returns an error if the content of a file, whose hash is `hash`, has changed since it was
-/// written.
+/// Returns an error if `hash`, the hash of a file's present content, differs from the hash in
+/// `entry`, which was recorded when the file was written.
 fn require_hash(path: &Path, hash: &str, entry: &FileEntry) -> Result<(), CheckpointError> {
     if hash != entry.sha256 {
         let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);

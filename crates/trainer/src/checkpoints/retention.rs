@@ -15,9 +15,11 @@ pub(crate) struct Candidate {
 
 /// Steps of the checkpoints to delete, in ascending order.
 ///
-/// Three groups of checkpoints are kept: the newest `keep_last`; the `keep_best` with the best
-/// scores by `metric`, where the newer of two checkpoints with equal scores counts as better; and
-/// the checkpoints of the steps in `protected`, because the pointer files name them.
+/// Three groups of checkpoints are kept:
+/// - the newest `keep_last`
+/// - the `keep_best` with the best scores by `metric`; of two checkpoints with equal scores, the
+///   newer one counts as better
+/// - those of the steps in `protected`, because the pointer files name them
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,

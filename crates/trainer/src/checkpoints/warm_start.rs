@@ -25,8 +25,8 @@ pub struct WarmStart {
     /// Names of the parameters whose values were taken from the checkpoint, in the order of the
     /// checkpoint's file.
     pub taken: Vec<String>,
-    /// Parameters of the model that keep their random values because the checkpoint has no tensor
-    /// that fits them, in the order of the model.
+    /// Parameters that keep their random values, because no tensor of the checkpoint fits them.
+    /// They are in the order of the model.
     pub drawn: Vec<SkippedParameter>,
     /// Names of the checkpoint's tensors for which the model has no parameter.
     pub unused: Vec<String>,
@@ -59,8 +59,8 @@ pub type SharedRows = Vec<Option<usize>>;
 /// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct WarmStartSettings<'a> {
-    /// Hash that the checkpoint must have recorded for its tokenizers, because they determine which
-    /// token each row of its tables belongs to.
+    /// Required hash of the checkpoint's tokenizers, which determine the token of each row of its
+    /// tables.
     pub tokenizer_hash: &'a str,
     /// Function that returns whether the parameter with this name takes values from the checkpoint.
     pub is_wanted: &'a dyn Fn(&str) -> bool,

@@ -10,9 +10,9 @@
 //! which occupies a core that is needed for computation. So only non-blocking calls are used here,
 //! and their completion is checked at growing intervals.
 //!
-//! Before each call, each process sends the kind of the call to all others. Instead, a process that
-//! ends sends that it ends, and the others end as well. If a process is killed before it can send
-//! this, `mpirun` ends the others.
+//! Before each call, each process sends the kind of the call to all others. A process that must end
+//! sends this instead of a kind, and the others end as well. If a process is killed before it can
+//! send this, `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -27,8 +27,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Longest time that a process waits, before it ends, until the others have received its message
-/// that it ends.
+/// Longest time for which a process that ends waits until the others have received its message
+/// about this.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Time after the beginning of a call during which its completion is checked without pauses.
 const EAGER: Duration = Duration::from_micros(100);
@@ -304,8 +304,9 @@ impl World {
     }
 }
 
-/// Returns two lists with a number for each process, in the library's integer type: the number of
-/// elements of the process, and the offset of its first element in the buffer of all elements.
+/// Returns two lists with an entry for each process, in the library's integer type. The first has
+/// the number of elements of the process, and the second has the offset of its first element in the
+/// buffer of all elements.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());

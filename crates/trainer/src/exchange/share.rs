@@ -159,9 +159,9 @@ pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<u
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, leaves)).collect()
 }
 
-/// Returns the order in which micro-batches with these costs become the leaves of the binary tree
-/// along which an update's gradients are summed: the indices of the micro-batches, from the first
-/// leaf to the last. Both halves of each subtree cost about the same. Because each process computes
+/// Orders the micro-batches of an update, which have these costs, as the leaves of the binary tree
+/// along which gradients are summed. Returns the indices of the micro-batches, from the first leaf
+/// to the last. Both halves of each subtree cost about the same. Because each process computes
 /// complete subtrees, the processes then have equal work. The order does not depend on the number
 /// of processes. If all costs are equal, the order of micro-batches does not change.
 ///

@@ -6,8 +6,8 @@
 //! optimizer's buffers from [`Optimizer::buffers`].
 //!
 //! Weights, gradient and buffers are flat: each is one vector of all parameters, in the order of
-//! the parameter store. A step can be made on any range of these vectors that does not divide a
-//! parameter which the optimizer [needs as a whole](Optimizer::needs_whole). If several processes
+//! the parameter store. A step can be made on any range of these vectors, unless the range divides
+//! a parameter that the optimizer [needs as a whole](Optimizer::needs_whole). If several processes
 //! train together, each of them keeps only the buffers of its own ranges (Rajbhandari et al. 2020,
 //! "ZeRO", section 5.1). Optimizers such as Adafactor, whose state is smaller than one value per
 //! parameter, do not fit this interface. Their purpose, to save memory, is also served by the

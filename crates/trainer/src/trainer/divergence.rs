@@ -1,6 +1,6 @@
-//! Detection of divergence. Training counts as diverged if the validation loss is far above the
-//! loss of random guesses, and either does not decrease, or is still far above it when training
-//! ends.
+//! Detection of divergence. Training counts as diverged in two cases: if the validation loss is far
+//! above the loss of random guesses in several validations and does not decrease, or if it is far
+//! above that loss when training ends.
 //!
 //! In two cases, such a high loss is no divergence. First, a model that overfits can have a high
 //! validation loss, because it gives wrong answers a high probability. But its training loss is

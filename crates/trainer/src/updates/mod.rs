@@ -253,8 +253,8 @@ impl Updater {
         let is_told = shares.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is sent during the backward pass, for which it must be copied. The copy is
-            // only worth its time if there are other processes, which wait for the sum, and several
+            // The sum must be copied to be sent during the backward pass. The copy is only worth
+            // its time in a certain case: other processes wait for the sum, and there are several
             // buckets, so that one bucket can be sent before the rest is computed.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
@@ -362,7 +362,7 @@ impl Updater {
         Ok(())
     }
 
-    /// Text that describes where a value that is not finite first occurred in update `step`.
+    /// Describes in words where a value that is not finite first occurred in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
         model: &impl Model,

@@ -15,8 +15,8 @@ use crate::{BoxError, TrainingConfig};
 /// need too much memory.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// Text that describes where a value that is not finite first occurred in update `step`, according
-/// to this process's `batches`; `None` if no single batch has such a value.
+/// Describes in words where a value that is not finite first occurred in update `step`. Only the
+/// `batches` of this process are searched. Returns `None` if no single batch has such a value.
 ///
 /// First checks the weights. Then repeats the computation of each batch: checks the outputs of
 /// operations in their order, and then the gradients of the batch in reverse order. So the first

@@ -21,9 +21,9 @@ pub struct UpdateMetrics {
     /// without R-Drop.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum over the target tokens of the value that training minimises, in nats: the label-smoothed
-    /// cross entropy; with R-Drop, plus α times the divergence; plus the loss that balances the
-    /// load of experts, and the loss of guided alignment, if there are any.
+    /// Sum over the target tokens of the value that training minimises, in nats. It is the
+    /// label-smoothed cross entropy. With R-Drop, α times the divergence is added. The loss that
+    /// balances the load of experts, and the loss of guided alignment, are added if there are any.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
     /// Number of target tokens for which the true class had the highest logit.

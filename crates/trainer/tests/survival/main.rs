@@ -197,8 +197,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     undisturbed(&root);
     let checkpoints = Checkpoints::new(&root);
     let before = checkpoints.list().unwrap();
-    // This is the state if a process was killed after it renamed the old directory and before it
-    // renamed the new one, and if another process was killed while it was writing.
+    // The state after two processes were killed: one after it renamed the old directory and before
+    // it renamed the new one, and one while it was writing.
     fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
@@ -207,8 +207,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
     load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
-    // This is the state if a process was killed after it renamed the new directory, which must be
-    // kept, and before it removed the old one.
+    // The state after a process was killed between two steps: it had renamed the new directory,
+    // which must be kept, but had not removed the old one.
     fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
@@ -216,8 +216,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
-    // This is the state if a process was killed before it wrote the first pointer `last`, and if
-    // another process was killed after it saved a better checkpoint and before it set `best`.
+    // The state after two processes were killed: one before it wrote the first pointer `last`, and
+    // one after it saved a better checkpoint and before it set `best`.
     fs::remove_file(root.join("last")).unwrap();
     fs::write(root.join("best"), "step-00000010\n").unwrap();
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
@@ -355,8 +355,8 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
     assert!(root.join("left-averaged-2").is_dir() && root.join("averaged").is_dir());
-    // This is the state if a process was killed after it renamed the last checkpoint and before it
-    // changed the pointer `last`.
+    // The state after a process was killed between two steps: it had renamed the last checkpoint,
+    // but had not changed the pointer `last`.
     fs::remove_dir_all(root.join("step-00000020")).unwrap();
     assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
     fs::remove_dir_all(root.join("left-step-00000020")).unwrap();

@@ -18,9 +18,9 @@ pub(crate) struct Within<'a> {
     pub(crate) pass: &'a Pass,
 }
 
-/// What a decoder layer needs to attend to the encoder: the keys and values of the layer, the
-/// lengths in tokens of the decoder's sequences (queries) and of the encoder's sequences (keys),
-/// and optionally a guide, which makes the attention weights follow word alignments.
+/// Inputs of a decoder layer's attention to the encoder. They are the keys and values of the layer,
+/// and the lengths in tokens of the decoder's sequences (queries) and of the encoder's sequences
+/// (keys). An optional guide makes the attention weights follow word alignments.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

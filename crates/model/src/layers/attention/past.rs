@@ -19,10 +19,10 @@ pub(crate) struct LayerPast {
 
 /// State of the rows that a decoder writes; a row is one text.
 ///
-/// Keys and values are written once and never move. For each row, `ranges` says which keys of the
-/// texts that were read as a whole (sources or prompts) belong to the row, and `history` says which
-/// of the keys that were added token by token belong to it. Linear attention keeps sums for each
-/// row instead of keys, and recurrent layers keep states.
+/// Keys and values are written once and never move. Two fields say which keys belong to each row:
+/// `ranges` for the keys of texts that were read as a whole (sources or prompts), and `history` for
+/// the keys that were added token by token. Linear attention keeps sums for each row instead of
+/// keys, and recurrent layers keep states.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedRows {
     /// State of each layer.
@@ -30,8 +30,8 @@ pub(crate) struct DecodedRows {
     /// For each step and row, the index of the row's token in the block of keys that the step
     /// added.
     pub(crate) history: Vec<Vec<u32>>,
-    /// For each row, the range of its keys among those of the texts that were read as a whole: the
-    /// keys of its source, or of the beginning of its text.
+    /// For each row, the range of the keys of its source, or of the beginning of its text, among
+    /// all keys of texts that were read as a whole.
     pub(crate) ranges: Vec<Range<usize>>,
 }
 

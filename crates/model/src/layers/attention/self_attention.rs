@@ -51,10 +51,10 @@ impl SelfAttention {
 
     /// Projects to query, key and value; then normalises query and key if there are norms, and
     /// rotates them if positions are rotary. For N tokens: `(N, D)` → `(N, W)`, where W is the
-    /// width of query, key and value together. The result is wider in two cases: in dual chunk
-    /// attention, each query is rotated in three ways; and if the mechanism remembers earlier
-    /// segments (Transformer-XL), a second copy of key and value follows in training, through which
-    /// no gradient reaches the layers below.
+    /// width of query, key and value together. The result is wider in two cases. In dual chunk
+    /// attention, each query is rotated in three ways. If the mechanism remembers earlier segments
+    /// (Transformer-XL), a second copy of key and value follows in training; no gradient reaches
+    /// the layers below through this copy.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {

@@ -95,16 +95,16 @@ impl Softmax {
         !keeps_scores(length, length, self.causal)
     }
 
-    /// Returns the first part of each of N rows, which is the query. In dual chunk attention, this
-    /// part has several rotations of the query. For a query part of the width Q, and a key and a
-    /// value of the width K: `(N, Q + 2·K)` → `(N, Q)`.
+    /// Returns the query part of each of N rows, which comes first. In dual chunk attention, it has
+    /// several rotations of the query. For a query part of the width Q, and a key and a value of
+    /// the width K: `(N, Q + 2·K)` → `(N, Q)`.
     fn query(&self, qkv: &Tensor) -> Result<Tensor> {
         let width = qkv.dim(1)? - 2 * self.shape.key_value_width();
         qkv.narrow(1, 0, width)?.contiguous()
     }
 
-    /// Returns the second part of each of N rows, which is the key and the value, each of the width
-    /// K, after the query part of the width Q: `(N, Q + 2·K)` → `(N, 2·K)`.
+    /// Returns the key and the value of each of N rows, which follow the query part. For a query
+    /// part of the width Q, and a key and a value of the width K: `(N, Q + 2·K)` → `(N, 2·K)`.
     fn key_value(&self, qkv: &Tensor) -> Result<Tensor> {
         let pair = 2 * self.shape.key_value_width();
         qkv.narrow(1, qkv.dim(1)? - pair, pair)?.contiguous()

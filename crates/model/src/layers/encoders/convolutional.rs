@@ -2,9 +2,9 @@
 //! neighbourhoods are part of the architecture, whereas attention has to learn them (Dosovitskiy et
 //! al. 2021, section 4.3).
 //!
-//! Each convolution is a matrix product: the nine neighbours of each place (a position in the grid
-//! of a layer, at first a pixel) are gathered into one row, which a matrix maps to the channels of
-//! the next layer.
+//! Each convolution is a matrix product. A place is a position in the grid of a layer; in the first
+//! grid it is a pixel. The nine neighbours of each place are gathered into one row, which a matrix
+//! maps to the channels of the next layer.
 
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::head::picked;
@@ -85,8 +85,8 @@ impl Convolutions {
         Ok(Self { layers, shape, activations: build.activations })
     }
 
-    /// Cost of the last layer per token. For costs, an image has as many tokens as patches,
-    /// although the layers read pixels.
+    /// Cost of the last layer per token. In costs, a token of an image is a patch, although the
+    /// layers read pixels.
     pub(crate) fn last_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
         Builder::part_cost(config.biases, |build| {
             let last = plans(config, shape).pop();
@@ -147,7 +147,7 @@ impl Convolution {
     ) -> Result<Self> {
         let name = format!("convolutions.{index}");
         let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
-        // Number of places per token. For costs, an image has as many tokens as patches.
+        // Number of places per token. In costs, a token of an image is a patch.
         let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
         let counted = |part: PartCost| {
             part.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)

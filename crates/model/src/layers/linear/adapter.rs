@@ -133,8 +133,8 @@ impl Adapter {
         ended(&sum, residual, activation, dropout, pass)
     }
 
-    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients; the length of a
-    /// row of zeros is given as 1, so that it can be a divisor.
+    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients. For a row of
+    /// zeros, returns 1, so that the length can be a divisor.
     fn lengths(&self, weight: &Weight) -> Result<Tensor> {
         let change =
             |[down, up]: &[Weight; 2]| composed::CountedProduct::times(up.value(), down.value());

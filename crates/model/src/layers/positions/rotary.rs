@@ -148,7 +148,7 @@ mod tests {
     fn largest(ours: &Tensor, theirs: &[f64]) -> Result<f64> {
         let ours = ours.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
         assert_eq!(ours.len(), theirs.len());
-        // In the total order, NaN comes after infinity.
+        // `total_cmp` orders NaN after infinity, so a NaN is returned as the maximum.
         let apart = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
         Ok(apart.max_by(f64::total_cmp).unwrap_or(0.0))
     }

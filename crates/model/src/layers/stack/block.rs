@@ -230,8 +230,9 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Adds whole texts to the past as [`Self::read`] does, for the last layer: nothing reads its
-    /// result, since the logits after a text come from its last token, which is not in the past yet.
+    /// Adds whole texts to the past as [`Self::read`] does, but returns no result. This is for the
+    /// last layer: logits are computed only for the token that follows these texts, which is fed
+    /// separately.
     pub(crate) fn remember(
         &self,
         x: &Tensor,

@@ -16,8 +16,8 @@ use candle_core::{Storage, Tensor};
 use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Longest time that a process waits, before it ends and after it has written all of its messages,
-/// until the other processes have read that it ends.
+/// Longest time for which a process that ends waits until the others have read its message about
+/// this. The time begins when it has written all of its messages.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message or event from another process.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Here `C` are the tokens of the chunk to which token `i` belongs (under a causal mask, only those
-//! up to `i`); `k̄_J` and `v̄_J` are the means of the keys and values of chunk `J`, which has `|J|`
-//! tokens; and `Z_i` is the sum of the weights.
+//! up to `i`). `k̄_J` and `v̄_J` are the means of the keys and values of chunk `J`, which has `|J|`
+//! tokens. `Z_i` is the sum of the weights.
 //!
 //! With one level of summaries, the `J` are all other chunks or, under a causal mask, all chunks
 //! before that of token `i`. In a sequence of n tokens, a query then has about `chunk + n / chunk`

@@ -13,8 +13,8 @@
 //! product.
 //!
 //! From one token to the next, decoding keeps only the sums `Σ φ(k) (v, 1)ᵀ`, where `(v, 1)` is the
-//! value with a 1 appended: `(M, Dh + 1)` for each head, where M is the number of features and Dh
-//! the width of a head.
+//! value with a 1 appended. For each head, they have the shape `(M, Dh + 1)`, where M is the number
+//! of features and Dh the width of a head.
 
 use super::performer::RandomFeatures;
 use crate::Pass;

@@ -128,9 +128,9 @@ impl Mechanism for Linformer {
         kept(self.shape, self.rank, length)
     }
 
-    /// Computes, for each query, the weight with which the value of each token enters the result:
-    /// the sum, over all weighted sums, of the attention weight times the token's weight in F.
-    /// These weights can be negative.
+    /// Computes, for each query, the weight with which the value of each token enters the result.
+    /// Each of the `rank` sums contributes its attention weight times the weight of the token in
+    /// this sum, which is an element of F. The total can be negative.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, pass, .. } = within;
         self.check(lengths)?;

@@ -136,10 +136,10 @@ impl Experts {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let width = config.d_model;
         let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
-        // For the backward pass, each token's row is kept several times: as it is gathered for the
-        // expert, as the expert returns it, as it is scattered back, and as it is weighted. The
-        // inputs and the probabilities of the router are kept too, and so are the results of jitter
-        // and of dropout.
+        // For the backward pass, each token's row is kept in several forms: gathered for the
+        // expert, returned by the expert, scattered back, and weighted. The inputs and the
+        // probabilities of the router are kept too, and so are the results of jitter and of
+        // dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         build.count(PartCost::kept(per_token * (6 * width + 5)));
         let of_router = PartCost::product(width, count);
@@ -162,9 +162,10 @@ impl Experts {
         Ok(Self { router, experts, config: config.experts.clone(), site })
     }
 
-    /// Computes, for each of N tokens, the probabilities of the E experts, followed by the
-    /// logarithm of the sum of the exponentials of the router's scores: `x (N, D)` → `(N, E + 1)`.
-    /// The result is in f32, or wider, whatever the type of the model (Switch, section 2.4).
+    /// Runs the router on N tokens: `x (N, D)` → `(N, E + 1)`. A row of the result has the
+    /// probabilities of the E experts, and then the logarithm of the sum of the exponentials of the
+    /// router's scores. The result is in f32, or wider, whatever the type of the model (Switch,
+    /// section 2.4).
     ///
     /// In training, each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

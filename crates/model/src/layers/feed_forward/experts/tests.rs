@@ -216,8 +216,8 @@ fn two_experts_weigh_as_their_shares() {
     }
 }
 
-/// Checks that for any number of experts, the operations in matrix products are as many as in
-/// `per_token` dense feed-forward layers for each token.
+/// Checks the number of operations in matrix products. For any number of experts, it must be that
+/// of `per_token` dense feed-forward layers.
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {

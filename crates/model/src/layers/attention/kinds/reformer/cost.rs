@@ -36,10 +36,10 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
 ///
 /// Every intermediate result of the operations counts, and so do masks and indices.
 ///
-/// - For each token, ten vectors: a copy of the input, which has two; the query and the value; the
-///   squares of the query, and the normalised query; query, normalised query and value once more,
-///   with a row of zeros for empty places; and the result. Seven numbers for each head: five of the
-///   normalisation, and the maximum and the sum over the rounds.
+/// - For each token, ten vectors: a copy of the input, which consists of two vectors; the query and
+///   the value; the squares of the query, and the normalised query; query, normalised query and
+///   value once more, with a row of zeros for empty places; and the result. Seven numbers for each
+///   head: five of the normalisation, and the maximum and the sum over the rounds.
 /// - For each place in a chunk, which holds one head of one token, eight vectors as wide as a head:
 ///   the query, the keys of two chunks, the same keys transposed, their values, and the result. Six
 ///   numbers for each of these keys: the mask; the score as a product, with the mask added, with
