@@ -15,8 +15,8 @@
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
 //!   the model computes each row independently of the other rows. Every decision is made for one
-//!   sentence, in `f64`. Of continuations with equal scores, the one of the earlier hypothesis
-//!   comes first, and then the one with the lower token id.
+//!   sentence, in `f64`. Continuations with equal scores are ordered by the index of their
+//!   hypothesis, and then by their token id.
 //! - The log-probability of a hypothesis is taken from the model's full distribution, even if the
 //!   search forbids tokens. So [`Translator::score`] gives an output the same log-probability as
 //!   the search. With a [`Shortlist`], which limits each sentence to a list of tokens, the search

@@ -104,8 +104,9 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
-/// Compares a Transformer-XL with that of Hugging Face Transformers and the memories that it
-/// returns (`scripts/golden/attention/transformer_xl.py`). They are compared in training, and in an
+/// Compares a Transformer-XL with the implementation of Hugging Face Transformers, which reads
+/// segment after segment with the memories that it returned before
+/// (`scripts/golden/attention/transformer_xl.py`). They are compared in training, and in an
 /// evaluation with a longer memory and `same_length`.
 #[test]
 fn the_transformer_xl_of_others_agrees() -> TestResult {

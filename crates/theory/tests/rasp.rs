@@ -1,5 +1,5 @@
-//! Compares compiled RASP programs (programs of select and aggregate) with the interpreter, and
-//! both with plain Rust.
+//! Compares the results of compiled RASP programs (programs of select and aggregate) with those of
+//! the interpreter and of plain Rust.
 
 use taper_ops::rng::{Counter, mix};
 use taper_theory::TheoryError;

@@ -150,9 +150,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     right
 }
 
-/// Checks that the prediction at every x is that of ridge regression, (XᵀX + λI)⁻¹ Xᵀy, on the
-/// points before x, to an absolute error of 1e-6. With fewer steps, the error must be at most the
-/// bound that the study claims.
+/// Checks that the prediction at every x equals the one of ridge regression on the points before x,
+/// with the weights (XᵀX + λI)⁻¹ Xᵀy, up to an absolute error of 1e-6. With fewer steps, the error
+/// must be at most the bound that the study claims.
 #[test]
 fn layers_by_hand_are_ridge_regression() -> TestResult {
     let (size, count, penalty, bound) = (3, 20, 1.0, 4.0);

@@ -227,8 +227,9 @@ fn best_continuations<M: StepModel>(
     let special = model.special();
     // A beam of width n needs the best n tokens that continue a hypothesis without ending it. All
     // end tokens can be likelier than these n tokens, so the number of end tokens is added. In a
-    // group of a diverse beam search, a penalty can push tokens of earlier groups behind others, at
-    // most one token for each hypothesis of the beam.
+    // diverse beam search, the penalty can move tokens that earlier groups have added behind other
+    // tokens. There are at most as many of them as hypotheses in the whole beam, so this number is
+    // added, too.
     let penalised = |group: Option<usize>| group.map_or(0, |_| config.beam_size);
     let enough =
         |search: &SentenceBeam<'_>| search.width + special.ends() + penalised(search.group);

@@ -159,8 +159,8 @@ impl Best {
     }
 
     /// True if `count` logits are kept already and each is at least `logit`, so that `logit` would
-    /// be dropped. Logits must be inserted in ascending order of their tokens' ids, so that of two
-    /// equal logits, the one of the lower id is kept.
+    /// be dropped. Logits must be inserted in ascending order of token ids. Then, if two logits are
+    /// equal, the token with the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)

@@ -34,8 +34,8 @@ fn no_run_comes_twice() {
 }
 
 /// The ban on repeated n-grams also applies to the n-grams of a prompt, as in
-/// `NoRepeatNGramLogitsProcessor` of the library Transformers. In translation, it applies to those
-/// of the prefix, but not to those of the source.
+/// `NoRepeatNGramLogitsProcessor` of the library Transformers. In translation, it applies to the
+/// n-grams of the prefix, but not to the n-grams of the source.
 #[test]
 fn no_run_of_a_prompt_or_prefix_comes_again() {
     let mut model = model(53);

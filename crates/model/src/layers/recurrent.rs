@@ -56,8 +56,8 @@ pub(crate) struct Attended<'a> {
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
 }
 
-/// Input of a layer besides its rows: the sequences that the rows form, their initial states, and
-/// the keys and values to which the layer attends.
+/// Inputs of a layer in addition to its input rows: the sequences that the rows form, their initial
+/// states, and the keys and values to which the layer attends.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,

@@ -103,7 +103,8 @@ impl Selector {
         }
     }
 
-    /// Returns the conjunction of two selectors, each given as its terms and those of its negation.
+    /// Returns the conjunction of two selectors. Each is given as the terms of the selector and the
+    /// terms of its negation.
     fn conjunction((left, not_left): (Terms, Terms), (right, not_right): (Terms, Terms)) -> Self {
         let both = |left: &Terms, right: &Terms| Some(product(left.as_ref()?, right.as_ref()?));
         // The terms of `not_right` are restricted to keys that `left` selects, so that at most one

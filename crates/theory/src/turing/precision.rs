@@ -26,8 +26,8 @@ impl PrecisionStep {
 
 /// Computes the bits of the scores that each step of a machine needs.
 ///
-/// A score is a sum. The gap g is the difference between the score of the best key and that of the
-/// next best, and s is the largest summand of the best score. A step needs log₂(s/g) bits.
+/// A score is a sum. The gap g is the difference between the largest and the second largest score
+/// of the keys, and s is the largest summand of the largest score. A step needs log₂(s/g) bits.
 ///
 /// The lookup of a cell c among the positions k compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
 /// needs log₂(2c²) bits for the farthest cell c so far. The lookup of the last token that wrote to

@@ -64,8 +64,9 @@ impl Cell {
     }
 }
 
-/// Returns the id of a cell's token. First come the tokens of symbols without the head, then, for
-/// each state, those of symbols under the head in this state.
+/// Returns the id of a cell's token. First come the tokens of cells without the head, one for each
+/// symbol. Then, for each state, come the tokens of cells under the head in this state, one for
+/// each symbol.
 fn id(machine: &Machine, state: Option<usize>, symbol: usize) -> usize {
     SPECIAL + state.map_or(0, |state| state + 1) * machine.symbols().len() + symbol
 }

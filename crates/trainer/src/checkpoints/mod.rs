@@ -346,8 +346,8 @@ impl Checkpoints {
         self.set_aside(state.step)?;
         let best = state.early_stopping.best.map(|best| checkpoint_name(best.step));
         let is_here = |name: &String| self.root.join(name).is_dir();
-        // The best checkpoint can have been deleted because a later one was better. If the later one
-        // has just been set aside, there is no best checkpoint until the next one is saved.
+        // The best checkpoint can have been deleted because a later one was better. If this later
+        // one has just been set aside, there is no best checkpoint until the next one is saved.
         if !best.as_ref().is_some_and(is_here) && !self.pointer(BEST)?.as_ref().is_some_and(is_here)
             || best.is_none()
         {

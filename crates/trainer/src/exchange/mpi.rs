@@ -11,8 +11,8 @@
 //! and their completion is checked at growing intervals.
 //!
 //! Before each call, each process sends the kind of the call to all others. A process that must end
-//! sends this instead of a kind, and the others end as well. If a process is killed before it can
-//! send this, `mpirun` ends the others.
+//! sends a notice of its end instead, and the others end as well. If a process is killed before it
+//! can send the notice, `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -27,8 +27,8 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Longest time for which a process that ends waits until the others have received its message
-/// about this.
+/// Longest time that a process waits, before it ends, for the others to receive the notice of its
+/// end.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Time after the beginning of a call during which its completion is checked without pauses.
 const EAGER: Duration = Duration::from_micros(100);

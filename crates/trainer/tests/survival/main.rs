@@ -227,8 +227,9 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
 }
 
-/// A process that is killed before it sets the pointer `last` leaves a checkpoint of a later update.
-/// The resumed run, which can have other settings, must not take it for one of its own.
+/// A process that is killed before it sets the pointer `last` leaves a checkpoint that is later
+/// than the pointer says. The resumed run, which can have other settings, must not take this
+/// checkpoint for its own.
 #[test]
 fn a_checkpoint_without_its_pointer_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,17 +27,17 @@ struct Sublayer {
 }
 
 impl Sublayer {
-    /// Makes what surrounds the sublayer called `name`; its norm is called `{name}_norm`.
+    /// Makes the operations around the sublayer called `name`, with a norm called `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = Norm::new(build, &format!("{name}_norm"), config.d_model, config)?;
         Ok(Self { norm: Some(norm), ..Self::without_norm(build, name, config) })
     }
 
-    /// Makes what surrounds the sublayer called `name`, which has no norm.
+    /// Makes the operations around the sublayer called `name`, without a norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // The fused operations run on the CPU, and each does the work of several Candle operations.
-        // They keep two tensors fewer than these: the input of the sublayer, which another sublayer
-        // keeps, and the result of the norm, which they compute again.
+        // The composed operations (made of Candle's operations) keep two tensors that the fused
+        // operations do not keep: the input of the sublayer, which is already kept by another
+        // sublayer, and the result of the norm, which the fused operations compute again.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,

@@ -16,8 +16,8 @@ use candle_core::{Storage, Tensor};
 use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Longest time for which a process that ends waits until the others have read its message about
-/// this. The time begins when it has written all of its messages.
+/// Longest time that a process waits, before it ends, for the others to read the notice of its end.
+/// The time begins when all of its messages are written.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message or event from another process.
