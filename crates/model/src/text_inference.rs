@@ -15,8 +15,8 @@ use taper_ops::{ABSENT, Cache, CacheType, PackedWeights};
 /// the model must be prepared again.
 ///
 /// A text can grow beyond the context, which is the largest number of tokens that the model sees.
-/// Only the last tokens of the text are then kept, half as many as the context, and read again.
-/// When this happens depends only on the length of the text itself, not on the other texts.
+/// Then only its last tokens are kept, half as many as the context, and these are read again. When
+/// this happens depends only on the length of the text itself, not on the other texts.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,

@@ -12,11 +12,12 @@
 //!    divided by i + 1. Heads look up each of the two among the positions k. The query (c/(i+1),
 //!    1/(i+1)) and the key (2k, −k²) have the score (c² − (c−k)²)/(i+1), which is largest at k = c.
 //!    The heads return k and k², which are integers again, and are exact in f32 up to k = 4096.
-//! 3. A head looks for the last token that wrote to the cell c. If R is larger than the number of
-//!    positions, the score −R (c − cell)² + i is largest at this token. The token of the first
-//!    state stands for a blank: its score is lower than that of every token that wrote to c, and
-//!    higher than those of all other tokens. The feed-forward layer has one unit for each rule,
-//!    that is, for a state and a symbol; the unit adds the action of the rule to the logits.
+//! 3. A head looks for the last token that wrote to the cell c. The score of a token at position j
+//!    that wrote to cell c' is −R (c − c')² + j. If R is larger than the number of positions, the
+//!    score is largest at the token that is sought. The token of the first state stands for a
+//!    blank: its score is lower than that of every token that wrote to c, and higher than those of
+//!    all other tokens. The feed-forward layer has one unit for each rule, that is, for a state and
+//!    a symbol; the unit adds the action of the rule to the logits.
 
 use super::machine::{Action, Machine, Move};
 use crate::TheoryError;

@@ -31,8 +31,9 @@ impl PrecisionStep {
 ///
 /// The lookup of a cell c among the positions k compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
 /// needs log₂(2c²) bits for the farthest cell c so far. The lookup of the last token that wrote to
-/// a cell compares R (2cc' − c'²) + i, with gaps of 1. Here c' is the cell that a token wrote to,
-/// and R is larger than the number of positions. This lookup needs log₂(2Rc²) bits.
+/// a cell compares R (2cc' − c'²) + j, with gaps of 1. Here c' is the cell that the token at
+/// position j wrote to, and R is larger than the number of positions. This lookup needs log₂(2Rc²)
+/// bits.
 #[must_use]
 pub fn precision(machine: &Machine, input: &[usize], steps: usize) -> Vec<PrecisionStep> {
     let actions = machine.simulate(input, steps).actions();

@@ -274,8 +274,8 @@ impl<M: Model> Trainer<M> {
     /// `stop` was set in any process before it had all of its micro-batches.
     ///
     /// All updates have the same number of micro-batches, except that the last update of the last
-    /// epoch can have fewer. For this, the micro-batches of an update can belong to successive
-    /// epochs.
+    /// epoch can have fewer. If an epoch ends within an update, the update also takes micro-batches
+    /// of the next epoch.
     fn gather(
         &mut self,
         source: &mut dyn Source,

@@ -254,8 +254,8 @@ impl Updater {
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
             // The sum must be copied to be sent during the backward pass. The copy is only worth
-            // its time in a certain case: other processes wait for the sum, and there are several
-            // buckets, so that one bucket can be sent before the rest is computed.
+            // its time if other processes wait for the sum and there are several buckets: then one
+            // bucket can be sent before the next is computed.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)

@@ -17,10 +17,10 @@
 //!
 //! **Decision.** In an encoder, chunks are cut as in the paper: from the sorted tokens of all
 //! rounds, one round after the other. With this rule, later tokens change where a chunk ends, and
-//! so which earlier tokens a token meets. A decoder does not know the later tokens yet. In a
-//! decoder, each bucket is therefore cut separately, from its first token on. The chunk of a token
-//! then depends only on the tokens before it, and decoding with a cache gives the same result as a
-//! pass over the whole text.
+//! therefore also which earlier tokens a token meets. A decoder does not know the later tokens yet.
+//! In a decoder, each bucket is therefore cut separately, from its first token on. The chunk of a
+//! token then depends only on the tokens before it, and decoding with a cache gives the same result
+//! as a pass over the whole text.
 
 mod cost;
 mod plan;

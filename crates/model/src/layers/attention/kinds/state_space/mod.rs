@@ -14,8 +14,9 @@
 //!
 //! To continue a text, decoding needs only the state h and the last inputs of the convolution.
 //!
-//! **Decision.** In an encoder, whose tokens also see later tokens, two such layers read a sequence
-//! from both ends; they share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba", algorithm 1).
+//! **Decision.** In an encoder, whose tokens also see later tokens, two such layers read a
+//! sequence, one from each end. They share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba",
+//! algorithm 1).
 //!
 //! **Decision.** Initially, A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
 //! between 0.001 and 0.1 (section 3.6 and the authors' implementation). log(−A), the parameter
