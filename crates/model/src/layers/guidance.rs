@@ -12,10 +12,9 @@
 //!
 //! Here λ is the weight of this loss ([`Guidance::weight`]), t an answer (a target token that is
 //! predicted), and s a source token. Row t of A belongs to the decoder position that predicts
-//! answer t; the input at this position is the token before the answer. Answers without a link,
-//! and `</s>`, add nothing. Garg et al. let
-//! the guided head see the whole target in a second pass; here, as in Chen et al., the loss belongs
-//! to the translation pass itself.
+//! answer t; the input at this position is the token before the answer. Answers without a link, and
+//! `</s>`, add nothing. In Garg et al., the guided head sees the whole target in a second pass.
+//! Here, as in Chen et al., the loss belongs to the translation pass itself.
 
 use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
 use candle_core::{Device, Result, Tensor};

@@ -92,10 +92,10 @@ impl Adapter {
     }
 
     /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
-    /// of the adapters' input. With magnitudes m, the sum without `b` is multiplied by `m / ‖W + s
-    /// · B A‖` before `b` is added. The denominator has the lengths of the rows, which count as
-    /// constants (Liu et al. 2024, section 4.3). A row of zeros has no direction, and its results
-    /// stay zero.
+    /// of the adapters' input. If there are magnitudes m, the sum without `b` is multiplied by
+    /// `m / ‖W + s · B A‖` before `b` is added. The denominator has the lengths of the rows, which
+    /// count as constants (Liu et al. 2024, section 4.3). A row of zeros has no direction, and its
+    /// results stay zero.
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`, for N rows.
