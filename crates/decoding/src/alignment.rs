@@ -63,9 +63,9 @@ impl AlignedAttention {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
     /// For each target token, the source token to which it attends most, as a pair of positions
-    /// (source, target). Positions are counted from 0. The `</s>` of the source and of the target
-    /// are in no pair, nor are tokens after the `</s>` of the source, such as one that names a
-    /// language.
+    /// (source, target). Positions are counted from 0. No pair has the `</s>` of the source or of
+    /// the target. No pair has a token after the `</s>` of the source, either, such as one that
+    /// names a language.
     pub pairs: Vec<(usize, usize)>,
     /// For each target token, its attention weights for all tokens of the source, including `</s>`.
     /// The weights of each target token sum to 1.

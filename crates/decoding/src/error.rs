@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-/// A failure of decoding. If a variant has a field `sentence`, it is the index of a sentence, from
-/// 0, among the sources of the failed call, unless a caller has [replaced](Self::sentence_mut) it
-/// by its own number.
+/// A failure of decoding. The field `sentence` of a variant is the index of a sentence, from 0,
+/// among the sources of the failed call. A caller can [replace](Self::sentence_mut) the index by
+/// its own number.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.

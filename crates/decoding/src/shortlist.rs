@@ -49,9 +49,9 @@ impl Shortlist {
         end.and_then(|end| self.tokens.get(start.unwrap_or(0)..end)).unwrap_or_default()
     }
 
-    /// Tokens that translations of `sentence` may contain, ascending: the tokens that every
-    /// translation may contain; the lists of the sentence's source tokens; the tokens of its prefix
-    /// and its phrases; and the end tokens and the unknown token of `special`.
+    /// Tokens that translations of `sentence` may contain, ascending. They are the tokens that
+    /// every translation may contain, the lists of the sentence's source tokens, the tokens of its
+    /// prefix and phrases, and the end tokens and the unknown token of `special`.
     #[must_use]
     pub fn candidates(&self, sentence: &Sentence<'_>, special: &SpecialIds) -> Vec<u32> {
         let of_source = sentence.source.iter().flat_map(|&source| self.list(source));

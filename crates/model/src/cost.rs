@@ -13,11 +13,11 @@ use taper_ops::keeps_scores;
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// Number of values that the composed operations (made of Candle's operations, as on a GPU) hold at
-/// the peak of a pass, for each scalar that the fields `kept` and `forgotten` of [`PartCost`]
-/// count. Candle's graph holds the result of every step of an operation and, during the backward
-/// pass, also the gradients of the last steps. The number was counted with dropout and rotary
-/// positions; without these two it is a third less (`trainer/tests/composed_memory.rs`).
+/// At the peak of a pass, the composed operations (made of Candle's operations, as on a GPU) hold
+/// this many values for each scalar that [`PartCost`] counts in `kept` or `forgotten`. Candle's
+/// graph holds the result of every step of an operation and, during the backward pass, also the
+/// gradients of the last steps. The number was counted with dropout and rotary positions; without
+/// these two it is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
 /// Number of values that the composed operations hold for each attention score. These are the raw,
 /// masked and shifted scores, their exponentials, the weights, the dropout mask, and the weights

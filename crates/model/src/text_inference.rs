@@ -240,8 +240,8 @@ impl TextInference {
         Ok(())
     }
 
-    /// Removes from the cache the tokens that were read as a whole and that no row remembers any
-    /// more, and the steps of which no row remembers a token.
+    /// Removes from the cache what no row remembers any more: tokens that were read as a whole, and
+    /// steps of which no row remembers a token.
     fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();

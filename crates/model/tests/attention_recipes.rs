@@ -195,9 +195,9 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     // Queries are computed in panels (groups of 32 queries). All queries of a panel use the keys
     // that the last of them sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
-    // Keys are grouped into panels of 32 too. A panel of queries uses the keys from the start of
-    // the panel that holds the first key in the window of its first query. The first 16 panels of
-    // queries see fewer keys than the others.
+    // Keys are grouped into panels of 32 too. For a panel of queries, keys are used from the start
+    // of a panel of keys on: the one that holds the first key in the window of the first query. The
+    // first 16 panels of queries see fewer keys than the others.
     let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
     // In a short sequence, the scores of all pairs are computed.

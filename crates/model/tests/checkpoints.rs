@@ -11,8 +11,8 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 
 const TOKENS: usize = 512;
 
-/// Returns the largest number of bytes that are in use during the forward and backward pass of a
-/// model with `decoder_layers` layers, and the number of bytes that are kept by formula. With
+/// Returns two numbers of bytes for a model with `decoder_layers` layers: the largest number that
+/// is in use during the forward and backward pass, and the number that is kept by formula. With
 /// `checkpoints`, layers are computed again during the backward pass.
 fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let shape = ModelConfig { d_model: 64, d_ff: 256, heads: 2, ..ModelConfig::default() };

@@ -128,9 +128,9 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the union of the candidates of sentences, ascending. `None` if a sentence may contain
-/// all tokens, or if the union is so large that it is cheaper to compute all logits than to gather
-/// the union's rows of the output matrix first.
+/// Returns the union of the candidates of sentences, ascending. Returns `None` if a sentence may
+/// contain all tokens. Also returns `None` if the union is so large that computing all logits is
+/// cheaper than gathering the union's rows of the output matrix.
 pub(crate) fn union<'l>(
     lists: impl Iterator<Item = Option<&'l [u32]>>,
     vocabulary: usize,

@@ -133,9 +133,9 @@ impl Weight {
     }
 }
 
-/// Returns the index of the first token for which `enough` is true, called with the sum of the
-/// weights up to and including this token. Returns the last index if there is no such token, which
-/// can happen because of rounding.
+/// Calls `enough` for each token with the sum of the weights up to and including this token.
+/// Returns the index of the first token for which `enough` is true, or the last index if there is
+/// no such token, which can happen because of rounding.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {

@@ -23,8 +23,8 @@ struct Piece {
     moved: Vec<Lanes>,
     /// For each block of output vectors, the pairs of a mean and an output row of this block.
     pairs: Vec<Vec<Pair>>,
-    /// For each block of input vectors, pairs of the row of a mean and the row of a context vector
-    /// that is part of this mean.
+    /// For each block of input vectors, pairs of rows: the row of a mean, and the row of a context
+    /// vector from which this mean is computed.
     context: Vec<Vec<(u32, u32)>>,
 }
 

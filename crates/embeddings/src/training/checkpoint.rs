@@ -87,8 +87,8 @@ impl Record {
     }
 }
 
-/// Names of the tensors in a checkpoint, one for each block of the two matrices, in the order in
-/// which they are stored.
+/// Names of the tensors in a checkpoint, in the order in which they are stored. Each tensor is a
+/// block of one of the two matrices.
 fn names() -> impl Iterator<Item = String> {
     ["inputs", "outputs"]
         .into_iter()

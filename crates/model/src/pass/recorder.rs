@@ -39,9 +39,9 @@ pub struct StateRecord {
 pub struct AttentionRecord {
     /// Full name of the layer, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// Weights `(B, H, Tq, Tk)`: B sequences, H heads, and the lengths of the longest sequence of
-    /// queries and of keys. They are zero for keys beyond the end of their sequence; for queries
-    /// beyond the end they have no meaning.
+    /// Weights `(B, H, Tq, Tk)` of B sequences and H heads. Tq is the length of the longest
+    /// sequence of queries, and Tk that of keys. Weights are zero for keys beyond the end of their
+    /// sequence, and have no meaning for queries beyond the end of theirs.
     pub weights: Tensor,
 }
 

@@ -13,7 +13,7 @@ pub struct Routing {
     /// Number of these pairs in which the token was dropped, because it exceeded the capacity of
     /// the expert.
     pub dropped: u64,
-    /// Sum, over the layers, of the number of tokens that were sent to the layer's busiest expert,
+    /// Sum over the layers. A layer adds the number of tokens that were sent to its busiest expert,
     /// multiplied by the number of experts. It equals `routed` if every expert of a layer gets
     /// equally many tokens.
     pub busiest: u64,

@@ -1,9 +1,9 @@
 //! Convolutional layers with gated linear units, and attention in each layer of the decoder
 //! (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
 //!
-//! Differences from the paper: embeddings are as wide as the layers, so they are not projected;
-//! weights are not normalised; the gradients of the encoder are not divided by the number of
-//! attention layers.
+//! There are three differences from the paper. Embeddings are as wide as the layers, so they are
+//! not projected. Weights are not normalised. The gradients of the encoder are not divided by the
+//! number of attention layers.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, EncoderOutput};

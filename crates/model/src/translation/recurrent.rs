@@ -139,7 +139,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What the decoder needs in addition to its tokens: the state of each layer before the first token
+/// Inputs of the decoder in addition to its tokens: the state of each layer before the first token
 /// that is read, and the keys and values to which the decoder attends. `ranges` has the range of
 /// keys of each sentence.
 struct From<'a> {

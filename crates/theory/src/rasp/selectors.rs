@@ -6,8 +6,8 @@ use std::rc::Rc;
 /// Largest number of terms of a selector.
 pub(super) const MOST_TERMS: usize = 32;
 
-/// A relation between keys and queries, which depends only on their values: for each pair of a
-/// value of the key and a value of the query, the relation holds or does not hold.
+/// A relation between keys and queries. Whether it holds depends only on the value of the key and
+/// the value of the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Relation {
     /// Indices of two nodes of the program's graph: the node that computes the keys, and the node

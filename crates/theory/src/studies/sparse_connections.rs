@@ -5,11 +5,11 @@
 //! position and 0 elsewhere.
 //!
 //! The k bits have 2^k combinations. For each combination on which the function is 1, the layer has
-//! a hidden unit, which is 1 if the bits are this combination, and 0 otherwise. The unit is
-//! max(s − c + 1, 0). Here c is the number of ones in the combination, and s is the sum of the k
-//! bits, in which a bit has the sign + if it is 1 in the combination, and − if it is 0. So s equals
-//! c for this combination, and is smaller for every other one. The sum of the units is the value of
-//! the function. So k heads of width 1 and at most 2^k units are enough for every n.
+//! a hidden unit, which is 1 if the bits are this combination, and 0 otherwise. The unit is max(s −
+//! c + 1, 0). Here c is the number of ones in the combination, and s is a signed sum of the k bits:
+//! a bit is added if it is 1 in the combination, and subtracted if it is 0. So s equals c for this
+//! combination, and is smaller for every other one. The sum of the units is the value of the
+//! function. So k heads of width 1 and at most 2^k units are enough for every n.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

@@ -6,8 +6,8 @@
 //!    cells. The codes are chosen so that the sums of any three are all different. So the mean
 //!    determines the three cells of the tokens: a contextual mapping. (Yun et al. shift selected
 //!    cells by hard attention instead, one layer for each cell.)
-//! 3. A lookup table has a unit for each set of three cells and each cell in the set, with the
-//!    function's value at the centres of these cells.
+//! 3. A lookup table has a unit for each set of three cells and each cell in the set. The unit adds
+//!    the function's value for this cell, at the centres of the three cells.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;

@@ -22,8 +22,8 @@ pub const INT8_FORMAT_VERSION: u32 = 3;
 /// this version reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
-/// Number of updates at the start of a run for which the running mean of losses is the plain mean
-/// of all losses so far. After that, it is an exponential moving average.
+/// For this many updates at the start of a run, the running mean of losses is the plain mean of all
+/// losses so far. After that, it is an exponential moving average.
 const SPIKE_WINDOW: u64 = 100;
 
 /// Recipe (configuration), tokenizer and validation of a run, as the caller describes them.

@@ -55,9 +55,9 @@ fn far_above(classes: usize) -> f64 {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Records a validation. Returns true if its loss is not finite, or if two losses are far above
-    /// that of random guesses: the loss of the validation and the loss of the last update. Such a
-    /// validation never counts as the best.
+    /// Records a validation. Returns true if its loss is not finite. Also returns true if both the
+    /// loss of the validation and the loss of the last update are far above that of random guesses.
+    /// Such a validation never counts as the best.
     pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
         let loss = scores.get("nll").or_else(|| scores.get("loss"));
         let is_far = |loss: f64| match self.model.answer_classes() {

@@ -24,9 +24,9 @@ pub(crate) struct BatchShares {
 }
 
 impl BatchShares {
-    /// Tells all other processes how many micro-batches this process has, and how many answers are
-    /// in them, and receives the same counts from the others. `batches` are the micro-batches of
-    /// this process.
+    /// Sends two numbers to all other processes: how many micro-batches this process has, and how
+    /// many answers are in them. Receives the same numbers from the other processes. `batches` are
+    /// the micro-batches of this process.
     pub(crate) fn exchange(
         exchange: &mut dyn Exchange,
         batches: &[Batch],

@@ -21,9 +21,9 @@ pub(super) struct Outbox<'a> {
     /// Sums of gradients over this process's subtrees of micro-batches, except the last subtree.
     /// The sum over the last subtree is added later, in parts.
     before: Vec<Tensor>,
-    /// Values of the sum over the last subtree in the bucket that is exchanged next, divided into
-    /// the pieces of all processes. They are filled from the end of the bucket to its beginning.
-    /// Empty if no value of this bucket has been taken yet.
+    /// Part of the sum over the last subtree: its values in the bucket that is exchanged next,
+    /// divided into the pieces of all processes. They are filled from the end of the bucket to its
+    /// beginning. Empty if no value of this bucket has been taken yet.
     parts: Vec<Vec<f32>>,
     /// First error of an exchange; `None` if there was no error. After an error, no exchange is
     /// begun.

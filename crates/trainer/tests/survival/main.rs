@@ -1,5 +1,6 @@
-//! Tests that a run can continue with the same result after a failure of the disk, of an observer
-//! or of a validation, after an interruption, and after its process was killed during a rename.
+//! Tests that a run can continue with the same result after it was stopped by one of these causes:
+//! a failure of the disk, of an observer or of a validation; an interruption; or the end of its
+//! process during a rename.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -124,8 +124,8 @@ impl Mechanism for Softmax {
         4.0 * computed_pairs(&spec) as f64 * self.shape.head_width as f64
     }
 
-    /// Returns the cost of the pairs of query and key, of the result, and of one kept scalar for
-    /// each head: the logarithm of the sum of exponentials.
+    /// Returns the cost of the pairs of query and key, of the result, and of the one scalar that is
+    /// kept for each head, which is the logarithm of the sum of exponentials.
     fn cost(&self, _width: usize) -> PartCost {
         let width = self.shape.query_width();
         let heads = self.shape.heads;

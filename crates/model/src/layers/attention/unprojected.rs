@@ -104,8 +104,8 @@ impl UnprojectedAttention {
     }
 
     /// Number of multiplications and additions in the products of [`attend`](Self::attend) on one
-    /// sequence of this length, by formula. The products are those that a CPU computes: blocks of
-    /// scores and chunks count in full, even if parts of them are hidden or empty, and the scans of
+    /// sequence of this length, by formula. The products are those that a CPU computes. Blocks of
+    /// scores and chunks count in full, even if parts of them are hidden or empty. The scans of
     /// state-space layers are included. The queries of a Reformer are assumed to be normally
     /// distributed. In the backward pass, softmax attention needs five products for the two of the
     /// forward pass, and other kinds need two products for each product of the forward pass.

@@ -191,8 +191,8 @@ impl Segment {
         Ok(x)
     }
 
-    /// Runs the layers. If the pass has checkpoints and the device is the CPU, the results of the
-    /// layers are not kept: only the input is, and the backward pass runs the layers again.
+    /// Runs the layers. If the pass has checkpoints and the device is the CPU, only the input of
+    /// the layers is kept, and the backward pass runs the layers again.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`, for N tokens of the width D.

@@ -1,5 +1,5 @@
-//! Connections of a process to the other processes during training, with threads that read from
-//! them and threads that send messages and signs of life.
+//! Connections of a process to the other processes during training. Threads read from the
+//! connections, and send messages and signs of life.
 //!
 //! A process has three threads for each other process. The first reads all data as they arrive. So
 //! two processes that send to each other at the same time never block each other. The second sends

@@ -39,8 +39,8 @@ const HIDDEN: f64 = -3.0e4;
 #[derive(Debug)]
 pub(super) struct TransformerXl {
     segments: Segments,
-    /// `W_R (D, D)`, and `u` and `v`, `(H, Dh)` each, for H heads of the width Dh; D is the width
-    /// of all heads together.
+    /// `W_R (D, D)`, `u (H, Dh)` and `v (H, Dh)`, for H heads of the width Dh. D is the width of
+    /// all heads together.
     weights: [Weight; 3],
     dropout: f64,
     site: u64,
@@ -205,8 +205,8 @@ impl Segments {
             .contiguous()
     }
 
-    /// Mask that is added to the scores of sequences padded to `longest` tokens: 0 for visible
-    /// keys, `HIDDEN` for others, in the shape `(B, 1, n, C, visible)`.
+    /// Mask `(B, 1, n, C, visible)` that is added to the scores of sequences padded to `longest`
+    /// tokens. It is 0 for visible keys, and `HIDDEN` for others.
     fn mask(self, lengths: &[usize], longest: usize) -> Vec<f64> {
         let (segment, count, memory) = self.cut(longest);
         let visible = memory + segment;

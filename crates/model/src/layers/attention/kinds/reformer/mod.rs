@@ -287,9 +287,10 @@ impl Reformer {
 
     /// Finds the keys that the last token of each row (a text that is decoded) meets, in each head
     /// and round. `tokens` has the indices of each row's tokens, and `buckets` has the digits of
-    /// the buckets of all tokens. For each row, head and round, the results are the indices of 2·C
-    /// keys, where C is the size of a chunk, and the numbers that are added to the scores of these
-    /// keys. If there are fewer keys, an index after the last key fills the empty places.
+    /// the buckets of all tokens. There are two results, which have values for each row, head and
+    /// round: the indices of 2·C keys, where C is the size of a chunk, and the numbers that are
+    /// added to the scores of these keys. If there are fewer keys, an index after the last key
+    /// fills the empty places.
     ///
     /// # Shapes
     /// R rows, `buckets (M, H·rounds·digits)` of M tokens and H heads → both results

@@ -12,9 +12,9 @@ type Chunk = Vec<(usize, usize)>;
 /// tokens of such a chunk see the tokens of both chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
-    /// All sorted tokens are cut into chunks of this size. The first chunk of a round looks back on
-    /// the last chunk of the previous round, and the first chunk of the first round on the last
-    /// chunk of the last round.
+    /// All sorted tokens are cut into chunks of this size. Each chunk looks back on the chunk
+    /// before it, even if that chunk belongs to the previous round. The very first chunk looks back
+    /// on the very last one.
     Sorted(usize),
     /// Each bucket is cut separately into chunks of this size. The first chunk of a bucket looks
     /// back on no chunk.
@@ -83,7 +83,7 @@ impl Chunks {
 /// the number of places in a chunk, N the number of tokens, and H the number of heads.
 pub(super) struct Plan {
     /// For each place in each chunk, the index of its row, which is one head of one token; an empty
-    /// place has the number of all rows, `N·H`. Shape: `(K, C)`.
+    /// place has the index `N·H`, which is after the last row. Shape: `(K, C)`.
     pub(super) queries: Vec<u32>,
     /// For each chunk, the rows of the chunk on which it looks back, and then its own rows:
     /// `(K, 2·C)`.
