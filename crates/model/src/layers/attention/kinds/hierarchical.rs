@@ -16,8 +16,8 @@
 //! With more levels, `chunk` chunks of level 1 form one chunk of level 2, and so on. At the highest
 //! level, the `J` are all other chunks, as above. At each level below, they are only the chunks
 //! that lie in the same chunk of the next higher level as token `i`. Under a causal mask, only
-//! chunks before that of token `i` count, at every level. A query has about `levels · chunk + n /
-//! chunkˡᵉᵛᵉˡˢ` scores.
+//! chunks before that of token `i` count, at every level. The number of scores of a query is about
+//! `levels · chunk + n / chunkˡᵉᵛᵉˡˢ`.
 //!
 //! This is how Zhu and Soricut 2021 ("H-Transformer-1D", section 4) coarsen blocks of scores, but
 //! queries are not coarsened, and the weight of a summary is multiplied by its number of tokens. If
