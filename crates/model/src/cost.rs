@@ -337,9 +337,9 @@ impl Cost {
     }
 
     /// Bytes that the loss of the fused operations holds for `rows` predicted rows, in addition to
-    /// what the pass keeps. These are logits of some of the rows, and packed weights. If the
-    /// matrices of the output heads are trained (`is_trained`), the gradient of these matrices is
-    /// included.
+    /// what the pass keeps. These are logits of some of the rows, and weights that are packed for
+    /// the matrix kernels. If the matrices of the output heads are trained (`is_trained`), the
+    /// gradient of these matrices is included.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };

@@ -63,8 +63,8 @@ pub trait Model: Send + Sync {
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
 
     /// Completes the loading of a parameter whose values have been set. A model that only decodes
-    /// packs the weights of linear layers here, and frees their own values; for other models, there
-    /// is nothing to do.
+    /// packs the weights of linear layers here, that is, arranges them for the matrix kernels, and
+    /// frees their own values. For other models, there is nothing to do.
     ///
     /// # Errors
     /// If the parameter cannot be rounded or packed.

@@ -109,7 +109,8 @@ impl TextInference {
     ///
     /// # Errors
     /// If the type is not exact, and the model is not on the CPU or has layers of the kind
-    /// `reformer`. Such layers also keep the buckets of their tokens, which must not be rounded.
+    /// `reformer`. Such layers also keep the hash buckets of their tokens, which must not be
+    /// rounded.
     pub fn with_cache(mut self, cache_type: CacheType) -> Result<Self> {
         let refuse = |condition: &str| {
             let fault = format!("keys and values can be kept in {cache_type:?} only {condition}");

@@ -183,7 +183,7 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// Checkpoints that are to be averaged have adapters of different frozen weights, or with
-    /// different scales.
+    /// different scales (factors of the adapters).
     #[error(
         "{} has adapters of other weights, or with another scale: average checkpoints of one run",
         path.display()

@@ -57,7 +57,8 @@ pub struct ModelCore {
     projections: Arc<HashMap<String, Tensor>>,
     /// Type of the operands of products with `projections`.
     products: Products,
-    /// Packed weights that replace those of `projections`, if the model only decodes.
+    /// Packed weights (arranged in the order in which matrix kernels read them), which replace
+    /// those of `projections` if the model only decodes.
     packs: Option<Arc<PackedWeights>>,
 }
 

@@ -1,5 +1,5 @@
 //! Tests of self-attention in whole models: its kinds, its shapes (numbers and widths of heads),
-//! and dual chunks.
+//! and dual chunk attention (rotary positions that restart in each chunk of tokens).
 
 #[path = "../common/mod.rs"]
 mod common;

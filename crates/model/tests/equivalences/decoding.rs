@@ -42,7 +42,8 @@ fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     Ok(())
 }
 
-/// Compares models that keep only their packed weights with models that keep their own weights too.
+/// Compares models that keep only weights that are packed for the matrix kernels with models that
+/// keep their own weights too.
 #[test]
 fn packed_weights_alone_decode_to_the_same_bits() -> TestResult {
     every(|model, name| {

@@ -19,7 +19,7 @@ pub(crate) struct Reader {
     path: PathBuf,
     file: File,
     /// Names and shapes of the tensors, in the order of their values in the file. The scales of an
-    /// int8 tensor have no entry of their own.
+    /// int8 tensor (a factor for each row) have no entry of their own.
     tensors: Vec<(String, Vec<usize>)>,
     /// All tensors as they are stored, in the order of the file.
     stored: Vec<Stored>,

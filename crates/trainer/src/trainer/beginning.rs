@@ -65,7 +65,8 @@ impl<M: Model> Trainer<M> {
 
     /// Continues like [`Trainer::resume`], but from the checkpoint in the directory `path`, which
     /// need not be in the directory `checkpoints`. New checkpoints are saved in `checkpoints`. If
-    /// `path` is in `checkpoints`, the pointer `last` is set to it.
+    /// `path` is in `checkpoints`, the pointer file `last` is changed so that it names this
+    /// checkpoint.
     ///
     /// `identity` replaces the identity in the checkpoint. So if the caller has accepted a change
     /// of the recipe (the settings of the run), it need not be accepted again in the next
@@ -73,7 +74,7 @@ impl<M: Model> Trainer<M> {
     /// best score and the count of validations without improvement are reset.
     ///
     /// # Errors
-    /// See [`Trainer::resume`]. Also if the pointer `last` cannot be written.
+    /// See [`Trainer::resume`]. Also if the pointer file `last` cannot be written.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,

@@ -55,8 +55,8 @@ pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
     layout: Layout,
-    /// Pieces of the flat layout that this process updates. The layout is divided into buckets, and
-    /// each bucket into one piece for each process.
+    /// Pieces of the flat layout that this process updates. The layout is divided into buckets
+    /// (ranges that are exchanged at once), and each bucket into one piece for each process.
     pieces: Vec<Piece>,
     /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,

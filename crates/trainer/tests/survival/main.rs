@@ -217,8 +217,9 @@ fn what_a_killed_process_left_half_done_is_resolved() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
-    // The state after two processes were killed: one before it wrote the first pointer `last`, and
-    // one after it saved a better checkpoint and before it set `best`.
+    // The state after two processes were killed: one before it first wrote `last`, and one after it
+    // saved a better checkpoint and before it wrote `best`. Both are pointers, files that name a
+    // checkpoint.
     fs::remove_file(root.join("last")).unwrap();
     fs::write(root.join("best"), "step-00000010\n").unwrap();
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
