@@ -98,8 +98,8 @@ impl Softmax {
     /// Returns the query part of each of N rows, which comes first. In dual chunk attention (rotary
     /// positions that restart in each chunk of tokens), it has several rotations of the query.
     ///
-    /// For a query part of the width Q, and a key and a value of the width K: `(N, Q + 2·K)` → `(N,
-    /// Q)`.
+    /// For a query part of the width Q, and a key and a value of the width K:
+    /// `(N, Q + 2·K)` → `(N, Q)`.
     fn query(&self, qkv: &Tensor) -> Result<Tensor> {
         let width = qkv.dim(1)? - 2 * self.shape.key_value_width();
         qkv.narrow(1, 0, width)?.contiguous()
