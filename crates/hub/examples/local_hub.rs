@@ -1,6 +1,7 @@
-//! A hub on this machine, or a transfer to or from a hub. The arguments are `serve`,
-//! `push ENDPOINT FOLDER REPOSITORY` or `pull ENDPOINT REPOSITORY FOLDER`. `scripts/check/hub.py`
-//! checks that this program and the Python library huggingface_hub understand each other.
+//! Program for checks. It serves a hub on this machine (`serve`), uploads a folder to a hub (`push
+//! ENDPOINT FOLDER REPOSITORY`), or downloads one (`pull ENDPOINT REPOSITORY FOLDER`).
+//! `scripts/check/hub.py` uses it to check that this crate and the Python library huggingface_hub
+//! understand each other.
 
 // This program uses only some parts of the module, which belongs to the tests.
 #[allow(dead_code)]

@@ -9,12 +9,12 @@ use sha2::{Digest, Sha256};
 
 use crate::{HubError, Result};
 
-/// Returns the SHA-256 of a file in hexadecimal, by which Git LFS names the file.
+/// Returns the SHA-256 of a file in hexadecimal. Git LFS identifies a file by it.
 pub(crate) fn sha256_of(path: &Path) -> Result<String> {
     digest::<Sha256>(path, &[])
 }
 
-/// Returns the SHA-1 of a file of `bytes` bytes as a Git blob, in hexadecimal.
+/// Returns the SHA-1 by which Git identifies a file of `bytes` bytes (its blob id), in hexadecimal.
 pub(crate) fn git_blob_of(path: &Path, bytes: u64) -> Result<String> {
     digest::<Sha1>(path, format!("blob {bytes}\0").as_bytes())
 }

@@ -18,7 +18,7 @@ const ENDPOINT: &str = "https://huggingface.co";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lowest mean rate of a transfer, in bytes per second. A slower transfer is given up.
 const SLOWEST: u64 = 10_000;
-/// Largest number of characters of an error's message that are shown.
+/// Largest number of characters that are shown of an error message from the hub.
 const MOST_SHOWN: usize = 200;
 
 /// Connection to a hub.
@@ -38,11 +38,12 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// Makes a connection as the environment variables say. The hub's address is the value of
-    /// `HF_ENDPOINT`, by default huggingface.co. The token is the value of `HF_TOKEN` or, if this
-    /// is not set, the content of a file. `HF_TOKEN_PATH` is the path of this file; by default, it
-    /// is `token` in the folder `HF_HOME`, which is by default `~/.cache/huggingface`. If there is
-    /// no such file, the connection has no token.
+    /// Makes a connection with the settings in the environment variables.
+    ///
+    /// - The hub's address is the value of `HF_ENDPOINT`, by default huggingface.co.
+    /// - The token is the value of `HF_TOKEN`. If this is not set, it is the content of the file
+    ///   `HF_TOKEN_PATH`, by default the file `token` in the folder `HF_HOME`. This folder is by
+    ///   default `~/.cache/huggingface`. If there is no such file, the connection has no token.
     ///
     /// # Errors
     /// When the file of the token cannot be read.
@@ -177,7 +178,7 @@ impl Hub {
     }
 }
 
-/// Returns an address without what can give access: user name and password before the host, and
+/// Returns an address without its secret parts: the user name and the password before the host, and
 /// everything after the path.
 fn without_credentials(address: &str) -> String {
     let (scheme, rest) = match address.split_once("://") {
@@ -190,15 +191,16 @@ fn without_credentials(address: &str) -> String {
     format!("{scheme}{host}{path}")
 }
 
-/// Returns the message of the innermost cause of an error. It contains no address. (The address of
-/// a large file can contain a signature that gives access to the file, so it must not be shown.)
+/// Returns the message of the innermost cause of an error. Outer messages contain the address,
+/// which must not be shown: the address of a large file can contain a signature that gives access
+/// to it.
 fn whole(error: &reqwest::Error) -> String {
     let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
     let last = causes.by_ref().last().map(ToString::to_string);
     last.unwrap_or_else(|| if error.is_timeout() { "too slow" } else { "it failed" }.to_owned())
 }
 
-/// Returns the message in the answer to a failed request; empty if there is none.
+/// Returns the error message in the body of an answer; empty if there is none.
 fn message_of(text: &str) -> String {
     let read: Value = serde_json::from_str(text).unwrap_or_default();
     let said = read["error"].as_str().or(read["message"].as_str()).unwrap_or_default();

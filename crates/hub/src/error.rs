@@ -26,7 +26,7 @@ pub enum HubError {
         /// Request or file that the error is about.
         subject: String,
     },
-    /// Status 403.
+    /// The status is 403: the token does not permit the request.
     #[error(
         "{subject}: the token may not do this (403){message}: it needs the right to write there, or \
          for a gated model your consent on its page"
@@ -34,10 +34,10 @@ pub enum HubError {
     Forbidden {
         /// Request or file that the error is about.
         subject: String,
-        /// Message of the hub, or the cause of the error.
+        /// Message of the hub in quotation marks, after a comma; empty if there is none.
         message: String,
     },
-    /// Status 404.
+    /// The status is 404: the repository, revision or file does not exist.
     #[error(
         "{subject}: not there (404){message}: check the name and --revision; a private repository \
          is there with a token alone (HF_TOKEN)"
@@ -45,10 +45,10 @@ pub enum HubError {
     Missing {
         /// Request or file that the error is about.
         subject: String,
-        /// Message of the hub, or the cause of the error.
+        /// Message of the hub in quotation marks, after a comma; empty if there is none.
         message: String,
     },
-    /// Status 409 or 412.
+    /// The status is 409 or 412: the repository was changed at the same time.
     #[error(
         "{subject}: another change came first ({status}){message}: look at it, and run the same \
          command again"
@@ -58,7 +58,7 @@ pub enum HubError {
         subject: String,
         /// Status of the answer.
         status: u16,
-        /// Message of the hub, or the cause of the error.
+        /// Message of the hub in quotation marks, after a comma; empty if there is none.
         message: String,
     },
     /// Any other status that is not a success.
@@ -68,7 +68,7 @@ pub enum HubError {
         subject: String,
         /// Status of the answer.
         status: u16,
-        /// Message of the hub, or the cause of the error.
+        /// Message of the hub in quotation marks, after a comma; empty if there is none.
         message: String,
     },
     /// The hub does not answer.

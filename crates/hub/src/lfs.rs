@@ -120,8 +120,8 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
     Ok(())
 }
 
-/// Uploads a file in parts of `size` bytes. The field `header` of `upload` has the address for each
-/// part, under the number of the part as the key.
+/// Uploads a file in parts of `size` bytes. The field `header` of `upload` maps the number of each
+/// part to the address to which the part is sent.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
     let fault = |message: &str| HubError::Answer {
         subject: file.path.clone(),

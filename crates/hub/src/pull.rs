@@ -13,7 +13,7 @@ use crate::lfs::of_models;
 use crate::push::INCOMPLETE;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of characters of a file's checksum that are in the name of its unfinished download.
+/// The name of an unfinished download contains this many characters of the file's checksum.
 const SHOWN: usize = 12;
 
 /// Result of a download.

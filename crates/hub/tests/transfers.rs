@@ -149,7 +149,8 @@ fn no_other_server_gets_the_token() {
     let (hub, folder) = (hub(&server, Some("hf_secret")), tempfile::tempdir().unwrap());
     let source = folder.path().join("source");
     write(&source, &contents());
-    // Addresses of the other server, of which the first begins with the hub's address.
+    // Both addresses lead to the other server. In the first one, the hub's address comes before the
+    // `@`, where a user name stands.
     let authority = other.endpoint.strip_prefix("http://").unwrap();
     for verifier in [format!("{}@{authority}", server.endpoint), other.endpoint.clone()] {
         server.state.lock().unwrap().verifies_at = Some(verifier);

@@ -2,7 +2,7 @@
 //!
 //! [`RunData`] reads a run: the record of its training, its recipe, the statistics of its data and
 //! its scores. [`report`] makes a page about one run, and [`compare`] compares several runs.
-//! [`RunData::figures`] returns the figures of a report one by one.
+//! [`RunData::figures`] returns the figures of a report without the page.
 //!
 //! A model is loaded only to compute the attention on selected sentences ([`RunData::look`]). A
 //! report can therefore be made while a run still trains, on any machine that has the folder and

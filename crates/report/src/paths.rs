@@ -41,11 +41,12 @@ pub(crate) fn short_paths(paths: &[String]) -> Vec<String> {
     distinct(paths, |path, parts| short(Path::new(path), parts))
 }
 
-/// Shortens the paths in `texts` to the smallest number of parts with which texts that differ also
-/// differ afterwards. `shorten` shortens one text to a number of parts.
+/// Shortens the paths in `texts`. As few parts of a path are kept as possible, but enough that
+/// different texts stay different. `shorten(text, parts)` keeps the last `parts` parts of each path
+/// in a text.
 fn distinct(texts: &[String], shorten: impl Fn(&str, usize) -> String) -> Vec<String> {
-    /// Upper bound of the numbers of parts that are tried. If none of them is enough, the texts are
-    /// left as they are.
+    /// Numbers of parts below this one are tried. If none of them is enough, the texts are returned
+    /// as they are.
     const MOST: usize = 32;
     let is_equal = |texts: &[String]| -> Vec<bool> {
         texts.iter().flat_map(|one| texts.iter().map(move |other| one == other)).collect()

@@ -63,7 +63,7 @@ pub struct Record {
     pub logged: Vec<Logged>,
     /// The validations.
     pub validated: Vec<Validated>,
-    /// Skipped updates. Each value has the number of updates that were made before, and the reason.
+    /// For each skipped update: the number of updates made before it, and the reason.
     pub skipped: Vec<(u64, String)>,
     /// Number of invalid lines.
     pub unreadable: u64,
@@ -136,8 +136,8 @@ impl Record {
         }
     }
 
-    /// Returns the total times of each process since the number of processes last changed; empty
-    /// for a single process.
+    /// Returns the total times of each process, over the entries of the log since the number of
+    /// processes last changed; empty for a single process.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessTime> {
         let Some(last) = self.logged.last() else { return Vec::new() };

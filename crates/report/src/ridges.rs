@@ -8,11 +8,11 @@ use crate::curves::in_order;
 use crate::figures::NamedFigure;
 use crate::record::{Logged, Record};
 
-/// Smallest number of log events in each half of training for which distributions are drawn.
+/// Distributions are drawn only if each half of training has at least this many log entries.
 const LEAST: usize = 8;
-/// Largest number of log events of a half that are used: more would not change the curve.
+/// Largest number of log entries that are used from a half: more would hardly change the curve.
 const MOST: usize = 400;
-/// Number of points of a ridge, over the range of all layers.
+/// Number of points at which the curve of a ridge is computed.
 const POINTS: usize = 120;
 /// Height of the highest point of a ridge above its base. The unit is the distance between two
 /// rows. The height is more than 1, so ridges reach into the row above.
@@ -116,8 +116,9 @@ fn median(ascending: &[f64]) -> Option<f64> {
 /// height `base`.
 ///
 /// Every ridge is scaled so that its highest point is [`HEIGHT`] above its base. The kernel is
-/// Gaussian, with the width of Silverman (1986), "Density Estimation for Statistics and Data
-/// Analysis", section 3.4.2. Points on the base are omitted, except next to visible points.
+/// Gaussian. Its width is that of Silverman (1986), "Density Estimation for Statistics and Data
+/// Analysis", section 3.4.2. Points where the density is close to 0 are omitted, except next to
+/// other points.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {
     let count = ascending.len();
     if count == 0 {

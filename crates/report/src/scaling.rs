@@ -17,7 +17,7 @@ use crate::figures::NamedFigure;
 use crate::record::Record;
 use crate::run_data::json;
 
-/// Limit on the bytes of a table of points.
+/// Largest number of bytes that are read from a table of points.
 const MOST_BYTES: u64 = 1 << 28;
 /// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -27,7 +27,7 @@ const FEWEST: usize = 4;
 /// Smallest number of points that determines a law of two inputs.
 const FEWEST_JOINT: usize = 6;
 
-/// A trained model.
+/// A trained model: its size, its amount of training data, and its loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// Name of the model.
@@ -146,14 +146,15 @@ type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
 pub struct Study {
     /// Points, in ascending order of the number of parameters.
     pub points: Vec<Point>,
-    /// Law L(N, D) of the loss by parameters and tokens, if there are enough points.
+    /// Law L(N, D) of the loss by parameters and tokens; `None` if there are too few points.
     pub joint: Option<Fitted<2>>,
-    /// Law L(N) of the loss by parameters, if the models have at least four sizes.
+    /// Law L(N) of the loss by parameters; `None` if the models have fewer than four sizes.
     pub of_size: Option<Fitted<1>>,
-    /// Law L(D) of the loss by tokens, if the models have at least four amounts of training data.
+    /// Law L(D) of the loss by tokens; `None` if the models have fewer than four amounts of
+    /// training data.
     pub of_data: Option<Fitted<1>>,
-    /// Law L(N) that is a pure power law, without an irreducible loss, if the models have at least
-    /// two sizes.
+    /// Law L(N) that is a pure power law, without a constant term for the irreducible loss. `None`
+    /// if the models have fewer than two sizes.
     pub power: Option<PowerLaw>,
 }
 

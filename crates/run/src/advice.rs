@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use taper_decoding::DecodingError;
 
-/// What a reader can do with a trained run, which is the folder of a training and its model. Each
-/// verb has the name of a command on the command line and, where Python has one, of a method in
-/// Python.
+/// What a reader can do with a run, which is a folder with a trained model. Each verb stands for a
+/// command of the command line and, if Python has one, for a method in Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Translate sentences.
@@ -59,7 +58,7 @@ impl Verb {
 pub struct Train {
     /// File of the recipe: a TOML file with the settings of the training.
     pub recipe: Option<PathBuf>,
-    /// Run with whose weights the new one begins; `None` if the new run begins with random weights.
+    /// Run that gives the new run its first weights; `None` if the first weights are random.
     pub from: Option<PathBuf>,
     /// Folder of the new run.
     pub run: Option<PathBuf>,

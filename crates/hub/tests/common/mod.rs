@@ -26,9 +26,9 @@ type Files = BTreeMap<String, (Vec<u8>, bool)>;
 pub(crate) struct State {
     /// Files by repository and revision.
     pub(crate) repositories: BTreeMap<(String, String), Files>,
-    /// Large files by SHA-256. The field `parts` has the uploaded parts of large files, by the
-    /// SHA-256 of the file and the number of the part.
+    /// Large files by SHA-256.
     objects: BTreeMap<String, Vec<u8>>,
+    /// Uploaded parts of large files, by the SHA-256 of the file and the number of the part.
     parts: BTreeMap<(String, usize), Vec<u8>>,
     /// Token that requests must have; `None` if requests need no token.
     pub(crate) token: Option<String>,
@@ -39,9 +39,11 @@ pub(crate) struct State {
     pub(crate) breaks_after: Option<usize>,
     /// Whether downloads have a wrong byte.
     pub(crate) damages: bool,
-    /// Address of another server. Downloads are redirected to it, and uploads of large files are
-    /// verified there. If it is `None`, this server does both.
+    /// Address of another server, to which downloads are redirected; `None` if this server has the
+    /// files.
     pub(crate) redirects_to: Option<String>,
+    /// Address of another server, where uploads of large files are verified; `None` if this server
+    /// verifies them.
     pub(crate) verifies_at: Option<String>,
     /// Headers of the requests so far, with names in lower case.
     pub(crate) headers: Vec<BTreeMap<String, String>>,
@@ -185,7 +187,7 @@ fn git_blob(bytes: &[u8]) -> String {
     hexadecimal(&digest.finalize())
 }
 
-/// Returns the hash of a commit, which depends only on its files.
+/// Returns the hash of a commit, which depends only on the commit's files.
 fn commit_of(files: &Files) -> String {
     let mut whole = Vec::new();
     for (path, (bytes, _)) in files {

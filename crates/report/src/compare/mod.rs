@@ -33,8 +33,9 @@ pub struct SystemScores {
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Numbers of sentences that are won, lost and even. The chrF2 of a sentence is more than 1
-    /// above its chrF2 in the first run, more than 1 below it, or neither.
+    /// Numbers of sentences that are won, lost and even, in this order. A sentence is won if its
+    /// chrF2 is more than 1 above its chrF2 in the first run, lost if it is more than 1 below, and
+    /// otherwise even.
     pub sentences: [usize; 3],
 }
 
@@ -134,10 +135,10 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
 
 /// Scores each set with `metric`, and tests its difference from the first set.
 ///
-/// The p-value is computed as in sacreBLEU, with one exception. If a set has the same counts as the
-/// first set in every sentence, the two do not differ, and the p-value is 1. sacreBLEU would count
-/// the resamples whose difference is *larger* than the actual difference, and find none, so its
-/// p-value would be close to 0.
+/// The p-value is computed as in sacreBLEU, with one exception: it is 1 if every sentence has the
+/// same counts in a set as in the first set, because the scores are then equal. sacreBLEU would
+/// give a p-value close to 0, because it counts resamples whose difference is *larger* than the
+/// actual difference.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let counted: Vec<Statistics> =
         sets.iter().map(|set| set.statistics(metric)).collect::<Result<_>>()?;

@@ -16,7 +16,7 @@ const SIGNIFICANT: f64 = 0.05;
 const MOST_PAIRED: usize = 12;
 
 impl Comparison<'_> {
-    /// Makes a figure of the minutes of training and the BLEU score of each run on a split.
+    /// Makes a chart with a dot for each run: its minutes of training and its BLEU on a split.
     fn time_and_score(&self, split: &str, scores: &[SystemScores], language: Language) -> Figure {
         let say = |english, chinese| language.choose(english, chinese);
         let series = scores.iter().zip(self.runs).map(|(one, run)| {
@@ -51,7 +51,7 @@ impl Comparison<'_> {
             html += &format!("<th scope=\"col\" class=\"number\">{}</th>", escape(name));
         }
         html += "</tr></thead><tbody>\n";
-        // `test` compares all sets with the first set, so the set of the row is put first.
+        // `test` compares all sets with the first one, so the set of this table row comes first.
         for (row, name) in self.names.iter().enumerate() {
             let mut order = vec![sets[row]];
             order.extend(sets.iter().enumerate().filter(|(at, _)| *at != row).map(|(_, set)| *set));

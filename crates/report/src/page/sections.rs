@@ -232,7 +232,8 @@ pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     panel(&format!("{}: {title}", set.split), &table(&head, &rows))
 }
 
-/// Element that the script fills with the sentences, with the names of flaws in this language.
+/// HTML element that the script of the page fills with the sentences. An attribute has the names of
+/// the flaws in `language`.
 pub(crate) fn sentences(language: Language) -> String {
     let kinds = Flaw::ALL.map(|flaw| {
         let (english, chinese) = flaw.names();
@@ -245,9 +246,9 @@ pub(crate) fn sentences(language: Language) -> String {
     )
 }
 
-/// Returns the sentences of a test set for the script, as arrays without field names. Each of
-/// `sets` has the translations by one system; `systems` has the names of the systems, if there are
-/// several.
+/// Returns the sentences of a test set for the script of the page, as arrays without field names.
+/// Each of `sets` has the translations by one system. `systems` has the names of the systems; it is
+/// empty for a single system.
 pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value {
     let round = |score: f64| (score * 10.0).round() / 10.0;
     let row = |index: usize| {
@@ -274,9 +275,10 @@ pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value 
     json!({ "split": sets[0].split, "systems": systems, "rows": rows })
 }
 
-/// Returns the links of a sentence for the script. Each link is four numbers in UTF-16 code units:
-/// start and end in the source, start and end in the translation. Adjacent parts of the translation
-/// that are linked with the same part of the source become one part.
+/// Returns the links of a sentence for the script of the page. A link joins a part of the source
+/// with a part of the translation. It is four numbers: start and end in the source, start and end
+/// in the translation, in UTF-16 code units. If adjacent parts of the translation are linked with
+/// the same part of the source, they become one part.
 fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     let units = |text: &str| -> Vec<usize> {
         let mut units = vec![0];
@@ -299,7 +301,7 @@ fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     joined.into_iter().flat_map(in_units).collect()
 }
 
-/// Section with the commands that have trained the run, and with commands that repeat its training.
+/// Section with the commands that were given for this run, and commands that repeat its training.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

@@ -25,7 +25,7 @@ use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
 use crate::{classified, regressed, translated};
 
-/// Limit on the bytes of a run's JSON files and translations.
+/// Largest number of bytes that are read from a JSON file or a file of translations.
 const MOST_BYTES: u64 = 1 << 31;
 
 /// A run on disk.

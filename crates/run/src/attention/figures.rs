@@ -111,8 +111,8 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
 #[must_use]
 pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String, Figure)> {
     let named = |shown: Shown| {
-        // The words that replace a number, such as the word for the mean, depend on the language.
-        // File names must not, so they have fixed words in place of these.
+        // The words for the mean and the rollout depend on the language. File names must not depend
+        // on it, so they have fixed words.
         let Shown { part, figure, layer, head } = shown;
         let layer = layer.parse::<usize>().map_or("rollout".to_owned(), |n| format!("layer-{n}"));
         let head = head.parse::<usize>().map_or("mean".to_owned(), |n| format!("head-{n}"));

@@ -6,9 +6,8 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Smallest share of weight that gives a head its role. A head has the role of attending to one
-/// kind of token, such as the previous token, if this kind gets at least this share of the weight,
-/// in the mean over queries.
+/// A head has the role of attending to a kind of token, such as the previous token, if this kind
+/// gets at least this share of the attention weight, on average over the queries.
 const MOSTLY: f64 = 0.5;
 
 /// Where a head attends. All numbers are means over queries. The first query in a decoder's

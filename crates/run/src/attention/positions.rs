@@ -14,8 +14,8 @@ const WAVES: usize = 8;
 const MOST_ROWS: usize = 64;
 /// Largest number of dimensions (columns) in the heatmap.
 const MOST_COLUMNS: usize = 128;
-/// Largest number of heads whose slopes in ALiBi are drawn. ALiBi subtracts from a score the
-/// product of a slope and the distance.
+/// Largest number of heads for which ALiBi is drawn. ALiBi subtracts from an attention score the
+/// distance of the two tokens, times a slope that differs between heads.
 const SLOPES: usize = 8;
 
 /// Effect of a position encoding on a pair of tokens, depending on their distance.

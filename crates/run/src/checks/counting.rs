@@ -164,9 +164,10 @@ mod tests {
         // Buffers in each of four processes: the weights, a gradient, two buffers for the exchange,
         // and a quarter of the moments.
         assert_eq!(training_state_bytes(&config, 1000, 4), 4 * 4500);
-        // Gradients are added up in a binary tree with the twelve micro-batches as its leaves. The
-        // second of three processes has the leaves 4 to 7, which are three complete subtrees.
-        // Buffers: the weights, four gradients, six for the exchange, and a third of the moments.
+        // Gradients are added up in a binary tree with the twelve micro-batches as its leaves. A
+        // process keeps and sends a sum for each complete subtree of its leaves. The second of
+        // three processes has the leaves 4 to 7, which form three complete subtrees. Buffers: the
+        // weights, four gradients, six for the exchange, and a third of the moments.
         config.training.accumulation = 12;
         assert_eq!(training_state_bytes(&config, 999, 3), 4 * (11 * 999 + 666));
         config.training.accumulation = 4;

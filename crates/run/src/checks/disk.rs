@@ -85,14 +85,14 @@ pub fn available(_path: &Path) -> Option<u64> {
 }
 
 /// Total size in bytes of the files under `path`. Files that cannot be read do not count. Neither
-/// do checkpoints that were set aside, that is, kept under another name when training continued
-/// from an earlier checkpoint.
+/// do checkpoints that were set aside. A checkpoint is set aside, under another name, when training
+/// continues from an earlier one.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // New checkpoints replace old ones, but never those that were set aside, so the space of
-        // the latter does not become free.
+        // New checkpoints replace old ones, but never one that was set aside, whose space therefore
+        // does not become free.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),

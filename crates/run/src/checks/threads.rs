@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Largest number of threads that can be chosen on a machine with few cores.
+/// Largest number of threads that can be chosen on a machine with up to 16 cores.
 const MOST_THREADS: usize = 64;
 
 /// Set when the user has chosen the number of threads. Then the number in a recipe is ignored.

@@ -135,8 +135,8 @@ fn line_of(text: &str, offset: usize) -> usize {
 struct Place {
     /// Key with its sections, separated by dots.
     path: String,
-    /// `None` if the value of the key is not a table. For a table, the path of its first key, or
-    /// `Some(None)` if it is empty.
+    /// Path of the first key in the table that is the value of the key. `None` if the value is not
+    /// a table, and `Some(None)` if the table is empty.
     table: Option<Option<String>>,
 }
 

@@ -61,8 +61,8 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
 }
 
 /// Lists the keys whose values differ between `run`, the configuration of a run, and `given`, a new
-/// configuration. Keys that can freely change after the run has begun are left out. The others are
-/// `task`, `dtype`, `training.seed`, and keys of `[data]` and `[model]`.
+/// configuration. Keys that can freely change after the run has begun are left out, so the result
+/// has only `task`, `dtype`, `training.seed`, and keys of `[data]` and `[model]`.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.

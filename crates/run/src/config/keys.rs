@@ -195,8 +195,8 @@ impl fmt::Display for Values {
     }
 }
 
-/// All keys and sections of a recipe. Each section comes before its keys. They are in the order in
-/// which a recipe is written.
+/// All keys and sections of a recipe, in the order in which a recipe is written. Each section comes
+/// before its keys.
 pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let mut keys = collect(&root(), schema().as_value());

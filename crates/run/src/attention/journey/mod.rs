@@ -48,7 +48,7 @@ pub struct Branch {
     pub is_best: bool,
 }
 
-/// Translation that the search has found.
+/// Translation that a beam search has found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FoundTranslation {
     /// Text of the translation.

@@ -189,8 +189,8 @@ impl HeadInputs {
 /// Choice of one token, or of a label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// Index of the token from whose final vector the choice is made, among the tokens of the last
-    /// stack (encoder or decoder).
+    /// Index of a token among the tokens of the last stack (encoder or decoder). The choice is made
+    /// from the final vector of this token.
     pub place: usize,
     /// Word for which a tag is chosen; `None` if the choice is not a tag.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,9 +69,9 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // The search reads sequences of ids. So the source that it gets is a sequence with one id,
-        // the index of the image, and `numbered` returns the pixel values of the image with this
-        // index.
+        // The search reads sequences of ids, not images. It therefore gets a source with the index
+        // of the image as its only id, and `numbered` replaces this source by the image's pixel
+        // values.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, sentence(&[0, END]), deterministic(&search)?)

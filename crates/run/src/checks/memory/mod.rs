@@ -25,11 +25,11 @@ use trial::{LEAST_TOKENS, Trial};
 pub use system::{available, peak, total};
 pub(crate) use trial::unread_bytes;
 
-/// Largest number of tokens in a batch that `"auto"` chooses; as many as in Vaswani et al. 2017,
-/// section 5.1. Whether larger batches help is a question of training, not of memory.
+/// Largest number of tokens in a batch that `"auto"` chooses: as many as in Vaswani et al. 2017,
+/// section 5.1. Larger batches might fit into memory, but do not always make a better model.
 const MOST_TOKENS: usize = 25_000;
-/// Number of tokens in a batch below which users are warned: with fewer, most of a processor is
-/// idle, and gradients are noisy.
+/// Users are warned if a batch has fewer tokens than this: most of a processor is then idle, and
+/// gradients are noisy.
 const FEW_TOKENS: usize = 1024;
 
 /// Limit on the memory of a training.
@@ -233,10 +233,10 @@ fn require_room(
     Ok(())
 }
 
-/// Limit in bytes on the memory of the process or, on a GPU, on the GPU's memory: `budget` if it is
-/// given, otherwise what is in use now plus what is available. If the system does not report how
-/// much is available, there is no limit, and only a trial that fails shows that memory is
-/// exhausted.
+/// Limit in bytes on the memory of the process or, on a GPU, on the GPU's memory. It is `budget` if
+/// this is given, and otherwise the memory in use now plus the memory that is available. If the
+/// system does not report how much is available, there is no limit. Only a trial that fails then
+/// shows that memory is exhausted.
 fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     if let Some(budget) = budget {
         return Ok(budget);

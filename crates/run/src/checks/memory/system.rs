@@ -25,8 +25,9 @@ pub fn total() -> Option<u64> {
     figure("/proc/meminfo", "MemTotal:")
 }
 
-/// Memory in bytes that this process can still get without swapping, and within the limits of its
-/// container, of a batch system and of `ulimit -v`. `None` if none of these is known.
+/// Memory in bytes that this process can still get without swapping. The limits of its container,
+/// of a batch system and of `ulimit -v` are respected. `None` if no limit and no free memory is
+/// known.
 pub fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Trial of how much memory an update takes: a model reads the largest batch that the settings of a
-//! training (the recipe) allow.
+//! Trial of how much memory an update takes: a model reads the largest batch that the recipe (the
+//! settings of the training) allows.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::training::packed;
 
 /// Smallest token budget (largest number of tokens in a batch) that is tried.
 pub(super) const LEAST_TOKENS: usize = 64;
-/// Share of the remaining memory that the next token budget is predicted to use. It is less than 1
-/// because a trial may use more than predicted.
+/// The next token budget that is tried is chosen so that it is predicted to use this share of the
+/// remaining memory. The share is less than 1 because a trial may use more than predicted.
 const HEADROOM: f64 = 0.93;
-/// Bytes that the allocator holds for each byte in use, at the peak of an update; 1.03 to 1.1 were
-/// measured for batches of at least 50 MiB.
+/// Ratio of the bytes that the allocator holds to the bytes in use, at the peak of an update.
+/// Ratios from 1.03 to 1.1 were measured for batches of at least 50 MiB.
 const KEPT: f64 = 1.1;
-/// Bytes that the allocator holds in addition, for each thread.
+/// Bytes that the allocator holds for each thread, in addition to [`KEPT`] times the bytes in use.
 const KEPT_BY_THREAD: u64 = 8 << 20;
 
 /// Trials on one model of how much memory batches of different sizes take.
@@ -38,8 +38,8 @@ pub(super) struct Trial<'a, M> {
     resident: u64,
     /// Training data.
     data: Arc<dyn Dataset>,
-    /// Largest possible ratio of the tokens in a batch to the token budget. It exceeds 1 if
-    /// subwords are sampled, because a text then can have more tokens than usual.
+    /// Largest possible ratio of the tokens in a batch to the token budget. It exceeds 1 if text is
+    /// split into subwords at random, because a text can then have more tokens than usual.
     growth: f64,
     /// Memory in bytes that training needs, but a trial does not: the optimizer's state, the moving
     /// average, and the gradients of all micro-batches but the current one.
@@ -90,8 +90,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         budget.min(self.data.most_tokens())
     }
 
-    /// Largest number of tokens that a batch with a token budget of `tokens` can have if subwords
-    /// are sampled.
+    /// Largest number of tokens that a batch with a token budget of `tokens` can have. It is larger
+    /// than the budget if text is split into subwords at random.
     fn grown(&self, tokens: usize) -> usize {
         (tokens as f64 * self.growth).ceil() as usize
     }
@@ -118,8 +118,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.resident + self.state_bytes + passing
     }
 
-    /// Memory in bytes that the process uses outside of forward and backward passes, without the
-    /// state that only training needs.
+    /// Memory in bytes that the process uses outside of forward and backward passes, without
+    /// [`Trial::state_bytes`].
     fn between_passes(&self) -> u64 {
         self.resident + self.gradient_bytes + self.passing_bytes
     }
@@ -198,8 +198,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let slope = (grown / (tokens - before) as f64).max(1.0);
                 // The next budget is predicted from the bytes per token between the last two
                 // budgets. The first predictions are too large, because the process already had
-                // memory for the first tokens. From the first budget, nothing is predicted, because
-                // nearly all of the memory in use then is needed without any batch.
+                // memory for the first tokens. There is no prediction from the first budget alone,
+                // because most of the memory in use is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)
