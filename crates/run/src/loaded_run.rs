@@ -89,7 +89,7 @@ pub struct LoadedRun<M = TranslationModel> {
 }
 
 impl<M> LoadedRun<M> {
-    /// Returns an error if the run translates in several directions and none has been chosen.
+    /// Checks that a direction of translation has been chosen, which a run needs if it has several.
     ///
     /// # Errors
     /// If the run translates in several directions and none has been chosen. Without a choice,
@@ -114,7 +114,7 @@ impl<M> LoadedRun<M> {
         Ok(data.in_own_direction(data.split(name))?)
     }
 
-    /// Returns an error if the run translates in several directions, and so cannot be exported for
+    /// Checks that the run has only one direction of translation, so that it can be exported for
     /// other programs.
     ///
     /// # Errors

@@ -431,11 +431,11 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     Ok(())
 }
 
-/// File name without its extension, or `run` if the path has no file name.
 fn parsed(overrides: &[String]) -> Result<Vec<Override>> {
     overrides.iter().map(|text| Override::parse(text)).collect()
 }
 
+/// File name without its extension, or `run` if the path has no file name.
 fn stem(path: &Path) -> String {
     path.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

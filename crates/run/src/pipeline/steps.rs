@@ -34,7 +34,7 @@ pub(super) struct Train {
     /// Overrides of the recipe's keys, as `key=value`.
     #[serde(default)]
     pub(super) set: Vec<String>,
-    /// Step or run with whose weights training begins.
+    /// Step or run that gives the training its first weights.
     #[serde(default)]
     pub(super) from: Option<String>,
     /// Steps whose text replaces the recipe's training text.

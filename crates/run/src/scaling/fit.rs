@@ -7,10 +7,11 @@ use super::minimize::{Minimum, minimize};
 use super::objective::{LogPoint, Objective, law_at};
 use super::{Law, Observation, Scale};
 
-/// Values from which searches start (Hoffmann et al. 2022, appendix D.3): first for ln E, then for
-/// the logarithm of each factor, then for each exponent.
+/// Values of ln E from which searches start (Hoffmann et al. 2022, appendix D.3).
 const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
+/// Values of the logarithm of each factor from which searches start.
 const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
+/// Values of each exponent from which searches start.
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
 /// Number of starting points from which a search is made: those with the smallest values of the
 /// objective.

@@ -13,10 +13,11 @@ const MEMORY: usize = 20;
 const STEPS: usize = 3000;
 /// Largest number of points at which one line search evaluates the function.
 const TRIES: usize = 60;
-/// Constants of the Wolfe conditions. First: a step must reach at least this share of the decrease
-/// that the initial derivative along the line predicts. Second: the derivative at the new point
-/// must be at least this share of the initial derivative, which is negative.
+/// Constant of the first Wolfe condition: a step must reach at least this share of the decrease
+/// that the initial derivative along the line predicts.
 const DECREASE: f64 = 1e-4;
+/// Constant of the second Wolfe condition: the derivative at the new point must be at least this
+/// share of the initial derivative, which is negative.
 const CURVATURE: f64 = 0.9;
 /// The minimisation ends after this many steps in a row that decrease the value by a share of at
 /// most [`TOLERANCE`].

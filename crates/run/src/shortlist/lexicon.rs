@@ -2,8 +2,8 @@
 //! Statistical Machine Translation", section 4).
 //!
 //! The model assumes that each target token of a sentence pair translates one of the source tokens
-//! or the empty word. Before the target token is known, each of them is equally likely to be the
-//! one that it translates. Expectation-maximisation finds `p(target | source)`.
+//! or the empty word. As long as the target token is not known, all of these are equally likely.
+//! Expectation-maximisation finds `p(target | source)`.
 //!
 //! Expected counts are integers, in units of 2⁻³⁰. Their sums are exact, so no result depends on
 //! the order of additions or on the number of threads. To bound the memory, each source token keeps

@@ -2,10 +2,10 @@
 //! tasks.
 //!
 //! **Decision.** A task is defined by one implementation of [`TaskModel`] (its model, and how the
-//! model is scored) and one [`TaskEntry`] (facts on which commands, checks, reports and servers
-//! depend). Commands, checks, reports and servers have no code for single tasks. [`every_task`] is
-//! the only list of tasks: commands, checks, reports and servers know each task in it. Entries are
-//! separate from the models, so that the configuration can use them without the models.
+//! model is scored) and one [`TaskEntry`] (facts about the task). Commands, checks, reports and
+//! servers have no code for single tasks: they depend on the facts in the entry. [`every_task`] is
+//! the only list of tasks. Entries are separate from the models, so that the configuration can use
+//! them without the models.
 
 mod captions;
 mod classification;
@@ -172,9 +172,9 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
-    /// Makes the model, whose weights are loaded afterwards, a model that only decodes, in int8 if
-    /// `is_int8` is true: weights are kept only in the order in which decoding reads them. Returns
-    /// false, and changes nothing, if there are no such models for this task.
+    /// Prepares the model for decoding only, before its weights are loaded: weights are then kept
+    /// only in the order in which decoding reads them, in int8 if `is_int8` is true. Returns false,
+    /// and changes nothing, if models of this task cannot be prepared in this way.
     fn only_decode(&mut self, _is_int8: bool) -> bool {
         false
     }

@@ -69,7 +69,7 @@ pub fn start(
 }
 
 /// Starts a run in the same way as [`start`], as the first of several processes that train
-/// together; each of the others calls [`follow`].
+/// together; every other process calls [`follow`].
 ///
 /// # Errors
 /// See [`start`]. An error of another process is an error, too.

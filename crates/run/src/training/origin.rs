@@ -76,9 +76,9 @@ impl Origin {
     }
 }
 
-/// Adds the settings of data on which validation scores depend to `validation`, unless it has them.
-/// A checkpoint of an earlier version of this program can lack some of them there. They are then
-/// taken from the recipe in the checkpoint, `trained`.
+/// Adds to `validation` those settings of the data on which validation scores depend and that it
+/// lacks. They are missing in checkpoints of earlier versions of this program. Their values are
+/// taken from `trained`, the recipe in the checkpoint.
 ///
 /// # Errors
 /// If a value cannot be written as JSON.

@@ -95,8 +95,8 @@ impl Writer<'_> {
         self.graph.node_with("Transpose", &[x], &order)
     }
 
-    /// Repeats keys or values, so that each query head has its own, if several query heads share
-    /// them: `(B, Hkv, T, Dh)` → `(B, H, T, Dh)`.
+    /// If several query heads share keys and values, repeats these so that each query head has its
+    /// own: `(B, Hkv, T, Dh)` → `(B, H, T, Dh)`.
     fn repeated(&mut self, x: &str) -> String {
         let shape = self.model.attention_shape();
         if shape.key_value_heads == shape.heads {

@@ -1,6 +1,6 @@
-//! ONNX graph: nodes, each of which can use the results of earlier nodes, and tensors of weights.
-//! The file is a Protocol Buffers message `ModelProto`. Weights are written one tensor at a time,
-//! so that memory never has a second copy of all of them.
+//! ONNX graph: a list of nodes (operations), which can use the results of earlier nodes, and
+//! tensors of weights. The file is a Protocol Buffers message `ModelProto`. Weights are written one
+//! tensor at a time, so that memory never has a second copy of all of them.
 
 use std::collections::HashSet;
 use std::io::Write;

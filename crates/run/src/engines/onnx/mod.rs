@@ -124,8 +124,8 @@ fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     }
 }
 
-/// Markdown text with an example program in Python that uses the folder, or with the names of its
-/// tokenizer files if `has_tokenizer` is false.
+/// Markdown text about the folder. If the library Transformers can load the folder's tokenizer
+/// (`has_tokenizer`), it has an example program in Python; otherwise it names the tokenizer files.
 fn usage(translates: bool, has_tokenizer: bool) -> String {
     let class = if translates { "ORTModelForSeq2SeqLM" } else { "ORTModelForCausalLM" };
     if !has_tokenizer {

@@ -101,12 +101,13 @@ impl ExtrapolationSettings {
 /// scaling, it is measured without scaling and also with several scalings that need no training.
 /// The factor of a scaling is the block length divided by the block length in training.
 ///
+/// If the model cannot read blocks of some lengths, the measurements of these lengths have the
+/// reason, and there is no error.
+///
 /// # Errors
 /// When the run is of another task or cannot be loaded, a file cannot be read, the observer returns
-/// an error, or the settings are impossible. Also when the model can read blocks of none of the
-/// lengths, or when keys were to be asked for and this is impossible at all lengths. If it cannot
-/// read blocks of some lengths, there is no error, and the measurements of these lengths have the
-/// reason.
+/// an error, the settings are impossible, the model cannot read blocks of any of the lengths, or it
+/// cannot be asked for keys at any of the lengths.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,

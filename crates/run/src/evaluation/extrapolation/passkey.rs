@@ -5,9 +5,9 @@
 //!
 //! The filler words are taken from the test text in the model's configuration, except those that
 //! contain a word of the sentence or of the question. Punctuation and case do not count. Keys and
-//! filler are determined by a seed, the length of the text and the depth of the key. So models that
-//! read the same test text, and different methods of reading texts longer than in training, are
-//! asked for the same keys in the same texts.
+//! filler are determined by a seed, the length of the text and the depth of the key. So all models
+//! that read the same test text are asked for the same keys in the same texts, whatever method they
+//! use for texts longer than in training.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -16,7 +16,8 @@ pub(super) struct CountedCandidates {
     /// Candidates of each text, at least one. A candidate has its scores by the four criteria, and
     /// the index of its row in `counts`.
     pub(super) texts: Vec<Vec<([f64; 4], usize)>>,
-    /// One row of counts for each candidate. From sums of rows, the metric computes a score.
+    /// One row of counts for each candidate. The metric computes the score of a corpus from the sum
+    /// of the rows of its chosen candidates.
     pub(super) counts: Vec<Vec<f64>>,
 }
 
@@ -55,8 +56,9 @@ impl CountedCandidates {
             }
         }
         corners.sort_by(|one, other| one.at.total_cmp(&other.at));
-        // At the value 0, a candidate can have the same total as the steepest one, which is chosen
-        // from there on. So the value 0 and the values up to the first corner have separate scores.
+        // At the value 0, several candidates of a text can have the highest total. The first of
+        // them is chosen at 0, and the one with the steepest line above 0. So 0 is scored
+        // separately.
         let mut best = (0.0, self.score(metric, &without));
         let score = metric.value(&sums);
         if score > best.1 {

@@ -177,8 +177,8 @@ fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig
     Ok(())
 }
 
-/// Which of the matrices of source embedding, target embedding and output are equal and therefore
-/// count as tied.
+/// Finds which of three matrices are equal, and therefore count as tied: the source embedding, the
+/// target embedding, and the output matrix.
 fn tied(weights: &Weights, translates: bool) -> Result<Tied> {
     let is_same = |other: &str| -> Result<bool> {
         Ok(weights.has(other) && weights.are_equal(EMBEDDING, other)?)
