@@ -94,9 +94,10 @@ fn points_that_cannot_be_fitted_are_refused() {
 }
 
 /// Besiroglu et al. 2024, "Chinchilla Scaling: A replication attempt", table 1: A 482.0, B 2085.4,
-/// E 1.817, α 0.348 and β 0.366. They fitted the points that they read off a figure of Hoffmann et
-/// al. 2022, without the five points with the highest loss. The file is
-/// `data/svg_extracted_data.csv` of <https://github.com/epoch-research/analyzing-chinchilla>:
+/// E 1.817, α 0.348 and β 0.366, for the law `E + A / N^α + B / D^β` of `N` parameters and `D`
+/// tokens. They fitted the points that they read off a figure of Hoffmann et al. 2022, without the
+/// five points with the highest loss. The file is `data/svg_extracted_data.csv` of
+/// <https://github.com/epoch-research/analyzing-chinchilla>:
 ///
 /// `TAPER_CHINCHILLA=FILE cargo test --release -p taper-run --test scaling -- --ignored --nocapture`
 #[test]

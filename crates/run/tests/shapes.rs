@@ -28,8 +28,7 @@ fn the_published_counts_follow_from_the_formulas() {
         let sizes = (shape.vocabulary, shape.vocabulary);
         assert_eq!(shape.name, name);
         assert_eq!(cost_of(&shape.config, sizes, &Device::Cpu).parameters, parameters, "{name}");
-        // The sum of the sizes of all parameter tensors, made without memory for values, is the
-        // same.
+        // A model that is built without values has the same number of parameters.
         let outline = outline(&shape.config, sizes).expect("a model");
         assert_eq!(outline.len() as u64, parameters, "{name}");
     }

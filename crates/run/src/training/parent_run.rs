@@ -62,8 +62,9 @@ pub(crate) struct ParentRun {
     hash: String,
     /// Tokenizers of the new run: those of the parent, or new ones.
     pub(crate) tokenizers: TokenizerPair,
-    /// For source and target: for each token of the new run's vocabulary, the row of the parent's
-    /// embedding with the same token. `None` if both runs have the same tokenizers.
+    /// Rows of the parent's embeddings that the new run reuses, for source and target: for each
+    /// token of the new run's vocabulary, the row of the same token in the parent, if there is one.
+    /// `None` if both runs have the same tokenizers.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
     /// Recipe of the new run: the requested one, with the parent's tokenizer settings unless the
@@ -284,8 +285,8 @@ fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }
 
-/// For source and target: for each token in the vocabulary of `own_tokenizers`, its id in that of
-/// `theirs`, or `None` if it is not there.
+/// For source and target: the id in `theirs` of each token of `own_tokenizers`, or `None` if
+/// `theirs` lacks the token.
 fn shared_rows(own_tokenizers: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
     if theirs.vocabulary_sizes().1 == 0 {
         return [own_tokenizers.source(), own_tokenizers.target()]

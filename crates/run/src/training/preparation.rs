@@ -107,8 +107,8 @@ impl<M: TaskModel> ReadyRun<M> {
         word_vectors::fill(embeddings, tokenizers, self.model.parameters())
     }
 
-    /// Copies the word vectors into the embeddings, writes a list of the tokens with such vectors
-    /// to a file in `folder`, and reports their number.
+    /// Copies the word vectors into the embeddings, writes a list of the tokens that got vectors to
+    /// a file in `folder`, and reports their number.
     ///
     /// # Errors
     /// See [`ReadyRun::take_vectors`]; also if the list cannot be written.

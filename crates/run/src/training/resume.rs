@@ -46,9 +46,9 @@ pub fn resume(
 }
 
 /// Continues a run in the same way as [`resume`], as the first of several processes that train
-/// together; each of the others calls [`follow`](super::follow). The number of processes can differ
-/// from that before. `config`: recipe of the run. `given`: recipe with which all processes were
-/// started, or `None` if they were started to resume the run.
+/// together; every other process calls [`follow`](super::follow). The number of processes can
+/// differ from that in earlier parts of the training. `config`: recipe of the run. `given`: recipe
+/// with which all processes were started, or `None` if they were started to resume the run.
 ///
 /// # Errors
 /// See [`resume`]. An error of another process is an error, too.
@@ -163,8 +163,7 @@ fn require_text(
     origin: Option<&Origin>,
     settings: &TrainSettings,
 ) -> Result<()> {
-    // This is checked before anything is written, so that nothing is written with a wrong
-    // tokenizer.
+    // Checked first, so that nothing is written with a wrong tokenizer.
     if let Some(origin) = origin {
         let tokenizers = config.task.load_tokenizers(folder.root())?;
         ensure!(

@@ -9,8 +9,8 @@ use taper_model::TranslationModel;
 
 use super::{Overlong, Translation};
 
-/// Largest number of alignment weights in memory at once (16 MiB). A single line with many parts
-/// can have more weights; nearly all of them are zero, because each part attends only to itself.
+/// Largest number of alignment weights in memory at once (16 MiB). A single line that would have
+/// more weights is aligned, but its weights are not kept.
 const MOST_WEIGHTS: usize = 1 << 22;
 
 /// Largest number of tokens that [`token_positions`] skips to find a token that the line and its
@@ -202,8 +202,8 @@ impl LineAligner<'_> {
     }
 }
 
-/// For each token of `parts`, its index among the tokens `line` of the line. `parts`: tokens of all
-/// parts of the line, one part after another.
+/// For each token of `parts`, its index in `line`, the tokens of the whole line. `parts`: tokens of
+/// all parts of the line, one part after another.
 ///
 /// Both sequences are equal except where the line was divided. There, the first token of a part
 /// begins with the marker of a new word, even if no space stands before the part. If a word was
@@ -278,7 +278,8 @@ mod tests {
         };
         assert_eq!(line(20, 30, 1).weights(), 20 * 2 * 30);
         assert_eq!(line(20, 30, 5).weights(), 5 * 20 * 5 * 2 * 30);
-        // The lines with 100 and with 50 parts each have more weights than a group may have.
+        // The line with 100 parts has more weights than a group may have, and so do the two lines
+        // with 50 parts together.
         let lines = [
             line(20, 30, 1),
             line(20, 30, 1),

@@ -69,9 +69,9 @@ impl LineLimit {
     }
 
     /// Divides a line into the parts to translate. Returns the parts, and the treatment of the line
-    /// if it is overlong. `place`: place of the line, for messages. `control` is asked between parts
-    /// whether the line, which has the index 0 there, is cancelled; if it is, only the parts so far
-    /// are returned.
+    /// if it is overlong. `place`: place of the line, for messages. Between parts, `control` is
+    /// asked whether line 0, which is this line, is cancelled. If it is, only the parts so far are
+    /// returned.
     ///
     /// # Errors
     /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the

@@ -38,8 +38,8 @@ pub(crate) struct TextPart {
 }
 
 impl TextPart {
-    /// Input of the search for this text. The number of the input determines the random draws for
-    /// the text. It does not depend on the number of parts of earlier lines.
+    /// Input of the search for this text. Its `number` determines the random draws for the text,
+    /// and does not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
         let Self { source, prefix, phrases, .. } = self;

@@ -127,8 +127,8 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// For each of `texts`, a list of its best translations with each of the settings `lengths`, which
-/// replace those in `config`.
+/// For each of `texts`, a list with its best translation under each of the settings `lengths`,
+/// which replace the settings of length in `config`.
 ///
 /// # Errors
 /// See [`translate`].

@@ -203,13 +203,13 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
-/// Whether a term is not in lower case.
+/// Whether a term has a character that is not in lower case.
 fn has_case(term: &str) -> bool {
     term.chars().any(|one| !one.to_lowercase().eq([one]))
 }
 
-/// Lower case of a character, in which one letter does not have several forms: `σ` for the `ς` at
-/// the end of a word, because both have the capital `Σ`; and `i` for the Turkish capital `İ`.
+/// Lower case of a character, with a single form of each letter: `σ` also for the `ς` at the end of
+/// a word, because both have the capital `Σ`, and `i` also for the Turkish capital `İ`.
 fn lower(character: char) -> impl Iterator<Item = char> {
     let character = match character {
         'ς' => 'σ',
@@ -222,8 +222,8 @@ fn lower(character: char) -> impl Iterator<Item = char> {
 /// Text in [lower case](lower), with `ss` for each `ß`, because the capital of `ß` is usually `SS`.
 struct Folded {
     text: String,
-    /// Byte position of each character in this text and in the original one, and the lengths of
-    /// both texts. Only characters at which a character of the original begins are listed.
+    /// For each character of the original text, its byte position in this text and in the original.
+    /// The last entry has the lengths of both texts.
     places: Vec<(usize, usize)>,
 }
 
@@ -315,11 +315,11 @@ mod tests {
         for text in ["straße", "Straße", "STRASSE", "STRAẞE", "STRAßE"] {
             assert_eq!(terms_in(text), ["straße"], "{text}");
         }
-        // `ss` is another spelling than `ß`, apart from capitals.
+        // In lower case, `ss` does not match `ß`.
         assert!(terms_in("Strasse").is_empty());
         assert_eq!(terms_in("Masse und Maße"), ["masse", "maße"]);
         assert_eq!(terms_in("İzmir, İZMİR, IZMIR, izmir"), ["izmir"]);
-        // The sign for kelvin has three bytes, its lower case `k` one.
+        // The sign for kelvin has three bytes, but its lower case `k` has one.
         assert_eq!(terms_in("İ \u{212a}ELVIN und straße"), ["kelvin", "straße"]);
         assert_eq!(terms_in("Σ"), ["Σ"]);
         assert!(terms_in("σ").is_empty(), "a term with capitals has this case only");

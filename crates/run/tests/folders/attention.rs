@@ -25,8 +25,8 @@ fn with_runs(check: impl Fn(&str, &LoadedRun, &[String])) {
     }
 }
 
-/// Names of the queries, and their attention to the source, summed over all heads. The attention is
-/// that of the last decoder layer but one or, if there is a single layer, of this layer.
+/// Names of the queries, and their attention to the source, summed over all heads of the last
+/// decoder layer but one, or of the only decoder layer.
 fn cross_attention(map: &AttentionMap, layers: usize) -> (Vec<String>, Vec<Vec<f64>>) {
     let number = layers.saturating_sub(1).max(1);
     let is_wanted = |part, layer| part == AttentionPart::Cross && layer == number;
@@ -87,7 +87,7 @@ fn tokens_before_a_translation_are_there_once() {
             let map = AttentionMap::of_translation(run, source, None).unwrap();
             let (queries, _) = cross_attention(&map, run.config.model.decoder_layers);
             assert_eq!(queries.len(), answers.len(), "{name}: {queries:?}");
-            // The journey searches for the same translation, and predicts the same tokens.
+            // A journey must find the same translation, and predict the same tokens.
             let journey = Journey::of_translation(run, source).unwrap();
             assert_eq!(journey.found[0].text, best.text, "{name}");
             assert!((journey.found[0].score - best.score).abs() < 1e-4, "{name}");

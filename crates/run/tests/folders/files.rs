@@ -20,8 +20,8 @@ fn gpt2(source: &Path, run: &Path) -> LoadedRun<LanguageModel> {
     imported(source, run).unwrap()
 }
 
-/// All parameters of a run that is imported from the golden GPT-2, after `change` has changed its
-/// folder.
+/// All parameters of the run that is imported from a copy of the golden GPT-2 folder, changed by
+/// `change`.
 fn parameters(change: &dyn Fn(&Path)) -> Vec<f32> {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden("gpt2"), folder.path(), change);

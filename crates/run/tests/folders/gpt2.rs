@@ -132,7 +132,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
         all.strip_prefix(prompt).unwrap().to_owned()
     });
     assert_eq!(text.tokens, ids.len() - before);
-    // A text that was cut off has no end token, whose probability would count.
+    // The text is truncated, so its probability includes no end token.
     assert!(text.truncated && text.tokens == 6, "{text:?}");
     assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
 }

@@ -1,4 +1,4 @@
-//! MarianMT models with one vocabulary for both languages, and with one for each, agree with
+//! MarianMT models, with a shared vocabulary and with a vocabulary for each language, agree with
 //! Transformers. The golden files are made by `scripts/golden/translation/marian_folder.py`.
 
 use std::fs;
@@ -112,8 +112,8 @@ fn searches_give_what_generate_gives() {
     check_searches("marian-two");
 }
 
-/// The expected ids and texts are those of the package `sentencepiece` 0.2.3, with the pieces that
-/// are added to its models here.
+/// The expected ids and texts are those of the package `sentencepiece` 0.2.3 for models with the
+/// same added pieces.
 #[test]
 fn pieces_that_a_user_has_defined_and_those_with_spaces_are_as_in_sentencepiece() {
     let folder = tempfile::tempdir().unwrap();

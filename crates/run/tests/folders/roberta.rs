@@ -62,7 +62,7 @@ fn transformers_agrees_on_classification_of_texts_and_of_pairs() {
     let error = relative(&logits, &expected["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    // There are two separators between the texts of a pair, which a tab divides in a line.
+    // In a line, a tab divides the texts of a pair. In the token sequence, two separators do.
     let lines = [
         "The seagulls sail on.",
         "Nothing is lost!",

@@ -69,7 +69,7 @@ pub fn translate_document(
 pub struct SentenceWindow {
     /// For each sentence, the index of its line in the document.
     indices: Vec<usize>,
-    /// Number in the document of each sentence, counted from 1.
+    /// For each sentence, its number in the document, counted from 1.
     numbers: Vec<usize>,
     texts: Vec<String>,
     is_aligned: bool,
@@ -82,7 +82,7 @@ impl SentenceWindow {
         &self.texts
     }
 
-    /// Number in the document of each sentence, counted from 1.
+    /// For each sentence, its number in the document, counted from 1.
     #[must_use]
     pub fn numbers(&self) -> &[usize] {
         &self.numbers
@@ -112,8 +112,8 @@ pub struct DocumentTranslation {
     /// Prescribed translations of terms that are missing in the translation of a line, by the index
     /// of the line.
     missing_terms: BTreeMap<usize, Vec<String>>,
-    /// Windows that the caller has not got yet: indices of their lines, and whether their
-    /// translations must be aligned.
+    /// Windows that [`Self::next_window`] has not returned yet: indices of their lines, and whether
+    /// their translations must be aligned.
     waiting: VecDeque<(Vec<usize>, bool)>,
     done: usize,
     /// Number of lines that are translated again without placeholders; `None` until all lines have

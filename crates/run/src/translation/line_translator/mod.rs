@@ -121,7 +121,7 @@ impl<'a> LineTranslator<'a> {
 
     /// Translator with other settings, but with the same models and the same limit on the tokens of
     /// a line. It has a shortlist only if this translator has one. `control` can interrupt
-    /// translation, or cancel single lines, which it names by their indices in the call.
+    /// translation, or cancel single lines by their indices in a call such as [`Self::translate`].
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -142,8 +142,8 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Translator with the same models, and with `tokenizers`, which are those for one of the run's
-    /// directions of translation.
+    /// Translator with the same models for one of the run's directions of translation.
+    /// `tokenizers`: tokenizers of this direction.
     #[must_use]
     pub fn with_tokenizers<'t>(&'t self, tokenizers: &'t TokenizerPair) -> LineTranslator<'t> {
         LineTranslator {
@@ -198,9 +198,9 @@ impl<'a> LineTranslator<'a> {
     /// receives the number of sentences that are translated so far. Alignments are computed lazily,
     /// in the order of the lines, so that only the alignments of few lines are in memory.
     ///
-    /// The result for a line that cannot be translated is a [`BadItem`]. These lines are overlong
-    /// lines and lines with names of special tokens, if the settings refuse them, and lines with a
-    /// prefix that no translation can have. A cancelled line has no translations.
+    /// The result for a line that cannot be translated is a [`BadItem`]. The settings can refuse
+    /// overlong lines and lines with names of special tokens. A line with a prefix that no
+    /// translation can have is always refused. A cancelled line has no translations.
     ///
     /// [`BadItem`]: crate::BadItem
     ///

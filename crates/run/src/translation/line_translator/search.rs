@@ -50,9 +50,9 @@ impl LineTranslator<'_> {
         Ok(whole)
     }
 
-    /// Candidates for the translation of each line, in the order of the search, each with its
-    /// scores by all criteria of reranking. For a line that is translated in parts, the list is
-    /// empty.
+    /// Candidates for the translation of each line, in the order in which the search returns them.
+    /// Each candidate comes with its scores by all criteria of reranking. For a line that is
+    /// translated in parts, the list is empty.
     ///
     /// # Errors
     /// See [`Self::translate`].

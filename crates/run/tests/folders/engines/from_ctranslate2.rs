@@ -1,5 +1,6 @@
-//! Import of CTranslate2 folders as runs: folders by the engine's own converter, and exports of
-//! runs. The golden files are made by `scripts/golden/translation/ctranslate2_folders.py`.
+//! Import of CTranslate2 folders as runs. The folders were made by CTranslate2's own converter, or
+//! are exports of runs. The golden files are made by
+//! `scripts/golden/translation/ctranslate2_folders.py`.
 
 use std::fs;
 use std::path::Path;
@@ -85,8 +86,8 @@ fn encoder_decoders_of_the_converter_translate_as_in_the_engine() {
             let logits = run.model.logits(&hidden, &pass).unwrap();
             require_close(name, &log_probabilities(&logits, answers), scores);
         }
-        // Of these, only the Marian is translated here: the folders of the engine do not have the
-        // task prefix that T5 needs.
+        // Only the Marian model is also searched here: folders of CTranslate2 do not have the task
+        // prefix that T5 needs.
         if name != "marian" {
             continue;
         }

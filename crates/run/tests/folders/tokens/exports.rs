@@ -63,8 +63,8 @@ fn what_a_folder_came_with_is_given_back() {
     assert_eq!((&written["eos_token"], &written["model_max_length"]), (&json!("&"), &json!(40)));
 }
 
-/// Loaded run of the task `task` with random weights, and a model that can be exported for
-/// Transformers. `kind` is the kind of its tokenizer.
+/// Run of the task `task` with random weights. Its model has a shape that can be exported for
+/// Transformers. `kind`: kind of its tokenizer.
 fn untrained<M: TaskModel>(
     folder: &Path,
     task: Task,
@@ -179,7 +179,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             untrained(path, Task::MaskedLanguageModel, kind, Documents::Files);
         let out = path.join("masked");
         export(&run, &out).unwrap();
-        // For a model of hidden tokens, the spelling of the mask in a text is read as the mask.
+        // For a masked language model, the spelling of the mask in a text is read as the mask.
         assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
     }
 }
