@@ -20,7 +20,8 @@ fn curve(
                 continue;
             }
             if runs.len() > 1 {
-                // A run has one colour in all charts.
+                // The colour of a run depends on its index in `runs`, so that it is the same in all
+                // charts of these runs.
                 let number = runs.iter().position(|run| run.0 == name).unwrap_or(0);
                 line = line.coloured(number);
                 line.name = format!("{name}, {}", line.name);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use taper_data::read_regular;
 use taper_trainer::{Event, NormsPerLayer, ProcessTime, Sample, Scores};
 
-/// Limit on the bytes of a record.
+/// Largest size of a record in bytes.
 const MOST_BYTES: u64 = 1 << 32;
 
 /// Entry of the log: averages over the updates since the previous entry.

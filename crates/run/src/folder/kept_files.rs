@@ -56,7 +56,6 @@ impl KeptFiles {
         Ok(Self { root, files })
     }
 
-    /// Folder of the run.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

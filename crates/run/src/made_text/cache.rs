@@ -20,7 +20,6 @@ use crate::{BadItem, LoadedRun};
 /// window.
 const WINDOW: (usize, usize) = (128, 1024);
 
-/// Lines of a text.
 pub(super) type Lines = Box<dyn Iterator<Item = Result<String>>>;
 
 /// Text that can be read repeatedly, line by line.

@@ -12,7 +12,6 @@ use crate::folder::RunFolder;
 
 /// Checkpoint from which training continues.
 pub(crate) struct Origin {
-    /// Folder of the checkpoint.
     pub(crate) checkpoint: PathBuf,
     /// State of the training that is stored in the checkpoint.
     pub(crate) state: State,

@@ -230,7 +230,6 @@ fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Res
     Ok(tokenizer.encode_part(text, 0..words)?.len() + last)
 }
 
-/// Returns the line without spaces at its beginning and end.
 fn without_blanks_around<'l>(
     tokenizer: &Tokenizer,
     line: &'l EncodedText,

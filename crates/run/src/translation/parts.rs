@@ -49,7 +49,6 @@ impl TextPart {
 
 /// Division of a line into parts.
 pub(super) struct DividedLine {
-    /// Number of parts.
     pub(super) parts: usize,
     /// Tokens of the whole line, if it has several parts; otherwise empty.
     pub(super) whole: Vec<u32>,

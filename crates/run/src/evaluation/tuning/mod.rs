@@ -120,9 +120,9 @@ pub enum TuningEvent<'a> {
     Scored(&'a [Trial]),
 }
 
-/// Finds the settings in `grid` with which the translations of `split` by `run` score highest by
-/// `metric`. At most `sentences` sentences, evenly spread over the split, are translated. `observe`
-/// receives the progress.
+/// Finds the settings in `grid` with which the translations that `run` makes of `split` have the
+/// highest score in `metric`. At most `sentences` sentences, evenly spread over the split, are
+/// translated. `observe` receives the progress.
 ///
 /// # Errors
 /// When the split cannot be read or translated, a setting of the grid is not valid, the run samples

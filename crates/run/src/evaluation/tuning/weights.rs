@@ -48,10 +48,10 @@ pub struct TunedWeights {
     pub trials: Vec<WeightTrial>,
 }
 
-/// Finds the weights of `decoding.reranking` with which the translations of `split` by `run` score
-/// highest by `metric`. At most `sentences` sentences, evenly spread over the split, are
-/// translated. `progress` receives the number of sentences that are translated so far, and the
-/// total.
+/// Finds the weights of `decoding.reranking` with which the translations that `run` makes of
+/// `split` have the highest score in `metric`. At most `sentences` sentences, evenly spread over
+/// the split, are translated. `progress` receives the number of sentences that are translated so
+/// far, and the total.
 ///
 /// # Errors
 /// When the split cannot be read or translated, or a model that `decoding.reranking` names cannot

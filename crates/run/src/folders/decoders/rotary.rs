@@ -54,8 +54,8 @@ pub(super) const HALF: Key =
 /// accepted.
 pub(super) const WHOLE: Key = Key::custom(SHARE, read_whole, |_| None).spelled(&[WHOLE_FILE]);
 
-/// Object inside a `config.json` with the keys of rotary positions: `rope_scaling` of older
-/// versions if it has any keys, and otherwise `rope_parameters`; null if there is neither.
+/// Object inside a `config.json` with the keys of rotary positions: `rope_scaling`, which older
+/// versions write, if it has any keys, and otherwise `rope_parameters`; null if there is neither.
 fn together(config: &Value) -> &Value {
     let is_given = |keys: &&Value| match keys {
         Value::Null => false,

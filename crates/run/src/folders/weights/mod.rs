@@ -180,12 +180,10 @@ impl Weights {
         Ok(())
     }
 
-    /// Names of all tensors in the folder.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// True if there is a tensor of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }

@@ -52,8 +52,8 @@ pub struct TaskEntry {
     pub not_served: Option<&'static str>,
     /// Name of the task on hubs of models; `None` if hubs do not have this task.
     pub hub_name: Option<&'static str>,
-    /// Name of the task in PEFT; `None` if no name is written, because with a name, PEFT would
-    /// expect an output layer in the folder.
+    /// Name of the task in adapter folders of the library PEFT. `None` if no name is written: with
+    /// a name, PEFT would expect an output layer in the folder.
     pub peft_name: Option<&'static str>,
     /// Uses of a run (folder of a trained model) of the task, each with its effect, such as "labels
     /// texts".

@@ -25,7 +25,6 @@ pub(crate) struct Recorder<'a> {
     /// Event file for TensorBoard; `None` if it is not requested, or in processes other than
     /// process 0.
     pub(crate) events: Option<TensorBoard>,
-    /// Observer of the run.
     pub(crate) observer: &'a mut dyn RunObserver,
 }
 

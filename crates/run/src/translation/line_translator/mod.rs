@@ -65,7 +65,6 @@ pub struct LineTranslator<'a> {
     members: Arc<[WithSpecialIds<Inference>]>,
     decoding: DecodingConfig,
     reranker: Reranker,
-    /// Number of translations that are returned for a line.
     wanted: usize,
     limit: LineLimit,
     aligned_by: AlignedAttention,
@@ -217,8 +216,8 @@ impl<'a> LineTranslator<'a> {
         self.translate_divided(self.divider().divide(lines, prefixes, numbers)?, progress)
     }
 
-    /// Translates sentences of a document, in the same way as [`Self::translate`]. `numbers`: number
-    /// of each sentence in the document.
+    /// Translates sentences of a document, in the same way as [`Self::translate`]. `numbers`: for
+    /// each sentence, its number in the document.
     ///
     /// # Errors
     /// See [`Self::translate`].

@@ -38,7 +38,6 @@ impl RerankingModels {
         Ok(Arc::new(Self { reverse, language_model }))
     }
 
-    /// True if there is any model.
     pub(super) fn are_any(&self) -> bool {
         self.reverse.is_some() || self.language_model.is_some()
     }
