@@ -116,7 +116,7 @@ fn median(ascending: &[f64]) -> Option<f64> {
 /// height `base`.
 ///
 /// Every ridge is scaled so that its highest point is [`HEIGHT`] above its base. The kernel is
-/// Gaussian. Its width is that of Silverman (1986), "Density Estimation for Statistics and Data
+/// Gaussian, with the width of Silverman (1986), "Density Estimation for Statistics and Data
 /// Analysis", section 3.4.2. Points where the density is close to 0 are omitted, except next to
 /// other points.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {

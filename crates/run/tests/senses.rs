@@ -117,7 +117,7 @@ fn an_encoder_tells_senses_apart_that_one_vector_cannot() {
     let right = told_apart(new, [&of(0), &of(1)]);
     assert!(right >= 190, "states tell {right} of 200 apart");
 
-    // Skip-gram, trained on as many sentences, has one vector for both senses.
+    // Skip-gram, trained on the same number of sentences, has one vector for both senses.
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     let line = |number| {

@@ -4,8 +4,8 @@ use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
-/// Heatmap of the attention weights of a layer: those of the head with the number `head`, counted
-/// from 1, or their mean over all heads if `head` is `None`.
+/// Heatmap of the attention weights of a layer. `head` is the number of a head, counted from 1;
+/// `None` stands for the mean over all heads.
 #[must_use]
 pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
     let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {

@@ -134,8 +134,8 @@ impl AttentionMap {
     pub fn layer(&self, part: AttentionPart, number: Option<usize>) -> Result<&AttentionLayer> {
         let of_part: Vec<&AttentionLayer> =
             self.layers.iter().filter(|layer| layer.part == part).collect();
-        // Layers without attention weights, such as linear ones, are missing, so the numbers of
-        // the others can have gaps.
+        // Layers without attention weights, such as linear ones, are missing, so there can be gaps
+        // between the numbers of layers.
         let from_the_end = if part == AttentionPart::Cross { 2 } else { 1 };
         let usual = of_part.len().saturating_sub(from_the_end);
         let found_layer = match number {

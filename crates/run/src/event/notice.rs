@@ -84,7 +84,7 @@ pub enum RecipeNotice {
     /// Validation scores can no longer be compared with earlier ones, so the best score and the
     /// patience are reset.
     ScoresForgotten {
-        /// Changes of the validation because of which scores cannot be compared, in words.
+        /// Words for the changes of the validation that make the scores incomparable.
         changes: String,
         /// Best score of the earlier validations.
         best: String,

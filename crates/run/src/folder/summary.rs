@@ -36,7 +36,7 @@ pub enum RunState {
     Interrupted,
     /// The run cannot be read.
     Damaged {
-        /// Error because of which the run cannot be read, in words.
+        /// Error that was found when the run was read, as text.
         cause: String,
     },
 }

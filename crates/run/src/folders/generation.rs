@@ -149,8 +149,8 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
         names.push("max_length");
     }
     if translates && settings.key("early_stopping") == "never" {
-        // With the value "never", Taper's search ends as late as that of Transformers, but it does
-        // not force an end token.
+        // With the value "never", Taper's search ends as late as the search of Transformers, but
+        // does not force an end token.
         names.push("early_stopping");
     }
     let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);

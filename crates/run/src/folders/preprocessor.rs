@@ -173,7 +173,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Defaults of the image processor that the settings name. If they name none, those of ViT.
+    /// Defaults of the image processor that the settings name, or of ViT's if they name none.
     fn defaults(&self) -> Result<&'static Defaults> {
         let named = ["image_processor_type", "feature_extractor_type"]
             .iter()
@@ -316,8 +316,8 @@ fn both(size: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// One number for each channel. If all `numbers` are equal, the result has as many of them as there
-/// are channels; otherwise, it is `numbers`.
+/// One number for each of `channels` channels. If all `numbers` are equal, the result has this
+/// number for each channel; otherwise, it is `numbers`.
 fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     match numbers.first() {

@@ -78,8 +78,8 @@ pub struct GeneratedText {
     /// Stop text at which the text was cut; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Natural logarithm of the probability of each token, given its predecessors; the last value
-    /// is that of the end token if the model ended the text.
+    /// Natural logarithm of the probability of each token, given its predecessors. If the model
+    /// ended the text, the last value is for the end token.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Ids of the tokens.

@@ -15,7 +15,7 @@ const TOKENS: usize = 4096;
 
 /// Message of the error for an empty text.
 const EMPTY: &str = "is empty: there is nothing to score";
-/// Message of the error for a text that has no tokens, or adds none to those of a prompt.
+/// Message of the error for a text that has no tokens, or that adds no tokens to a prompt.
 const NO_TOKENS: &str = "adds no tokens: there is nothing to score";
 
 /// Score that a model gives to a text.
@@ -145,9 +145,9 @@ impl<'a> TextScorer<'a> {
     /// continuation together are tokenised differently from the prompt alone.
     ///
     /// # Errors
-    /// [`BadItem`] if there are no choices, or if a choice is empty, adds no tokens to those of the
-    /// prompt, or has, with the prompt, more tokens than the model has positions. Other errors if
-    /// the model fails.
+    /// [`BadItem`] if there are no choices, or if a choice is empty, adds no tokens to the prompt,
+    /// or has, with the prompt, more tokens than the model has positions. Other errors if the model
+    /// fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             ensure!(!choices.is_empty(), "there is nothing to choose from");

@@ -312,7 +312,7 @@ mod tests {
         };
         assert_eq!(recalls_of(&[&[0]]), [1.0, 1.0, 1.0]);
         assert_eq!(recalls_of(&[&[1]]), [0.0, 1.0, 1.0]);
-        // One match is enough, but it must be nearer than the others.
+        // The nearest match counts. Here, the first candidate, which is no match, is nearer.
         assert_eq!(recalls_of(&[&[3, 1]]), [0.0, 1.0, 1.0]);
         assert_eq!(recalls_of(&[&[2]]), [0.0, 0.0, 0.0]);
         assert_eq!(recalls_of(&[&[2, 3]]), [0.0, 0.0, 1.0]);

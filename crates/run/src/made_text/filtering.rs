@@ -18,8 +18,7 @@ const EXAMPLES: usize = 10;
 /// Criterion that decides which pairs are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// Keeps the pairs with the highest scores, so many that they are this share (from 0 to 1) of
-    /// all pairs.
+    /// Keeps this share (from 0 to 1) of all pairs: the pairs with the highest scores.
     Share(f64),
     /// Keeps the pairs whose score is at least this number, from 0 to 1.
     Least(f64),

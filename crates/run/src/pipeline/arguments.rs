@@ -142,7 +142,7 @@ impl Graph<'_> {
                 file_names([&data.source_language, &data.target_language]).map(file);
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
-        // If the recipe is that of a run that has drawn its validation set from its training text,
+        // If the recipe belongs to a run that has drawn its validation set from its training text,
         // this set is read. No second set is drawn from the text of the steps.
         let is_drawn = data.hold_out > 0 && !data.validation.is_empty();
         // Validation and test sets must be named, because a recipe that names files of text does

@@ -220,7 +220,7 @@ fn tags_of_rows(
     Ok(tags_of_texts)
 }
 
-/// Takes as many rows from the beginning of `rows` as fit into one batch, but at least one.
+/// Takes rows from the beginning of `rows` until one batch is full, but at least one row.
 fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut tokens = 0;
     let fits = |row: &&Row| {

@@ -55,7 +55,7 @@ pub fn take_share(place: &Place, wanted: usize) -> usize {
 
 /// Number of threads of a process that its launcher has bound to `bound` of the `of_all` cores that
 /// all `local_size` processes may use. Several processes can be bound to the same cores, for
-/// example to those of one socket.
+/// example to all cores of one socket.
 fn bound_threads(bound: usize, of_all: usize, local_size: usize) -> usize {
     bound.min(of_all / local_size).max(1)
 }

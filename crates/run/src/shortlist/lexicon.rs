@@ -55,10 +55,10 @@ pub(crate) struct Lexicon {
 }
 
 impl Lexicon {
-    /// Estimates the probabilities from `pairs` in `iterations` iterations, of which there must be
-    /// at least one. `sources` and `targets` are the sizes of the vocabularies. Before the first
-    /// iteration, all target tokens are equally likely. `observe` is called with the number of the
-    /// iteration, counted from 1, and the number of pairs that this iteration has read.
+    /// Estimates the probabilities from `pairs` in `iterations` iterations (at least one).
+    /// `sources` and `targets` are the sizes of the vocabularies. Before the first iteration, all
+    /// target tokens are equally likely. `observe` is called with the number of the iteration,
+    /// counted from 1, and the number of pairs that this iteration has read.
     ///
     /// # Errors
     /// When the pairs cannot be read.

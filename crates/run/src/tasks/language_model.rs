@@ -91,8 +91,8 @@ impl TaskModel for LanguageModel {
 /// Name of the split that `data.text.hold_out` takes from the training text.
 const HELD_OUT: &str = "held-out";
 
-/// Names of the test splits. If there are none, the name of the validation split, or else that of
-/// the held-out part of the training text.
+/// Names of the test splits. If there are none, the name of the validation split, or else the name
+/// of the held-out part of the training text.
 pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     let data = &config.data;
     if !data.test.is_empty() {

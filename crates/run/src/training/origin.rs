@@ -56,9 +56,9 @@ impl Origin {
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Changed keys because of which future validation scores cannot be compared with the scores so
-    /// far; empty if they can be compared. `training`: settings of the future training.
-    /// `validation`: settings and text on which the future scores depend.
+    /// Changed keys that make future validation scores incomparable with the scores so far; empty
+    /// if they can be compared. `training`: settings of the future training. `validation`: settings
+    /// and text on which the future scores depend.
     pub(crate) fn score_changes(
         &self,
         training: &TrainingConfig,

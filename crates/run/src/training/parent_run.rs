@@ -60,7 +60,7 @@ pub(crate) struct ParentRun {
     checkpoint: PathBuf,
     /// Hash of the parent's tokenizers.
     hash: String,
-    /// Tokenizers of the new run: those of the parent, or new ones.
+    /// Tokenizers of the new run: the parent's tokenizers, or new ones.
     pub(crate) tokenizers: TokenizerPair,
     /// Rows of the parent's embeddings that the new run reuses, for source and target: for each
     /// token of the new run's vocabulary, the row of the same token in the parent, if there is one.

@@ -10,8 +10,8 @@ use crate::checks::memory::Budget;
 use crate::evaluation::TestSetResult;
 use crate::folder::Command;
 
-/// Settings of a training that are not part of the recipe (TOML file): those of this machine, and
-/// the weights from which a new run (folder of a training) begins.
+/// Settings of a training that are not part of the recipe (TOML file): settings of this machine,
+/// and the weights from which a new run (folder of a training) begins.
 #[derive(Debug, Clone, Default)]
 pub struct TrainSettings {
     /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the recipe's device.

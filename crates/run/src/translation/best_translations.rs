@@ -11,8 +11,8 @@ use super::links::{in_characters, links};
 pub(crate) struct BestTranslations {
     /// Translations in the order of the lines.
     pub(crate) texts: Vec<String>,
-    /// Number of lines that were translated in parts, or of which only the beginning was
-    /// translated, because they have too many tokens.
+    /// Number of lines that have too many tokens, so that they were translated in parts, or only
+    /// their beginning was translated.
     pub(crate) overlong: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub(crate) truncated: usize,

@@ -1,5 +1,5 @@
-//! Lines with more tokens than the limit, which is usually that of training: they are refused, cut,
-//! or translated in parts.
+//! Lines with more tokens than a limit, which is usually the limit in training. They are refused,
+//! cut, or translated in parts.
 
 use std::borrow::Cow;
 

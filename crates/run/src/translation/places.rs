@@ -6,7 +6,7 @@ use std::fmt::{Display, Formatter};
 /// draws depend on these numbers.
 #[derive(Debug, Clone, Copy)]
 pub enum LineNumbers<'a> {
-    /// Adjacent lines, of which the first has this number.
+    /// Adjacent lines. The number is that of the first line.
     From(usize),
     /// Sentences of a document, each with its number in the document.
     Sentences(&'a [usize]),

@@ -19,8 +19,8 @@ pub struct TranslationSettings {
     /// Largest number of tokens of a line. If the model has fewer positions, their number is the
     /// limit.
     pub max_source_tokens: usize,
-    /// Runs or checkpoint folders whose models translate together with that of the run (an
-    /// ensemble). They must have the same tokenizer as the run.
+    /// Runs or checkpoint folders. Their models translate together with the model of the run, as an
+    /// ensemble. They must have the same tokenizer as the run.
     pub ensemble: Vec<PathBuf>,
     /// Choice of the attention weights that serve as an alignment.
     pub aligned_by: AlignedAttention,
@@ -55,8 +55,8 @@ impl TranslationSettings {
     }
 }
 
-/// Choice of the attention weights that serve as an alignment in a run of the recipe `config`:
-/// those of the attention head that was trained with alignments or, if there is no such head, the
+/// Choice of the attention weights that serve as an alignment in a run of the recipe `config`: the
+/// weights of the attention head that was trained with alignments or, if there is no such head, the
 /// default.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
@@ -80,9 +80,9 @@ pub struct TranslationDetail {
     pub weights: bool,
 }
 
-/// Copy of `config` for a search of which only the best translation is used. With these settings, a
-/// beam search returns only its first result. With sampling, all samples are returned, because the
-/// best of them is chosen later.
+/// Copy of `config` for a search of which only the best translation is needed. A beam search then
+/// returns only its first result. With sampling, all samples are returned, because the best of them
+/// is chosen later.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }

@@ -50,7 +50,7 @@ fn matched(text: &str, surface: &str) -> Option<usize> {
     if surface.is_empty() {
         return None;
     }
-    // Lower case can have more characters: that of `İ` is `i` and a combining dot.
+    // Lower case can have more characters: `İ` becomes `i` and a combining dot.
     let mut wanted = surface.chars().flat_map(char::to_lowercase).peekable();
     let mut characters = text.chars();
     while wanted.peek().is_some() {

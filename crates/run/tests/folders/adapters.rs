@@ -30,7 +30,7 @@ fn import_onto_base(source: &Path, folder: &Path) -> anyhow::Result<()> {
     import_adapters(source, &base, &RunFolder::new(&run), observer).map(|_| ())
 }
 
-/// Model of the run `run` in `folder`, with its adapters beside the weights.
+/// Model of the run `run` in `folder`, whose adapters are not added to the weights.
 fn adapted(folder: &Path) -> LanguageModel {
     let run = RunFolder::open(&folder.join("run")).unwrap();
     let config = run.load_config(&[]).unwrap();
@@ -53,8 +53,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
         let text = Sequences::pack(&texts);
         let pass = Pass::evaluate();
-        // Once with the adapters beside the weights, and once with the adapters added to the
-        // weights.
+        // The adapters are computed separately in the first model, and added to the weights in the
+        // second.
         let merged: LoadedRun<LanguageModel> =
             LoadedRun::open(&folder.path().join("run"), &LoadSettings::default()).unwrap();
         let model = adapted(folder.path());

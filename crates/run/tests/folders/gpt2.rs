@@ -82,7 +82,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
             at += 1;
         }
     }
-    // The score of a continuation is that of the tokens after the prompt in the whole text.
+    // The tokens of a continuation have the same scores as in the whole text.
     let choices = ["!".to_owned(), " the sea!".to_owned()];
     let chosen = scorer.choices("The sea,", &choices).unwrap();
     let whole = scored(&["The sea, the sea!".to_owned()]);
@@ -92,8 +92,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
     assert_eq!(chosen.best, higher);
     let long = "sea ".repeat(40);
-    // Texts that cannot be scored have errors in their places in the result, and the others are
-    // scored.
+    // A text that cannot be scored has an error in the result. Other texts are still scored.
     let found = scorer.texts(&[String::new(), "The sea".to_owned(), long], |_| {}).unwrap();
     let error = format!("{:#}", found[0].as_ref().unwrap_err());
     assert!(error.contains("line 1: is empty"), "{error}");
@@ -201,7 +200,7 @@ fn the_end_of_a_text_can_be_written() {
     let scorer = TextScorer::new(&run).unwrap();
     let ids = scorer.read(text).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == end).count(), 2);
-    // The probability of a text with the end token is that of its tokens times that of the end
+    // The probability of an ended text is the probability of its tokens times that of the end
     // token.
     let ended = scorer.texts(&["The sea<|endoftext|>".to_owned()], |_| {}).unwrap();
     let alone = scorer.texts(&["The sea".to_owned()], |_| {}).unwrap();

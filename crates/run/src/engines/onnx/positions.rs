@@ -237,8 +237,8 @@ impl Writer<'_> {
 
     /// Adds a table of T5's biases for each distance between query and key and each head, of shape
     /// (2 · distance + 1, H). The first row is for keys that are furthest before the query, the
-    /// last row for keys that are furthest after it. Keys that are even further away use these two
-    /// rows.
+    /// last row for keys that are furthest after it. For larger distances, the first or the last
+    /// row is used.
     fn t5_table(&mut self, owner: &str, is_causal: bool) -> Result<String> {
         let (name, heads) = (format!("{owner}.relative_bias.weight"), self.model.heads);
         let (values, most) = (self.get(&name)?.values()?, self.model.relative_distance);

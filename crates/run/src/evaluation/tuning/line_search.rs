@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use taper_metrics::{Bleu, Segment, Statistics};
 
-    /// Candidates with random scores. Each has the words of the reference, some of which are
-    /// randomly replaced by a wrong word.
+    /// Candidates with random scores. Each has the words of the reference, but some of the words
+    /// are randomly replaced by a wrong word.
     fn candidates(metric: &Bleu) -> CountedCandidates {
         let reference = "a b c d e f g h";
         let mut state = 7u64;

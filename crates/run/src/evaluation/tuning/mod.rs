@@ -96,7 +96,7 @@ pub struct Tuning {
     pub sentences: usize,
     /// Settings in the configuration of the run, before tuning.
     pub before: Trial,
-    /// Best settings; those of the run if no others are better.
+    /// Best settings; the settings of the run if no others are better.
     pub best: Trial,
     /// All trials, in the order in which they were made.
     pub trials: Vec<Trial>,

@@ -42,7 +42,7 @@ pub struct TunedWeights {
     pub candidates: usize,
     /// Weights in the configuration of the run, before tuning.
     pub before: WeightTrial,
-    /// Best weights; those of the run if no others are better.
+    /// Best weights; the weights of the run if no others are better.
     pub best: WeightTrial,
     /// Best weights that the search found from each starting point.
     pub trials: Vec<WeightTrial>,

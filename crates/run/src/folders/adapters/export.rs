@@ -112,8 +112,8 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     let parts_of_module = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
     let parts_of_module: Vec<&Part> = parts_of_module.collect();
     if parts_of_module.is_empty() {
-        // The module has only some of the rows of one part. Its factor A is that of the part. Its
-        // factor B consists of those rows of the part's factor B that belong to the module.
+        // The module has only some of the rows of one part. It has the part's factor A, and those
+        // rows of the part's factor B that belong to the module.
         let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
             bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
         };

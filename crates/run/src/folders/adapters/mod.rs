@@ -53,7 +53,7 @@ struct Part {
 
 /// Module of a folder. The rows of its matrix are rows of a layer's matrix in the run.
 struct Module {
-    /// Name of the module: that of its matrix without `.weight`.
+    /// Name of the module: the name of its matrix without `.weight`.
     name: String,
     /// Rows of the layer's matrix that belong to the module.
     rows: Range<usize>,

@@ -102,8 +102,8 @@ impl Files {
     }
 
     /// Spelling of the special token with a role such as `cls_token`. As in Transformers,
-    /// `special_tokens_map.json` takes precedence over `tokenizer_config.json`, unless the latter
-    /// has `added_tokens_decoder`.
+    /// `special_tokens_map.json` takes precedence over a `tokenizer_config.json` without
+    /// `added_tokens_decoder`; otherwise, `tokenizer_config.json` takes precedence.
     pub(super) fn named(&self, role: &str) -> Option<&str> {
         let (config, map) = (self.keys(TOKENIZER_CONFIG), self.keys(SPECIAL_TOKENS_MAP));
         let [first, later] = match config["added_tokens_decoder"].is_object() {

@@ -35,7 +35,7 @@ const FEW_TOKENS: usize = 1024;
 const UPDATES_OF_AN_EPOCH: u64 = 50;
 /// Largest number of tokens in all epochs together; there is always at least one epoch.
 const MOST_TOKENS: u64 = 40_000_000;
-/// Largest number of epochs. It is exceeded if a training of so many epochs would have fewer than
+/// Largest number of epochs. It is exceeded if this many epochs would have fewer than
 /// [`UPDATES_OF_AN_EPOCH`] updates.
 const MOST_EPOCHS: u64 = 10;
 /// Number of validations in a training.

@@ -147,7 +147,7 @@ pub struct Items<'i> {
     pub lines: &'i [String],
     /// Paths of PNG and JPEG files.
     pub images: &'i [PathBuf],
-    /// Candidate texts, of which the model chooses the best for each image.
+    /// Candidate texts. For each image, the model chooses the best of them.
     pub prompts: &'i [String],
     /// Number of lines of the input before `lines`, so that messages have the right line numbers.
     pub before: usize,

@@ -74,7 +74,8 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
-            // This happens in the last update, which can have fewer micro-batches than the others.
+            // This happens in the last update, which can have fewer micro-batches than other
+            // updates.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -83,7 +84,7 @@ impl Source for TrainingBatches {
     }
 }
 
-/// Converts a position from the trainer's type to that of the data.
+/// Converts a position from the trainer's type to the type in the data crate.
 fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
     Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
 }

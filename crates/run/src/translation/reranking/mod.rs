@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn probabilities_of_a_beam_are_weights() {
-        // The first text has 0.58 of the probability, and the others have 0.21, 0.13 and 0.08.
+        // The first text has 0.58 of the probability, and the other texts have 0.21, 0.13 and 0.08.
         let reranking = RerankingConfig { candidates: 4, ..Default::default() };
         assert_eq!(ranked(&settings(reranking, 0.0), &CANDIDATES)[0], CANDIDATES[0].0);
     }
