@@ -34,10 +34,10 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 /// The last part of `name`, after the last dot, is looked up. The first of these that exists is
 /// suggested:
 ///
-/// - a key of this name in the section of `name`, whose name may be misspelled;
-/// - a key in the section of `name` whose setting has this name in other toolkits;
+/// - a key of this name in the section of `name`, even if the section is misspelled;
+/// - a key in the section of `name`, for a setting that has this name in other toolkits;
 /// - a key of this name in another section with the same outermost section;
-/// - any key whose setting has this name in other toolkits;
+/// - any key for a setting that has this name in other toolkits;
 /// - a key of this name in any section;
 /// - a key with a similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {

@@ -147,7 +147,7 @@ fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     Ok(())
 }
 
-/// Names of the test sets of the run whose directions all have the languages that `load` names.
+/// Names of the run's test sets in which all directions have the languages that `load` names.
 fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec<String> {
     let mut sets = M::test_sets(config);
     let is_asked =

@@ -48,8 +48,8 @@ pub struct MadePairs {
 }
 
 impl MadePairs {
-    /// Description of the pairs in `folder`, whose files are checked; `None` if the folder has no
-    /// complete pairs.
+    /// Checks the files of the pairs in `folder`, and returns the description of the pairs; `None`
+    /// if the folder has no complete pairs.
     ///
     /// # Errors
     /// If the folder has pairs with another identity, or damaged files.

@@ -57,7 +57,7 @@ impl ShortlistHeader {
     }
 }
 
-/// Bytes of the file of a shortlist, whose lists are ascending.
+/// Bytes of the file of `shortlist`. Its lists must be ascending.
 pub(super) fn to_bytes(header: &ShortlistHeader, shortlist: &Shortlist) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(header)?;
     bytes.push(b'\n');

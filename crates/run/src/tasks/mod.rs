@@ -433,7 +433,7 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntr
     Err(another_task(config, TextClassifier::TASK))
 }
 
-/// Names of the tasks for whose entry `has` returns true, joined as in "a, b or c".
+/// Names of the tasks that have an entry for which `has` returns true, joined as in "a, b or c".
 pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
     let names = ENTRIES.iter().filter(|(_, entry)| has(entry)).map(|(task, _)| task.to_string());
     let names: Vec<String> = names.collect();
@@ -443,7 +443,8 @@ pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
     }
 }
 
-/// Names of the tasks for whose predictions `have` returns true, joined as in "a, b or c".
+/// Names of the tasks that have predictions for which `have` returns true, joined as in "a, b or
+/// c".
 pub fn predictions_that(have: impl Fn(&PredictionEntry) -> bool) -> String {
     tasks_that(|entry| entry.predicts.as_ref().is_some_and(&have))
 }

@@ -86,7 +86,7 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     Ok(Advice::new(action, "tries a lower rate").about(error))
 }
 
-/// Whether training ended because another process has ended, whose part of the state is lost.
+/// Whether training ended because another process has ended and its part of the state is lost.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }

@@ -28,8 +28,8 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model, entry};
 
-/// Reads `[model]` of the recipe of the run or checkpoint at `path`, whose weights a new run is to
-/// copy.
+/// Reads the section `[model]` of the recipe of the run or checkpoint at `path`. A new run is to
+/// copy its weights.
 ///
 /// # Errors
 /// If the run or checkpoint cannot be read.
@@ -70,7 +70,7 @@ pub(crate) struct ParentRun {
     /// Recipe of the new run: the requested one, with the parent's tokenizer settings unless the
     /// new run has a tokenizer of its own.
     pub(crate) config: RunConfig,
-    /// Keys of the requested recipe whose values were replaced by the parent's, for a message.
+    /// Keys of the requested recipe that got the parent's values, for a message.
     replaced: Vec<String>,
     /// Recipe with which the parent's weights were trained.
     trained: RunConfig,

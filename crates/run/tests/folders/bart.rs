@@ -71,7 +71,7 @@ fn languages_are_chosen() {
     let first = [("tokenizer_class", json!("MBartTokenizer"))];
     let run = between("mbart", [None, Some("ro_RO")], &first).unwrap();
     assert_eq!(rows(&run), [vec!["</s>", "en_XX"], vec!["</s>"], vec!["ro_RO"]]);
-    // Without `tgt_lang`, the target language is the one whose token generation begins with.
+    // Without `tgt_lang`, the target language is known from the token with which generation begins.
     let run = between("mbart", [None, None], &[("tgt_lang", json!(null))]).unwrap();
     assert_eq!(run.config.data.target_language, "de_DE");
     // In a model of one language, the languages have names but no tokens.

@@ -1,4 +1,5 @@
-//! Scores of hostile variants of a test set, whose lines were changed to be harder to translate.
+//! Scores of hostile variants of a test set, that is, of copies with lines that were changed to be
+//! harder to translate.
 
 use serde::Serialize;
 

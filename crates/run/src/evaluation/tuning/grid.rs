@@ -129,7 +129,7 @@ pub(super) struct Extensions {
 }
 
 impl Extensions {
-    /// Begins with `grid`, whose values have been tried.
+    /// Begins with `grid`. Its values have been tried already.
     pub(super) fn new(grid: TuningGrid) -> Self {
         Self { grid, made: 0 }
     }

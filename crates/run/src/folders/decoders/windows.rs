@@ -56,7 +56,7 @@ fn has_windows(recipe: &RunConfig) -> bool {
     kinds(recipe).into_iter().any(is_window)
 }
 
-/// Gives windows of `window` tokens to the layers for whose index `has` returns true.
+/// Gives a window of `window` tokens to each layer if `has` returns true for its index.
 fn set(recipe: &mut RunConfig, window: usize, has: impl Fn(usize) -> bool) {
     let kind = |layer| if has(layer) { AttentionKind::Sparse } else { AttentionKind::Full };
     let kinds: Vec<AttentionKind> = (0..recipe.model.decoder_layers).map(kind).collect();

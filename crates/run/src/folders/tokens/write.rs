@@ -20,7 +20,7 @@ use crate::folder::files::write_atomically;
 pub(in super::super) enum Exported<'a> {
     /// Language model: the token `start` comes before a text.
     Writes { start: u32, decoding: &'a DecodingConfig },
-    /// Translation model between these languages, whose texts end with `</s>`. A text with its
+    /// Translation model between these languages. Its texts end with `</s>`. A text with its
     /// special tokens has at most `longest` tokens.
     Translates { decoding: &'a DecodingConfig, languages: [&'a str; 2], longest: usize },
     /// Encoder that reads texts between special tokens.
@@ -31,8 +31,8 @@ pub(in super::super) enum Exported<'a> {
 }
 
 impl Exported<'_> {
-    /// Keys of `config.json` whose values are ids of tokens: those in the folder with which the
-    /// tokenizer was imported or, if it was not imported, those that follow from the tokenizer.
+    /// Keys of `config.json` with ids of tokens, such as `eos_token_id`. For an imported tokenizer,
+    /// they are the keys in its folder; otherwise, they follow from the tokenizer.
     pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
         if let Some(folder) = tokenizer.folder() {
             return folder.ids.iter().map(|(key, id)| (key.clone(), id.clone())).collect();

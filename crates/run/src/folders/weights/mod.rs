@@ -35,7 +35,7 @@ const INDEX: &str = ".index.json";
 /// Ending of the name of a file that PyTorch has saved, as a pickle.
 const PICKLED: &str = ".bin";
 
-/// Tensors of a folder, whose values are still in the files.
+/// Tensors of a folder. Their values are still in the files.
 #[derive(Debug)]
 pub(super) struct Weights {
     /// Path of the file with the weights, or of the index.
