@@ -21,8 +21,8 @@ pub enum WeightType {
     F32,
     /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights, including those of token embeddings, rounded to int8 with a scale for each output
-    /// dimension, and activations rounded to int8 with a scale for each token. Only the CPU
+    /// Weights and activations rounded to int8. Weights, including those of token embeddings, have
+    /// a scale for each output dimension, and activations have a scale for each token. Only the CPU
     /// supports this type.
     Int8,
 }

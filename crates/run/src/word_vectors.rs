@@ -27,8 +27,8 @@ pub struct TakenVectors {
     pub tokens: Vec<(String, Option<String>)>,
     /// Number of tokens that got a vector.
     pub taken: usize,
-    /// Number of words in the file whose vectors are not used, because the tokenizer divides the
-    /// word into several tokens, or its token already has the vector of an earlier word.
+    /// Number of words in the file whose vectors are not used: the tokenizer divides the word into
+    /// several tokens, or its token already has the vector of an earlier word.
     pub unused: usize,
     /// Whether the table is frozen, that is, not trained.
     pub frozen: bool,

@@ -1,5 +1,5 @@
-//! HTML page of a comparison: scores, tests of every pair of runs, curves of training, recipes
-//! (settings of the trainings), and the translations of each sentence side by side.
+//! HTML page of a comparison. It has scores, tests of every pair of runs, curves of training,
+//! recipes (settings of the trainings), and the translations of each sentence side by side.
 
 use anyhow::Result;
 use serde_json::{Value, json};

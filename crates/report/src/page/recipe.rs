@@ -1,5 +1,5 @@
 //! Section of a report with the recipe of the run, which is the file with all settings of its
-//! training, and with the keys of the recipe that differ from the defaults.
+//! training. The section also lists the keys that differ from the defaults.
 
 use anyhow::Result;
 use taper_plots::parts::{note, panel, table};

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// A head has the role of attending to a kind of token, such as the previous token, if this kind
-/// gets at least this share of the attention weight, on average over the queries.
+/// Smallest mean share of a head's attention weight that counts as its role. If, for example, the
+/// previous token gets at least this share, the role of the head is to attend to the previous
+/// token.
 const MOSTLY: f64 = 0.5;
 
 /// Where a head attends. All numbers are means over queries. The first query in a decoder's

@@ -53,10 +53,10 @@ pub struct HeadImportance {
     pub heads: Vec<HeadLoss>,
 }
 
-/// Measures the model of the run (folder of a trained model) at `root` without each of its heads in
-/// turn, on about the first `tokens` answers of `split`. If `split` is `None`, the validation split
-/// is used or, for a run without one, the first test set. `progress` receives the number of heads
-/// measured so far and the number of all heads.
+/// Measures the model of the run (folder of a trained model) at `root`, each time without one of
+/// its heads, on about the first `tokens` answers of `split`. If `split` is `None`, the validation
+/// split is used or, for a run without one, the first test set. `progress` receives the number of
+/// heads measured so far and the number of all heads.
 ///
 /// # Errors
 /// When the run cannot be loaded, the predictions of its task cannot be counted as right or wrong,

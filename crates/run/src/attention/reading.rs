@@ -229,8 +229,8 @@ pub fn labelled_row(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Row> 
     marked(run.tokenizers.target(), text, &run.config.data.labelled)
 }
 
-/// Tokens that an encoder reads for a text or a pair of texts (a row), with the special tokens that
-/// mark where each text begins and ends.
+/// Tokens that an encoder reads for a text or a pair of texts (a row). They include the special
+/// tokens that mark where each text begins and ends.
 pub(super) fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")

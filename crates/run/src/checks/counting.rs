@@ -134,11 +134,11 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
     }
 }
 
-/// Memory in bytes for weights, gradients, the optimizer's state and the moving average of the
-/// weights, if there is one, in each of `processes` processes that train together. `parameters` is
+/// Memory in bytes for weights, gradients, the optimizer's state and, if there is one, the moving
+/// average of the weights, in each of `processes` processes that train together. `parameters` is
 /// the number of trained scalars, without frozen weights.
 ///
-/// If n > 1 processes train together, each process holds 1/n of the optimizer's state, the
+/// If n > 1 processes train together, each of them holds 1/n of the optimizer's state, the
 /// gradients of its own micro-batches (1/n of all), and buffers for sending and receiving.
 pub fn training_state_bytes(config: &RunConfig, parameters: u64, processes: usize) -> u64 {
     let training = &config.training;

@@ -72,10 +72,10 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
 
 /// Identity of validation scores under `config`: everything on which the scores depend, apart from
 /// the model. Scores with different identities cannot be compared. The entry `text` is the argument
-/// `text`, a hash of the validation split. The other entries are the settings on which the score by
-/// the metric of early stopping depends, by key. A setting that has its default value has no entry,
-/// so identities stay the same if a later version adds a key, as long as the key has its default
-/// value.
+/// `text`, a hash of the validation split. The other entries are settings, by key: those on which
+/// the score by the metric of early stopping depends. A setting with its default value has no
+/// entry. So a later version can add a key, and identities stay the same as long as the key has its
+/// default value.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.

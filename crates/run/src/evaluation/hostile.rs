@@ -18,10 +18,10 @@ use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 use crate::translation::{LineTranslator, TranslationSettings};
 
-/// Scores translations of hostile variants of `splits` by the model of the run (folder of a trained
-/// model) at `root`, or of the run's test sets if `splits` is empty. `change` may alter the
-/// settings of the search. The observer receives each result when it is known, and all results are
-/// written to a file in the run.
+/// Scores how the run (folder of a trained model) at `root` translates hostile variants of `splits`
+/// or, if `splits` is empty, of its test sets. `change` may alter the settings of the search. The
+/// observer receives each result when it is known, and all results are written to a file in the
+/// run.
 ///
 /// # Errors
 /// When the run does not translate, a split cannot be read, or the run cannot be loaded or written

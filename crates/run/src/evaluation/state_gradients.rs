@@ -1,6 +1,5 @@
-//! How far gradients reach back through recurrent layers: the norm of the gradient of the loss with
-//! respect to each state, depending on the number of steps between this state and the last state of
-//! its layer.
+//! How far gradients reach back through recurrent layers. For each state of a layer, the norm of
+//! the gradient of the loss is computed, depending on how many steps come after this state.
 //!
 //! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
 //! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).

@@ -220,9 +220,9 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
 
 /// Writes the tokenizer of a run, in the same way as [`export`]. Returns the keys of the run's
 /// `config.json`, and whether a tokenizer was written. The keys are those of the family that has
-/// the model or, if no family has it, `usual`. No tokenizer is written for a run with two
-/// vocabularies that do not come from SentencePiece models, because the library Transformers has no
-/// tokenizer for such a run.
+/// the model or, if no family has it, `usual`. A run with two vocabularies needs tokenizers that
+/// come from SentencePiece models: for other ones, the library Transformers has no tokenizer, and
+/// none is written.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -246,8 +246,8 @@ pub(crate) fn described<M: TaskModel>(
     Ok((config, has_tokenizer))
 }
 
-/// Writes the SentencePiece model for a tokenizer that was trained by Taper, if the family has
-/// files for it and a SentencePiece model can divide text into the same tokens.
+/// Writes the SentencePiece model for a tokenizer that was trained by Taper. Writes nothing if the
+/// family has no files for it, or no SentencePiece model divides text into the same tokens.
 fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result<()> {
     let files = family.tokens.pieces();
     if tokenizer.folder().is_some() || files.is_empty() {

@@ -29,7 +29,7 @@ pub(super) struct Family {
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
     /// Keys of the section `[model]` of a recipe on which the computation of these models does not
-    /// depend, so that a model can be exported whatever their values are.
+    /// depend. With any values of these keys, a model can be exported.
     pub(super) free: &'static [&'static str],
     /// Prefix of the names of all tensors except those of heads; some files omit this prefix.
     pub(super) prefix: &'static str,

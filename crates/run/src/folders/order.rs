@@ -1,5 +1,5 @@
-//! Orders of the values in the tensors of a folder of the library Transformers, and conversion from
-//! and to the order in a run (a model of Taper with its files).
+//! Orders of the values in the tensors of a folder of the library Transformers. They are converted
+//! from and to the order in a run (a model of Taper with its files).
 
 /// Order of the values in a tensor of a folder.
 #[derive(Debug, Clone, Copy, PartialEq)]

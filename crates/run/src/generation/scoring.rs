@@ -106,9 +106,9 @@ impl<'a> TextScorer<'a> {
     }
 
     /// Scores each text as the beginning of a document, and calls `done` with the number of texts
-    /// that are scored so far. The result for a text that is empty or has no tokens, or for a text
-    /// with more tokens than the model has positions, is an error with the number of its line,
-    /// counted from 1.
+    /// that are scored so far. Texts without tokens and texts with more tokens than the model has
+    /// positions are not scored: their result is an error with the number of the line, counted from
+    /// 1.
     ///
     /// # Errors
     /// If the model fails.

@@ -96,7 +96,7 @@ impl Corpus {
 
     /// Part of a recipe that reads these files where they are, with the validation and test sets
     /// that lie next to them. Returns `None` if the recipe would not find the files by the names of
-    /// splits, for example because an ending such as `.GZ` is in upper case.
+    /// splits. This is the case, for example, if an ending such as `.GZ` is in upper case.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {

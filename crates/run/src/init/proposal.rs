@@ -1,5 +1,5 @@
-//! Choice of the size of a model that suits the amount of text and the machine, for a new recipe
-//! (TOML file with the settings of a training).
+//! Choice of the size of the model in a new recipe (TOML file with the settings of a training). The
+//! size suits the amount of text and the machine.
 
 use std::num::NonZero;
 

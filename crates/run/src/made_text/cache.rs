@@ -116,9 +116,9 @@ impl TranslationCache {
         self.entry(order, text, lines, &begin, observe)
     }
 
-    /// Scores each line of `targets` as the translation of the same line of `sources`, by the mean
-    /// log-probability of a token, or returns the scores that the cache already has. For a line
-    /// that cannot be scored, for example because it is too long, the entry has an empty list.
+    /// Scores each line of `targets` as the translation of the same line of `sources`, or returns
+    /// the scores that the cache already has. A score is the mean log-probability of a token. For a
+    /// line that cannot be scored, for example because it is too long, the entry has an empty list.
     ///
     /// # Errors
     /// See [`TranslationCache::translated`].

@@ -136,8 +136,8 @@ impl Keep {
     }
 }
 
-/// Mean log-probabilities of tokens of each pair of the corpus, according to the run at `path`,
-/// which translates from the language of `side` into the other language.
+/// For each pair of the corpus, the mean log-probability of a token according to the run at `path`.
+/// This run translates from the language of `side` into the other language.
 fn scored(
     job: &Filtering<'_>,
     path: &Path,

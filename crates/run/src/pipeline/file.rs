@@ -45,8 +45,8 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Reads and checks the file at `path`. The results go to `folder`. If `folder` is `None`, they
-    /// go to the folder that the file names or, if it names none, to a folder in `pipelines/` with
-    /// the name of the file.
+    /// go to the folder that the file names. If it names none, they go to a folder in `pipelines/`
+    /// with the name of the file.
     ///
     /// # Errors
     /// If the file cannot be parsed, or names unknown steps, steps that need each other in a

@@ -203,8 +203,9 @@ pub struct Step {
     pub arguments: Vec<String>,
     /// True if the step trains a run in its folder.
     pub trains: bool,
-    /// Hash of the definitions of the step and of the steps that it needs, of the weights of runs
-    /// that are no steps, and of the files of text and modules that are read.
+    /// Hash of everything on which the result of the step depends: the definitions of the step and
+    /// of the steps that it needs, the weights of runs that are no steps, and the files that are
+    /// read.
     pub identity: String,
 }
 

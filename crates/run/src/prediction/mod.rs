@@ -41,9 +41,9 @@ pub struct Prediction {
 }
 
 /// Labels texts, or pairs of texts with a tab between them. `done` receives the number of texts
-/// that are labelled so far. A text with more than `data.labelled.max_tokens` tokens is cut. The
-/// result for an empty text, or for a line that is not a pair although the model reads pairs, is an
-/// error with the number of the line, counted from 1.
+/// that are labelled so far. A text with more than `data.labelled.max_tokens` tokens is cut. An
+/// empty text is not labelled, and neither is a single text if the model reads pairs: the result is
+/// an error with the number of the line, counted from 1.
 ///
 /// # Errors
 /// If the model fails.

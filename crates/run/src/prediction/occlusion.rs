@@ -2,9 +2,9 @@
 //! without this word.
 //!
 //! The evidence of a word is the log-odds of the label with the word minus the log-odds without the
-//! word (Robnik-Šikonja and Kononenko 2008, "Explaining Classifications For Individual Instances":
-//! the weight of evidence). The tokens of the word are removed from the token sequence (row) that
-//! the model reads, and all other tokens stay.
+//! word (the weight of evidence of Robnik-Šikonja and Kononenko 2008, "Explaining Classifications
+//! For Individual Instances"). The tokens of the word are removed from the token sequence (row)
+//! that the model reads, and all other tokens stay.
 
 use std::ops::Range;
 

@@ -16,7 +16,7 @@ pub struct PowerLaw {
 impl PowerLaw {
     /// Fits the law to the lowest loss for each size, by least squares of the logarithms. The other
     /// losses are ignored, because the law describes models whose loss is limited only by their
-    /// size, and of several trainings the one with the lowest loss comes closest to this limit.
+    /// size. Of several trainings, the one with the lowest loss comes closest to this limit.
     /// Returns `None` if there are fewer than two sizes, or if no finite N_c describes the losses,
     /// for example because they are equal for all sizes.
     #[must_use]

@@ -1,10 +1,10 @@
 //! File format of shortlists. A shortlist limits the target tokens that a translation can contain.
-//! It has one list of target tokens that every translation may contain, and for each source token a
-//! list of target tokens that are allowed if the source contains it.
+//! One list has target tokens that every translation may contain. For each source token, a list has
+//! target tokens that are allowed if the source contains this token.
 //!
-//! A file begins with a line of JSON, the [`ShortlistHeader`]. Then comes the list of tokens that
-//! every translation may contain, and after it the lists of the source tokens, in the order of the
-//! ids of the source tokens. The file ends with the SHA-256 of all bytes before it.
+//! A file begins with a line of JSON, the [`ShortlistHeader`]. Then comes the list for every
+//! translation, and after it the lists of the source tokens, in the order of their ids. The file
+//! ends with the SHA-256 of all bytes before it.
 //!
 //! The token ids in a list are ascending. A list is stored as its length, its first id, and then,
 //! for each further id, the difference from the id before it. These numbers are encoded in LEB128,

@@ -60,8 +60,8 @@ pub(super) fn explained<M: TaskModel>(
     }
 }
 
-/// Error about a loss that has grown too much or is not finite, with advice to continue from an
-/// earlier checkpoint, or to begin again, with a lower learning rate.
+/// Error about a loss that has grown too much or is not finite. The advice is to lower the learning
+/// rate, and to continue from an earlier checkpoint or to begin again.
 fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) -> Result<Error> {
     let key = match config.training.schedule.kind {
         ScheduleKind::Noam => "scale",

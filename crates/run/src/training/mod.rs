@@ -110,8 +110,8 @@ fn start_with<M: TaskModel>(
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
-        // The initial weights are saved before the recipe, because a folder with a recipe counts as
-        // a run, which can be resumed even if this process is killed now.
+        // The initial weights are saved before the recipe. A folder with a recipe counts as a run,
+        // and can then be resumed even if this process is killed now.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -334,7 +334,7 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Scores the model on the test sets, with the weights that other commands load by default, and
+/// Scores the model on the test sets, with the weights that other commands load by default. Also
 /// checks that these commands will be able to load the run.
 fn test<M: TaskModel>(
     folder: &RunFolder,

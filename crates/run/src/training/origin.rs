@@ -44,9 +44,9 @@ impl Origin {
         Ok(Self { checkpoint, state, validation })
     }
 
-    /// Recipe with which the run in `folder` has been trained so far, as recorded by its last
-    /// checkpoint or, if that cannot be read, by this checkpoint. Checkpoints of an earlier version
-    /// of this program record no recipe; then `saved` is returned.
+    /// Recipe with which the run in `folder` has been trained so far. It is recorded in the run's
+    /// last checkpoint; if that cannot be read, in this checkpoint. Checkpoints of an earlier
+    /// version of this program record no recipe; then `saved` is returned.
     ///
     /// # Errors
     /// If the recorded recipe cannot be read by this version of the program.

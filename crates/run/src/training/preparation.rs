@@ -126,8 +126,8 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 }
 
-/// Sets the expected length of translations, as a function of the source length, from the training
-/// data, if the search needs it and the recipe does not set it.
+/// If the search needs the expected length of translations and the recipe does not set it, sets it
+/// from the training data, as a function of the source length.
 fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     let decoding = &mut config.decoding;
     if decoding.shortfall_penalty > 0.0

@@ -20,10 +20,10 @@ const AHEAD: usize = 64;
 /// Alignment of each target token with source tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AlignedTokens {
-    /// Tokens of the source line, ending with `</s>`. If the line was translated in parts, these
-    /// are the tokens of the whole line, although the model read each part with its own tokens and
-    /// `</s>`. If only the beginning of the line was translated, these are the tokens of the
-    /// beginning. Empty if only `pairs` are requested.
+    /// Tokens of the source line, ending with `</s>`; empty if only `pairs` are requested. If the
+    /// line was translated in parts, these are the tokens of the whole line, although the model
+    /// read each part with its own tokens and `</s>`. If only the beginning of the line was
+    /// translated, these are the tokens of the beginning.
     pub source_tokens: Vec<String>,
     /// Tokens of the translation; empty if only `pairs` are requested.
     pub target_tokens: Vec<String>,

@@ -129,10 +129,10 @@ impl LineLimit {
     /// Returns the next part of the text `whole`, which begins at byte `at`, without spaces at its
     /// end. Also returns the byte at which the rest of the text begins.
     ///
-    /// The part is chosen from the longest beginning of the rest that fits the limit. It ends with
-    /// the last sentence that ends in the second half of this beginning, or else with the last
-    /// phrase that ends there, or else with the last word, or else within a word. Ends in the first
-    /// half are ignored, so that there are few parts.
+    /// The part is chosen from the longest beginning of the rest that fits the limit. If a sentence
+    /// ends in the second half of this beginning, the part ends with the last such sentence.
+    /// Otherwise, it ends with the last phrase that ends there, or else with the last word, or else
+    /// within a word. Ends in the first half are ignored, so that there are few parts.
     fn next_part(
         &self,
         tokenizer: &Tokenizer,
@@ -220,8 +220,8 @@ impl LineLimit {
 }
 
 /// Number of tokens that the first `length` bytes of `text` would have as a text of their own. Only
-/// the last word, which can be cut, is tokenised again, because no token of a tokenizer that was
-/// trained by this program contains text before and after a space.
+/// the last word is tokenised again, because it can be cut. This is right because no token of a
+/// tokenizer that was trained by this program contains text before and after a space.
 fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Result<usize> {
     let beginning = &text.text()[..length];
     let blank = beginning.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());

@@ -11,9 +11,8 @@ pub(crate) fn is_marker(token: &str) -> bool {
     token.trim_start_matches(['▁', 'Ġ']).is_empty()
 }
 
-/// Byte range in `text` of each token. The range is empty for a token that has no text or whose
-/// text cannot be found, such as special tokens, single bytes of a character, and text that
-/// normalisation has changed.
+/// Byte range in `text` of each token. The range is empty for a token whose text cannot be found,
+/// such as a special token, a single byte of a character, or text that normalisation has changed.
 pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut at = 0;
     let mut spans = Vec::with_capacity(tokens.len());

@@ -1,6 +1,6 @@
-//! Folders of the library Transformers: models give the same outputs, losses and gradients as in
-//! Transformers, an import and an export leave the bytes of files the same, and unsupported folders
-//! are refused. The golden files, with small models and what other libraries compute with them, are
+//! Folders of the library Transformers. Models give the same outputs, losses and gradients as in
+//! Transformers. An import and an export leave the bytes of files the same. Unsupported folders are
+//! refused. The golden files have small models and what other libraries compute with them; they are
 //! made by `scripts/golden`.
 
 mod adapters;

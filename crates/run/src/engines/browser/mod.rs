@@ -1,8 +1,8 @@
 //! Translation in a browser: a run (the folder of a trained model) is exported as an HTML page in a
 //! single file, which needs no server.
 //!
-//! The page contains the weights in int8, the tokenizers, the recipe (configuration), the shortlist
-//! of target tokens if the recipe uses one, and a module of WebAssembly that
+//! The page contains the weights in int8, the tokenizers, the recipe (configuration) and, if the
+//! recipe uses one, the shortlist of target tokens. It also contains a WebAssembly module, which
 //! `scripts/package/web.sh` compiles from `taper-web`. The module reads everything else as the
 //! files of a run, so a browser translates with the same code as any other program.
 
@@ -60,8 +60,8 @@ pub struct BrowserPageSettings<'a> {
 ///
 /// # Errors
 /// When the run does not translate, has several directions or adapters, chooses translations with
-/// other runs, lacks the shortlist that its recipe uses, or cannot be read; when the page exists and
-/// is not to be replaced, or cannot be written; or when the module is not WebAssembly.
+/// other runs, lacks the shortlist that its recipe uses, or cannot be read. When the page exists
+/// and is not to be replaced, or cannot be written. When the module is not WebAssembly.
 pub fn write_page(
     root: &Path,
     settings: BrowserPageSettings<'_>,

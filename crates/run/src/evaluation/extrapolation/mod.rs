@@ -106,8 +106,8 @@ impl ExtrapolationSettings {
 ///
 /// # Errors
 /// When the run is of another task or cannot be loaded, a file cannot be read, the observer returns
-/// an error, the settings are impossible, the model cannot read blocks of any of the lengths, or it
-/// cannot be asked for keys at any of the lengths.
+/// an error, or the settings are impossible. Also when the model cannot read blocks of any of the
+/// lengths, or cannot be asked for keys at any of them.
 pub fn extrapolate(
     root: &Path,
     load: &LoadSettings,

@@ -22,8 +22,8 @@ pub struct HostileScores {
     pub variant: &'static str,
     /// Number of hostile lines of this variant.
     pub lines: usize,
-    /// BLEU. For a variant whose lines are single words, this is instead the percentage of the
-    /// words in the translations that occur in the reference of the whole line.
+    /// BLEU. If the lines of the variant are single words, this is instead the percentage of
+    /// translated words that occur in the reference of the whole line.
     pub bleu: HostileScore,
     /// chrF2; `None` if the lines of the variant are single words, which have no references of
     /// their own.

@@ -1,5 +1,6 @@
-//! Exact search for the best value of one of the weights that choose among candidate translations
-//! (Och 2003, "Minimum Error Rate Training in Statistical Machine Translation", section 4).
+//! Exact search for the best value of a single weight, if weights choose among candidate
+//! translations (Och 2003, "Minimum Error Rate Training in Statistical Machine Translation",
+//! section 4).
 //!
 //! For each text, the candidate with the highest total is chosen. The total is the weighted sum of
 //! the candidate's scores. If only one weight changes, each total is a linear function of this

@@ -144,9 +144,9 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     Ok([down, (vec![module.rows.len(), rank], up)])
 }
 
-/// Entries of PEFT's setting `target_modules` for the modules `names`, which have adapters. The
-/// entry is the part of a module's name after the last dot if all modules of the model with this
-/// last part have adapters, and otherwise the whole name.
+/// Entries of PEFT's setting `target_modules` for the modules `names`, which have adapters. An
+/// entry is the last part of a module's name (after the last dot) if all modules of the model with
+/// this last part have adapters. Otherwise, it is the whole name.
 fn targets(
     family: &Family,
     config: &RunConfig,

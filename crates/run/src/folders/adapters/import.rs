@@ -142,9 +142,9 @@ fn choose(
     config.validate()
 }
 
-/// Shortens the list of layer names `layers`. A name is replaced by a pattern that has `*` in place
-/// of each number, such as `layers.*.out`, if all layers of the model `plain` that match the
-/// pattern are in the list.
+/// Shortens the list of layer names `layers`. A pattern such as `layers.*.out`, with `*` in place
+/// of each number, replaces the names that match it, if `layers` has all layers of the model
+/// `plain` that match it.
 fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {

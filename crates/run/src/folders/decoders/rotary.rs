@@ -66,8 +66,8 @@ fn together(config: &Value) -> &Value {
     places.into_iter().find(is_given).unwrap_or(&Value::Null)
 }
 
-/// Value of the key `newer` in the object that [`together`] returns or, if this object lacks it, of
-/// the key `older` at the top level of the `config.json`.
+/// Value of the key `newer` in the object that [`together`] returns. If this object lacks it, the
+/// value of the key `older` at the top level of the `config.json`.
 fn value<'a>(config: &'a Value, newer: &str, older: &str) -> &'a Value {
     Some(&together(config)[newer]).filter(|value| !value.is_null()).unwrap_or(&config[older])
 }
@@ -119,9 +119,9 @@ fn write_share(recipe: &RunConfig) -> Option<Value> {
 /// the field is `None` if the setting is omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
-/// Settings of this kind of scaling. For each setting, the list has the name of the key in
-/// `config.json`, the field of the recipe, the default of the key, and whether an export writes the
-/// key even if the recipe omits the setting.
+/// Settings of this kind of scaling. Each entry has the name of the key in `config.json`, the field
+/// of the recipe, and the default of the key. The last value is true if an export writes the key
+/// even if the recipe omits the setting.
 fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
     match scaling {
         RotaryScaling::Llama3 => &[

@@ -39,8 +39,8 @@ pub(super) struct ConvertedTokenizer {
 /// Tokens in `codes` are recognised anywhere in a text.
 ///
 /// A token that is not a piece of `model`, such as a piece of the other language of a translation
-/// model, gets a space before its name, so that no part of a text matches it. When ids are decoded
-/// to text, this space is removed.
+/// model, must not match any part of a text. So a space is put before its name. When ids are
+/// decoded to text, this space is removed.
 ///
 /// # Errors
 /// When the kind of `model` is not supported, or the vocabulary lacks the token `unknown`.
@@ -132,8 +132,8 @@ fn space_steps(
 /// When the model has such pieces and its algorithm is not Unigram.
 fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> {
     let most = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
-    // If all scores are negative, the largest score counts as the smallest positive number, because
-    // SentencePiece also begins with this number when it looks for the largest score.
+    // If all scores are negative, the smallest positive number is used in place of the largest
+    // score. SentencePiece does the same.
     let most = most.map(|piece| piece.score).fold(f32::MIN_POSITIVE, f32::max);
     let mut model = model.clone();
     for piece in model.pieces.iter_mut().filter(|piece| piece.kind == PieceKind::UserDefined) {

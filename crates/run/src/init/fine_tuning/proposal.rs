@@ -26,9 +26,9 @@ const OF_ADAPTERS: f64 = 10.0;
 const RANK: usize = 16;
 /// Smallest and largest number of tokens of an update.
 const TOKENS: (usize, usize) = (512, 4096);
-/// Number of tokens at which batches are no longer halved to save memory. If a batch of at most
-/// this size still needs too much memory, adapters are proposed instead of training all weights,
-/// and then adapters on base weights in fewer bits.
+/// Number of tokens at which batches are no longer halved to save memory. If a batch of this size
+/// still needs too much memory, adapters are proposed instead of training all weights. If this
+/// still needs too much, the adapters are proposed on base weights in fewer bits.
 const FEW_TOKENS: usize = 1024;
 /// Desired number of updates in an epoch, and smallest number of updates in a training. With little
 /// text an epoch has fewer, because an update has at least `TOKENS.0` tokens.

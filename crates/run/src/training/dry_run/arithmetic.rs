@@ -15,10 +15,10 @@ const ROUNDS: usize = 1_000_000;
 pub struct Arithmetic {
     /// Billions of multiplications and additions per second.
     pub gflops: f64,
-    /// Peak of the processor in the same unit: the rate of the multiply-add instructions that this
-    /// program's kernel for matrix products uses, with operands in registers and on as many threads
-    /// as an update uses. It is measured between the updates. `None` if the device has no such
-    /// kernel.
+    /// Peak of the processor in the same unit: the rate at which it executes the multiply-add
+    /// instructions of this program's kernel for matrix products, with operands in registers and on
+    /// as many threads as an update uses. It is measured between the updates. `None` if the device
+    /// has no such kernel.
     pub peak_gflops: Option<f64>,
     /// `gflops` as a share of `peak_gflops`; `None` if there is no peak.
     pub share_of_peak: Option<f64>,

@@ -56,8 +56,8 @@ pub struct DryRun {
     /// Seconds until the end of the training, without validations and checkpoints; `None` if the
     /// training has no limit.
     pub estimated_seconds: Option<f64>,
-    /// Largest memory that the process has used so far, in bytes, plus the memory for frozen
-    /// weights that a training would read and the dry run does not. `None` if the system does not
+    /// Largest memory that the process has used so far, in bytes. The memory for frozen weights is
+    /// added, which a training would read and the dry run does not. `None` if the system does not
     /// report the memory of the process.
     pub peak_memory: Option<u64>,
     /// Largest size of all checkpoints together during the training, in bytes.

@@ -40,8 +40,8 @@ impl<'a> Recorder<'a> {
         state: &State,
         observer: &'a mut dyn RunObserver,
     ) -> Result<Self> {
-        // The recipe is saved only now, after the checkpoint has been loaded with it, because a
-        // recipe that does not fit the checkpoint must not replace one that does.
+        // The recipe is saved only now, after the checkpoint has been loaded with it: a recipe that
+        // does not fit the checkpoint must not replace one that does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;
