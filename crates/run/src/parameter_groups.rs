@@ -156,8 +156,8 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // If the name of the parameter begins with the name of no stack, the parameter counts
-            // as standing before the layers of the first stack.
+            // If no stack has a name with which the name of the parameter begins, the parameter
+            // counts as standing before the layers of the first stack.
             let first =
                 names.iter().find_map(|name| layer_of(name)).map_or(0, |place| layers(place.0));
             1 + if own_layers > 0 { own_layers } else { first }

@@ -1,8 +1,8 @@
 //! Shapes of published models, for inspection and counting.
 //!
-//! A shape consists of the task and the section `[model]` of a recipe (configuration of a
-//! training), and of the size of the vocabulary. It has no weights: numbers of parameters and
-//! operations are computed from it.
+//! A shape has the task, the section `[model]` of a recipe (configuration of a training), and the
+//! size of the vocabulary. It has no weights: numbers of parameters and operations are computed
+//! from it.
 
 use taper_data::{ImageFormat, ImagesConfig};
 use taper_model::{

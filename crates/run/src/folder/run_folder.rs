@@ -199,9 +199,9 @@ impl RunFolder {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
 
-    /// Path of the file with links between parts of sources and parts of translations of a test
-    /// set, one line of JSON for each sentence. It is written together with the file at
-    /// [`Self::translations`].
+    /// Path of the file with links between words of the sources of a test set and words of their
+    /// translations. It has one line of JSON for each sentence, and is written together with the
+    /// file at [`Self::translations`].
     pub fn translation_links(&self, split: &str) -> PathBuf {
         self.root.join("translations").join(format!("{}.links.jsonl", split_name(split)))
     }

@@ -1,5 +1,5 @@
-//! Settings of text generation in folders of the library Transformers, converted to the keys of the
-//! section `[decoding]` of a recipe (Taper's configuration file).
+//! Settings of text generation in folders of the library Transformers. They are converted to keys
+//! of the section `[decoding]` of a recipe (Taper's configuration file).
 
 use std::path::{Path, PathBuf};
 

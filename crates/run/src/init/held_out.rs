@@ -11,8 +11,8 @@ use super::corpus::{Corpus, CorpusFacts, number_of};
 
 /// Largest number of distinct sources in the validation set, and in the test set.
 const MOST: usize = 1000;
-/// Divisor for the size of the validation set, and of the test set: the number of distinct sources
-/// in each of these sets is the number in the corpus divided by this number, but at most [`MOST`].
+/// The validation set and the test set each have the number of distinct sources in the corpus,
+/// divided by this number, but at most [`MOST`].
 const SHARE: usize = 20;
 
 /// Names of the splits. The sources with the lowest hashes belong to `val`, those with the next

@@ -70,9 +70,9 @@ pub struct Filtered {
 /// models, which translate in opposite directions.
 ///
 /// The score of a pair is `exp(−(|a − b| + (a + b) / 2))`. Here, a is the mean negative
-/// log-probability of a token of y given x, and b is that of a token of x given y (Junczys-Dowmunt
-/// 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2). Pairs
-/// that cannot be scored are omitted.
+/// log-probability of a token of y given x, and b the same for a token of x given y
+/// (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel Corpora",
+/// section 2). Pairs that cannot be scored are omitted.
 ///
 /// # Errors
 /// If a run cannot be loaded or translates between other languages, the corpus cannot be read, the

@@ -1,5 +1,5 @@
-//! Settings of a model of CTranslate2 (widths, layers, heads and so on), from the attributes of its
-//! layers and the shapes of its tensors.
+//! Settings of a model of CTranslate2, such as widths, layers and heads. They are found from the
+//! attributes of its layers and the shapes of its tensors.
 
 use std::collections::BTreeMap;
 

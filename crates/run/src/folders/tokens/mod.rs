@@ -44,8 +44,8 @@ pub(super) enum TokenizerFiles {
     Begun,
     /// `tokenizer.json`, or a SentencePiece model.
     Pieces,
-    /// A SentencePiece model for each language, and the ids of its pieces, in one file for both
-    /// languages or in a file for each. A folder can have `tokenizer.json` instead.
+    /// A SentencePiece model for each language. The ids of its pieces are in one file for both
+    /// languages, or in a file for each language. A folder can have `tokenizer.json` instead.
     Sides,
     /// One SentencePiece model for all languages, and a file with the ids of its pieces. A folder
     /// can have `tokenizer.json` instead. The token of a text's language comes before the text.

@@ -71,8 +71,8 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
 /// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: its vocabulary has special tokens
 /// first, then one token for each byte, then sentinels.
 pub(super) fn bytes(files: &Files) -> Result<String> {
-    // Bytes are spelled as by GPT-2: a printable byte as the character with the same code point,
-    // each other byte as a character with a code point from 256 on.
+    // Bytes are spelled as in GPT-2: a printable byte is spelled as the character with the same
+    // code point, and any other byte as a character with a code point from 256 on.
     let is_printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut others = 256..;
     let spelled = (0..=u8::MAX).map(|byte| match is_printable(byte) {

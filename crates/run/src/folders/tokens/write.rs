@@ -1,5 +1,5 @@
-//! Writing of the tokenizer of a run (a model of Taper with its files) to a folder from which
-//! `AutoTokenizer` of the library Transformers reads it.
+//! Writes the tokenizer of a run (a model of Taper with its files) to a folder. `AutoTokenizer` of
+//! the library Transformers can read it from there.
 
 use std::path::Path;
 

@@ -158,8 +158,8 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     lines
 }
 
-/// Lines of text, one for each direction of translation for which usual ratios of target length to
-/// source length were measured on the data.
+/// Lines of text with the usual ratios of target length to source length that were measured on the
+/// data: one line for each direction of translation.
 fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
     let class = |usual: &UsualLengths| {
         let up_to = match usual.most_characters {
