@@ -1,4 +1,4 @@
-//! Reads `metrics.jsonl`, the record of a run's training.
+//! Reads `metrics.jsonl`, the record of a training.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Scaling laws, which describe how the loss of a language model depends on its size and on the
-//! amount of its training data. Points come from runs or tables; laws are fitted to them and shown
-//! in figures.
+//! amount of its training data. Points come from runs (trainings) or tables; laws are fitted to
+//! them and shown in figures.
 
 use std::fmt::Write as _;
 use std::path::Path;

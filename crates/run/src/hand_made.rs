@@ -49,7 +49,7 @@ pub fn save_by_hand<M: TaskModel>(
             Ok(values.unwrap_or_default().into())
         };
         Checkpoints::new(&folder.checkpoints()).save_weights(shapes, values, || Ok(state))?;
-        // The recipe is saved last, because a folder that has a recipe counts as a run.
+        // The configuration is saved last, because a folder that has it counts as a run.
         folder.save_config(&config)
     })?;
     Ok(config)

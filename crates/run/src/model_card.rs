@@ -162,7 +162,7 @@ fn about(config: &RunConfig, is_trained: bool) -> String {
 }
 
 /// Lists corpora and their sizes; empty if the run has no report about its data. An imported run
-/// has no report: its recipe names data, but the model was not trained on them.
+/// has no report: its configuration names data, but the model was not trained on them.
 fn described_data(config: &RunConfig, report: &Value) -> String {
     let mut text = String::new();
     if report.is_null() {

@@ -11,8 +11,8 @@ use taper_embeddings::WordVectors;
 use taper_model::EmbeddingsConfig;
 use taper_ops::{Parameter, ParameterStore};
 
-/// Name of a file in the folder of a run. It lists the tokens and, for each token, the word whose
-/// vector became its initial embedding, if there is one.
+/// Name of a file in the folder of a training (a run). It lists the tokens and, for each token, the
+/// word whose vector became its initial embedding, if there is one.
 pub const TAKEN_FILE: &str = "embeddings.tsv";
 
 /// Description of the initial values of an embedding matrix (table).
@@ -65,7 +65,7 @@ fn tables<'a>(
 /// Freezes the tables for which `config` names initial values, if `config.frozen` is set.
 ///
 /// # Errors
-/// If the model does not have a table that the recipe names.
+/// If the model does not have a table that the recipe (`config`) names.
 pub(crate) fn freeze(
     config: &EmbeddingsConfig,
     tokenizers: &TokenizerPair,

@@ -1,5 +1,6 @@
-//! Comparison of runs: scores with their significance, keys that differ between the recipes (files
-//! with all settings of a training), and numbers of sentences that are better or worse.
+//! Comparison of runs (trainings): scores with their significance, keys that differ between the
+//! recipes (files with all settings of a training), and numbers of sentences that are better or
+//! worse.
 
 mod page;
 

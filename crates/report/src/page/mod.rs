@@ -1,4 +1,4 @@
-//! The report of a run: one HTML file.
+//! The report of a run (a training with its files): one HTML file.
 
 mod recipe;
 pub(crate) mod sections;

@@ -1,4 +1,4 @@
-//! A run on disk, with everything that a report needs.
+//! A run on disk (a training with its files), with everything that a report needs.
 
 pub(crate) mod chosen;
 mod parent;

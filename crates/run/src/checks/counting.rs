@@ -30,7 +30,7 @@ impl Cost {
     }
 
     /// Counts the cost like [`Cost::among`], but for batches whose sequences have `length` tokens.
-    /// ([`Cost::among`] assumes the limit in the recipe or a typical length.)
+    /// ([`Cost::among`] assumes the limit that `config` sets, or a typical length.)
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,

@@ -12,10 +12,10 @@ use super::files::with_suffix;
 use crate::config::RunConfig;
 use crate::shortlist::copy_shortlist;
 
-/// Makes the run `target`. It has the tokenizer and the shortlist of the run at `root`, the recipe
-/// `config`, and one checkpoint, which counts as saved after `step` updates. `save` writes the
-/// checkpoint to the folder that it is given. Returns the path of the checkpoint in the new run.
-/// The folder `target` appears only when it is complete.
+/// Makes the run `target`. It has the tokenizer and the shortlist of the run at `root`, the
+/// configuration `config`, and one checkpoint, which counts as saved after `step` updates. `save`
+/// writes the checkpoint to the folder that it is given. Returns the path of the checkpoint in the
+/// new run. The folder `target` appears only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written, or `save` fails.

@@ -21,7 +21,7 @@ use taper_trainer::State;
 use crate::event::{FolderNotice, Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
-/// Open record of a training: the file `metrics.jsonl` in the folder of the run.
+/// Open record of a training: the file `metrics.jsonl` in the folder of the training (the run).
 #[derive(Debug)]
 pub(crate) struct MetricsLog {
     path: PathBuf,

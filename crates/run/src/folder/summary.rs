@@ -71,11 +71,11 @@ pub struct RunSummary {
     pub state: RunState,
     /// Number of updates that were made, according to the run's record.
     pub step: u64,
-    /// Number of updates after which training ends; `None` if the recipe does not limit it.
+    /// Number of updates after which training ends; `None` if the configuration does not limit it.
     pub max_updates: Option<u64>,
     /// Number of complete epochs (passes over the data).
     pub epochs: u64,
-    /// Number of epochs after which training ends; `None` if the recipe does not limit it.
+    /// Number of epochs after which training ends; `None` if the configuration does not limit it.
     pub max_epochs: Option<u64>,
     /// Best validation; `None` if there has been none.
     pub best: Option<BestValidation>,

@@ -78,8 +78,8 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     write(run, family, config, folder)
 }
 
-/// Finds the family to which the model with the recipe `config` and the parameters `store` belongs.
-/// Returns the family, and the keys of the model's `config.json`.
+/// Finds the family of the model with the recipe (Taper's configuration) `config` and the
+/// parameters `store`. Returns the family, and the keys of the model's `config.json`.
 ///
 /// # Errors
 /// When the model belongs to no family. The message names a key of `[model]` whose value prevents

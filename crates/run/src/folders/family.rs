@@ -28,8 +28,8 @@ pub(super) struct Family {
     pub(super) tokens: TokenizerFiles,
     /// Keys of `config.json`, in the order in which they are read.
     pub(super) keys: &'static [Key],
-    /// Keys of the section `[model]` of a recipe on which the computation of these models does not
-    /// depend. With any values of these keys, a model can be exported.
+    /// Keys of the section `[model]` of a recipe (Taper's configuration) on which the computation
+    /// of these models does not depend. With any values of these keys, a model can be exported.
     pub(super) free: &'static [&'static str],
     /// Prefix of the names of all tensors except those of heads; some files omit this prefix.
     pub(super) prefix: &'static str,

@@ -125,7 +125,7 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
 }
 
 /// Messages about keys that the folder sets and that Transformers follows, but Taper does not, so
-/// that the generated texts can differ. `translates`: whether the run has a translation model;
+/// that the generated texts can differ. `translates`: whether the folder has a translation model;
 /// otherwise, it has a language model.
 ///
 /// # Errors

@@ -170,7 +170,7 @@ fn read(
 }
 
 /// Reads the tokenizers of the folder `source`, whose `config.json` has the keys `keys`. Sets the
-/// size and the kind of the vocabularies in `recipe`.
+/// size and the kind of the vocabularies in `recipe`, the configuration of the new run.
 fn read_tokenizers(
     (source, keys): (&Path, &Value),
     family: &Family,

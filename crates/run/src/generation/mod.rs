@@ -170,7 +170,7 @@ pub struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    /// Generator with the model of a loaded run.
+    /// Generator with the model of a loaded run (folder of a trained model).
     ///
     /// # Errors
     /// If the settings are not valid.

@@ -62,7 +62,7 @@ struct Scored {
 }
 
 impl<'a> TextScorer<'a> {
-    /// Scorer with the model of a run.
+    /// Scorer with the model of a run (folder of a trained model).
     ///
     /// # Errors
     /// If the tokenizer cannot spell the token that stands before a text.

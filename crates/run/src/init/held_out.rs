@@ -26,7 +26,7 @@ fn size(sources: usize) -> usize {
 }
 
 /// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns the part
-/// of a recipe that reads them.
+/// of a recipe (configuration of a training) that reads them.
 ///
 /// All pairs with the same source are in the same split, so no source of validation or test occurs
 /// in the training text.

@@ -27,8 +27,8 @@ pub use proposal::Machine;
 /// file, so that editors complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
-/// Function that returns lines on how to use the recipe at `recipe`. `from` is the run that gives
-/// the training its first weights; `None` if there is none.
+/// Function that returns lines on how to use the recipe at `recipe`. `from` is the run (trained
+/// model) that gives the training its first weights; `None` if there is none.
 pub type Usage = fn(recipe: &Path, from: Option<&Path>) -> Vec<String>;
 
 /// Settings of a new recipe.

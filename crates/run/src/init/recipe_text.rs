@@ -61,7 +61,8 @@ pub(super) fn text(
 }
 
 /// Comment on how to use the recipe called `name`. The function `usage` returns the lines of this
-/// comment. `from` is the run that gives the training its first weights; `None` if there is none.
+/// comment. `from` is the run (trained model) that gives the training its first weights; `None` if
+/// there is none.
 pub(super) fn usage_comment(usage: Usage, name: &str, from: Option<&Path>) -> String {
     let lines = usage(Path::new(&format!("{name}.toml")), from);
     lines.iter().map(|line| format!("#   {line}\n")).collect()

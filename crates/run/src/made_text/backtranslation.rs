@@ -40,11 +40,12 @@ pub struct BackTranslation<'a> {
     pub output: &'a Path,
 }
 
-/// Translates a text with `run`. The lines of the text become the targets of pairs, and their
-/// translations the sources (Sennrich et al. 2016, "Improving Neural Machine Translation Models
-/// with Monolingual Data"). Repeated lines are used once. The pairs are for training a model that
-/// translates in the opposite direction of `run`. A recipe can distinguish them from other pairs by
-/// the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
+/// Translates a text with `run` (a trained model). The lines of the text become the targets of
+/// pairs, and their translations the sources (Sennrich et al. 2016, "Improving Neural Machine
+/// Translation Models with Monolingual Data"). Repeated lines are used once. The pairs are for
+/// training a model that translates in the opposite direction of `run`. The configuration of this
+/// training can distinguish them from other pairs by the `tag` of their corpus (Caswell et al.
+/// 2019, "Tagged Back-Translation").
 ///
 /// # Errors
 /// If the text cannot be read or translated, the output folder has other pairs, or writing fails.

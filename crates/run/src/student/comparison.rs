@@ -46,11 +46,11 @@ impl Measurement {
 }
 
 /// Translates the student's test sets, or its validation set if it has none, with the ensemble
-/// `teachers` and with the run `student`. The teachers use the number type of weights and the
-/// search settings in their own configurations. The student has weights in int8, as on the page
-/// that [`super::write_pipeline`] makes. `progress` receives the number of sentences that each of
-/// the two has translated. Returns `None` if the student has neither test sets nor a validation
-/// set.
+/// `teachers` and with `student`; all of them are runs (folders of trained models). The teachers
+/// use the number type of weights and the search settings in their own configurations. The student
+/// has weights in int8, as on the page that [`super::write_pipeline`] makes. `progress` receives
+/// the number of sentences that each of the two has translated. Returns `None` if the student has
+/// neither test sets nor a validation set.
 ///
 /// # Errors
 /// When a run cannot be loaded, or a set cannot be read, translated or scored.
@@ -73,7 +73,7 @@ pub fn compare(
     Ok(Some([of_teachers, of_student]))
 }
 
-/// Names of the test sets of a recipe, or of its validation set if it has no test sets.
+/// Names of the test sets of a run, or of its validation set if it has no test sets.
 fn sets(config: &RunConfig) -> Vec<String> {
     let mut sets = TranslationModel::test_sets(config);
     if sets.is_empty() && !config.data.validation.is_empty() {

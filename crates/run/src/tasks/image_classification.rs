@@ -20,8 +20,8 @@ use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_images};
 
 /// Shape of the images, as a model expects it, from the settings `images` of a training. The model
-/// always divides pixel values by 255, so if the recipe has another factor, mean and deviation are
-/// scaled accordingly.
+/// always divides pixel values by 255, so if the settings have another factor, mean and deviation
+/// are scaled accordingly.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     let factor = 255.0 * images.rescale;
     let scaled = |numbers: &[f64]| numbers.iter().map(|number| number / factor).collect();

@@ -20,9 +20,10 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Reads the checkpoint in the folder `checkpoint`, which belongs to the run in `folder`.
-    /// `saved` is the recipe (configuration) in the run's config.toml. This must be called before
-    /// the text is prepared again, because preparation replaces the record of the text.
+    /// Reads the checkpoint in the folder `checkpoint`, which belongs to the run (folder of a
+    /// training) in `folder`. `saved` is the recipe (configuration) in the run's config.toml. This
+    /// must be called before the text is prepared again, because preparation replaces the record of
+    /// the text.
     ///
     /// # Errors
     /// If the state of the checkpoint cannot be read.

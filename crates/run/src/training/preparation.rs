@@ -98,7 +98,8 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 
     /// Copies the word vectors from the files that the recipe names into the embeddings. This is
-    /// only called for a run without a parent, before the first update.
+    /// only called for a training that does not begin with the weights of another run, before the
+    /// first update.
     ///
     /// # Errors
     /// If the vectors in a file do not fit the embeddings.

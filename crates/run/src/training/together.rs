@@ -4,7 +4,7 @@
 //! tokenizer, and checks memory and disk, while the others wait. All processes that can read the
 //! folder in which process 0 trains (on a shared disk) tokenise the text together. Then process 0
 //! sends its decisions to the others, and all processes open the same data. Training begins only if
-//! all have the same program, recipe, tokenizer and data.
+//! all have the same program, recipe (settings of the training), tokenizer and data.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

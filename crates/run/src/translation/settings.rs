@@ -55,9 +55,9 @@ impl TranslationSettings {
     }
 }
 
-/// Choice of the attention weights that serve as an alignment in a run of the recipe `config`: the
-/// weights of the attention head that was trained with alignments or, if there is no such head, the
-/// default.
+/// Choice of the attention weights that serve as an alignment in a run with the configuration
+/// `config`: the weights of the attention head that was trained with alignments or, if there is no
+/// such head, the default.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
     let guided = config.training.guided_alignment.guidance();

@@ -28,7 +28,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// Vocabularies and special tokens of a run.
+    /// Vocabularies and special tokens of a run (folder of a trained model).
     ///
     /// # Errors
     /// When source and target have different end tokens.

@@ -174,8 +174,8 @@ const COMPARED: [RotaryScaling; 5] = [
     RotaryScaling::DualChunk,
 ];
 
-/// Changes of the recipe `config`, as `key=value`, with which the model reads blocks of `length`
-/// tokens with the given scaling. `trained` is the block length in training.
+/// Changes of the recipe (configuration) `config`, as `key=value`, with which the model reads
+/// blocks of `length` tokens with the given scaling. `trained` is the block length in training.
 fn changes(
     config: &RunConfig,
     scaling: RotaryScaling,

@@ -35,7 +35,7 @@ pub struct HostileScores {
 pub struct HostileTestSet {
     /// Name of the split.
     pub split: String,
-    /// Direction of translation, such as `en-de`; `None` for a run with a single direction.
+    /// Direction of translation, such as `en-de`; `None` for a model with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Scores of each variant that has any lines.

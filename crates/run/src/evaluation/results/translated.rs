@@ -9,7 +9,7 @@ use super::super::{ParallelText, TextScores};
 pub struct TranslatedTestSet {
     /// Name of the split.
     pub split: String,
-    /// Direction of translation, such as `en-de`; `None` for a run with a single direction.
+    /// Direction of translation, such as `en-de`; `None` for a model with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Number of sentences.

@@ -5,8 +5,8 @@
 //! length) only choose among its results. So the search runs once for each beam size, and all
 //! length settings are applied to its results. This gives exactly what separate searches would
 //! give. If the best value of a setting is the largest in the grid, larger values are tried. For a
-//! run that reranks candidate translations by several criteria, [`tune_weights`] finds the weights
-//! of the criteria.
+//! run (trained model) that reranks candidate translations by several criteria, [`tune_weights`]
+//! finds the weights of the criteria.
 
 mod grid;
 mod line_search;

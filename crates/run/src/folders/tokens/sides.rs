@@ -34,7 +34,7 @@ const MOST_BYTES: u64 = 1 << 28;
 
 /// Whether the tokenizers of the folder `source` are to be read from SentencePiece models. This is
 /// not the case if the folder has a `tokenizer.json` but no file with the ids of pieces: then the
-/// `tokenizer.json` is read. An export of a run that Taper has trained is such a folder.
+/// `tokenizer.json` is read. An export of a model that Taper has trained is such a folder.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);

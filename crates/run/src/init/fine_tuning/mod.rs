@@ -24,7 +24,8 @@ pub use parent::run_of;
 /// Settings of a recipe for the further training of a model.
 #[derive(Debug, Clone)]
 pub struct FineTuneSettings {
-    /// Folder of a run or checkpoint, the parent, which gives the new run its first weights.
+    /// Parent: the folder of a run (trained model) or checkpoint that gives the new run its first
+    /// weights.
     pub parent: PathBuf,
     /// Task of the new run; `None` for the task of the parent.
     pub task: Option<Task>,

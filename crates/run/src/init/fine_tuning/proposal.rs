@@ -55,7 +55,7 @@ pub(super) struct Proposal {
     pub(super) bytes: u64,
 }
 
-/// Proposes a recipe called `name`.
+/// Proposes a recipe (settings of a training) called `name`.
 pub(super) fn propose(
     name: &str,
     (parent, task, kind): (&Parent, Task, Examples),

@@ -177,8 +177,9 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Section `[model]` of the recipe with which the weights of `checkpoint` were trained. Overrides
-/// in `config` are applied if they change neither the shape nor the meaning of weights.
+/// Section `[model]` of the recipe (configuration) with which the weights of `checkpoint` were
+/// trained. Overrides in `config` are applied if they change neither the shape nor the meaning of
+/// weights.
 ///
 /// # Errors
 /// If config.toml was changed since the weights were trained, or an override in `config` would

@@ -8,7 +8,7 @@ use taper_data::{
 
 use crate::numbers::bytes;
 
-/// Summary of the data of a run: `data.json`.
+/// Summary of the data of a training: `data.json`.
 #[derive(Debug, Serialize)]
 pub struct DataSummary<'a> {
     /// Report on the training split.

@@ -29,7 +29,7 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Opens the records of process 0, and saves the recipe.
+    /// Opens the records of process 0, and saves the recipe (settings of the training).
     ///
     /// # Errors
     /// If a file cannot be read or written.

@@ -29,9 +29,9 @@ const VALIDATION: [&str; 4] = ["validation/", "weights/", "samples/", "attention
 pub(crate) struct TensorBoard(Arc<Mutex<EventFile>>);
 
 impl TensorBoard {
-    /// Opens the event file of the run in the folder `root`, and removes records that are later
-    /// than the checkpoint's state `state`. Returns `None` if the recipe does not request an event
-    /// file.
+    /// Opens the event file of the run (folder of the training) at `root`, and removes records that
+    /// are later than the checkpoint's state `state`. Returns `None` if the recipe (settings of the
+    /// training) does not request an event file.
     ///
     /// # Errors
     /// If the file cannot be read or written.

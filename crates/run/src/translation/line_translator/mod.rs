@@ -76,8 +76,8 @@ pub struct LineTranslator<'a> {
 }
 
 impl<'a> LineTranslator<'a> {
-    /// Translator with the model of `run` and, for an ensemble, the other models that `settings`
-    /// name.
+    /// Translator with the model of `run` (a loaded model with its files) and, for an ensemble, the
+    /// other models that `settings` name.
     ///
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer, or when the settings need a

@@ -30,7 +30,7 @@ impl Reranker {
     /// `languages`: source language and target language.
     ///
     /// # Errors
-    /// If a model that the recipe names cannot be loaded.
+    /// If a model that `config` names cannot be loaded.
     pub(super) fn new(
         config: &DecodingConfig,
         tokenizer: Tokenizer,
