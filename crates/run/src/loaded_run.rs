@@ -71,7 +71,7 @@ pub struct LoadSettings {
 /// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// Configuration of the run. It has no adapters, because they were added to the weights on
+    /// Configuration of the run. It has no LoRA adapters, because they were added to the weights on
     /// loading.
     pub config: RunConfig,
     /// Tokenizers of the run.

@@ -86,7 +86,7 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Checks the adapters of a model whose configuration has adapters switched on: some layer must
+/// Checks the LoRA adapters of a model whose configuration has them switched on: some layer must
 /// have an adapter, and each pattern in `model.lora` must match a layer or a parameter.
 ///
 /// # Errors

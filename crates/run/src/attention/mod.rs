@@ -1,5 +1,5 @@
-//! Display of attention: weights between words, roles of heads, attention to images, and the
-//! journey of an input through a model.
+//! Display of attention: weights between words, roles of heads, and attention to images. Also the
+//! journey of an input through a model: all values on the way to the answer.
 
 mod figures;
 mod heads;

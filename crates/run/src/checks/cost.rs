@@ -9,7 +9,7 @@ use crate::numbers::{bytes, grouped, scaled};
 pub struct Cost {
     /// Number of trained parameters, counted as single numbers (scalars).
     pub parameters: u64,
-    /// Number of frozen parameters, to which adapters are added, counted as scalars; 0 without
+    /// Number of frozen parameters, to which LoRA adapters are added, counted as scalars; 0 without
     /// adapters.
     #[serde(skip_serializing_if = "is_zero")]
     pub frozen_parameters: u64,

@@ -77,7 +77,7 @@ impl Cost {
 pub(crate) struct Scalars {
     /// Number of trained scalars.
     pub(crate) trained: u64,
-    /// Number of frozen scalars, to which adapters are added.
+    /// Number of frozen scalars, to which LoRA adapters are added.
     pub(crate) frozen: u64,
     /// Size of the frozen scalars in bytes.
     pub(crate) frozen_bytes: u64,

@@ -29,8 +29,8 @@ impl Line {
 
 impl Graph<'_> {
     /// Path of the folder of the step called `name`. If there is no such step, `name` is the path
-    /// of a run (folder of a trained model), which is returned. A step that makes a shortlist has
-    /// no folder of its own; its folder is the run that gets the shortlist.
+    /// of a run (folder of a trained model), which is returned. A step that makes a shortlist (a
+    /// file in a run) has no folder of its own; its folder is the run that gets the shortlist.
     fn folder_of(&self, name: &str) -> Result<String> {
         match self.steps.get(name) {
             Some(Verb::Shortlist(step)) => self.folder_of(&step.run),

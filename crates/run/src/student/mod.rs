@@ -28,7 +28,8 @@ const RECIPE: &str = "student.toml";
 const PIPELINE: &str = "pipeline.toml";
 /// Name of the step that trains the student. The folder of the student's run has the same name.
 const STUDENT: &str = "student";
-/// Name of the step that makes the student's shortlist.
+/// Name of the step that makes the student's shortlist (target tokens that translations may
+/// contain).
 const SHORTLIST: &str = "shortlist";
 /// Name of the step that writes the page. The file of the page has the same name, with the
 /// extension `html`.

@@ -41,10 +41,11 @@ pub(crate) use token_spans::is_marker;
 pub struct Translation {
     /// Text of the translation.
     pub text: String,
-    /// Length-normalised log-probability, by which n-best lists are sorted unless `total` is set.
+    /// Length-normalised log-probability. Lists of translations are sorted by it if `total` is
+    /// `None`.
     pub score: f64,
-    /// Weighted sum of the criteria of reranking, by which n-best lists are then sorted; `None`
-    /// without reranking.
+    /// Score by reranking (choice among translations), by which lists are then sorted: the weighted
+    /// sum of several criteria. `None` without reranking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
     /// Natural logarithm of the probability of the translation.

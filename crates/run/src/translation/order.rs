@@ -29,8 +29,8 @@ impl Order {
     /// hashes of the texts.
     ///
     /// # Errors
-    /// When a member of the ensemble, a run that chooses among candidates, or the shortlist cannot be
-    /// read.
+    /// When a member of the ensemble, a model that chooses among candidates, or the shortlist
+    /// (target tokens that translations may contain) cannot be read.
     pub fn new(
         run: &LoadedRun,
         settings: &TranslationSettings,

@@ -51,8 +51,8 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(rows.collect())
 }
 
-/// Texts to translate, with the shortlist of the search; `None`: translations may contain all
-/// tokens.
+/// Texts to translate, with the shortlist of the search (the target tokens that translations may
+/// contain); `None` if they may contain all tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchTexts<'a> {
     pub(crate) texts: &'a [TextPart],

@@ -20,8 +20,8 @@ fn gpt2(source: &Path, run: &Path) -> LoadedRun<LanguageModel> {
     imported(source, run).unwrap()
 }
 
-/// All parameters of the run that is imported from a copy of the golden GPT-2 folder, changed by
-/// `change`.
+/// Copies the golden GPT-2 folder (a small model that Transformers has written), changes it by
+/// `change`, imports it, and returns all parameters of the run.
 fn parameters(change: &dyn Fn(&Path)) -> Vec<f32> {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden("gpt2"), folder.path(), change);

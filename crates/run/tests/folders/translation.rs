@@ -1,5 +1,5 @@
-//! Checks of translation models that are the same for all families. What Transformers computes is
-//! in `expected.safetensors` and `expected.json` of the golden folders.
+//! Checks of translation models that are the same for all families. The golden folders have small
+//! models, and what Transformers computes with them in `expected.safetensors` and `expected.json`.
 
 use serde_json::Value;
 use taper_model::{Batch, Pass, Sequences, TranslationModel};

@@ -1,4 +1,5 @@
-//! Journey of an image through a Vision Transformer.
+//! Journey of an image through a Vision Transformer: the values that the model computes on the way
+//! to its answer.
 
 use std::path::Path;
 

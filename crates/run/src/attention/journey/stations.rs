@@ -1,5 +1,6 @@
 //! Steps that the journeys of all models have in common: pieces (tokens), vectors, inputs of
-//! attention heads, and choices.
+//! attention heads, and choices. A journey has the values that a model computes on its way from an
+//! input to its answer.
 
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};

@@ -67,7 +67,8 @@ pub struct FineTuning {
 
 /// Reads the examples, and writes a recipe with comments for the further training of the parent on
 /// `machine`. The learning rate follows from the width of the model, and the number of updates from
-/// the size of the text. Whether all weights are trained, or only adapters, depends on the memory.
+/// the size of the text. Whether all weights are trained, or only LoRA adapters, depends on the
+/// memory.
 ///
 /// If no validation set lies next to the examples, some examples are held out for validation. If
 /// the recipe is made again, the same examples are held out.

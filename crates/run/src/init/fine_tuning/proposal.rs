@@ -2,7 +2,7 @@
 //!
 //! The learning rate of fine-tuning is much lower than that of the first training. For a model of
 //! width 1024, it is 5e-5, the default of the library Transformers; for other widths, it is
-//! inversely proportional to the width (Yang et al. 2022, "Tensor Programs V", table 3). For
+//! inversely proportional to the width (Yang et al. 2022, "Tensor Programs V", table 3). For LoRA
 //! adapters, it is ten times as high (Hu et al. 2021, table 11).
 
 use candle_core::Device;

@@ -36,8 +36,8 @@ pub fn build_model<M: TaskModel>(
     Ok(model)
 }
 
-/// Returns the configuration of the same model without adapters. Checkpoints with adapters can be
-/// loaded into such a model, because loading adds the adapters to the matrices.
+/// Returns the configuration of the same model without LoRA adapters. Checkpoints with adapters can
+/// be loaded into such a model, because loading adds the adapters to the matrices.
 #[must_use]
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();

@@ -32,8 +32,8 @@ pub struct TranslatedDocument {
     pub repaired: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub truncated: usize,
-    /// Prescribed translations of terms that are missing in a line: number of the line, counted
-    /// from 1, and translation.
+    /// Prescribed translations of terms (words of the source) that are missing in a line: number of
+    /// the line, counted from 1, and translation.
     pub missing_terms: Vec<(usize, String)>,
 }
 

@@ -15,7 +15,7 @@ pub struct TranslatedSentence {
     pub translation: Option<Translated>,
     /// True if the translation ends only because it reached the maximum length.
     pub is_truncated: bool,
-    /// Prescribed translations of terms that are missing in the translation.
+    /// Prescribed translations of terms (words of the source) that are missing in the translation.
     pub missing_terms: Vec<String>,
 }
 

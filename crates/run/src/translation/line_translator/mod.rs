@@ -69,7 +69,8 @@ pub struct LineTranslator<'a> {
     limit: LineLimit,
     aligned_by: AlignedAttention,
     terms: Option<Arc<Terms>>,
-    /// Shortlist of the search; `None`: translations may contain all tokens.
+    /// Shortlist: target tokens that translations may contain; `None` if they may contain all
+    /// tokens.
     shortlist: Option<Arc<LoadedShortlist>>,
     pub(super) detail: TranslationDetail,
     control: &'a dyn Control,

@@ -1,5 +1,5 @@
-//! Exports for CTranslate2 of models from golden folders, which Transformers has written. That the
-//! engine itself reads such exports is checked by `scripts/check/engines.py`.
+//! Exports for CTranslate2 of models from golden folders (small models that Transformers has
+//! written). `scripts/check/engines.py` checks that CTranslate2 itself reads such exports.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! Exports as ONNX graphs of models from golden folders, which Transformers has written. That ONNX
-//! Runtime computes the right values with such graphs is checked by `scripts/check/engines.py`.
+//! Exports as ONNX graphs of models from golden folders (small models that Transformers has
+//! written). `scripts/check/engines.py` checks that ONNX Runtime computes the right values with
+//! such graphs.
 
 use std::fs;
 

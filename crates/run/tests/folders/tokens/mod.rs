@@ -24,7 +24,8 @@ use super::{CONFIG, WEIGHTS, golden, imported, json_of, refusal, set, tensors};
 const TOKENIZER: &str = "tokenizer.json";
 const EMBEDDING: &str = "transformer.wte.weight";
 
-/// Copies the golden folder `name` to `folder`, and applies `change`.
+/// Copies the golden folder `name` (a small model that Transformers has written) to `folder`, and
+/// applies `change`.
 fn changed(name: &str, folder: &Path, change: impl Fn(&Path)) -> PathBuf {
     let copy = folder.join(name);
     fs::create_dir_all(&copy).unwrap();
