@@ -1,6 +1,6 @@
-//! Start of a new run (folder of a training) with weights of another run, its parent (`taper train
-//! --from`): all weights, or some of them. The new run has the parent's tokenizer or one of its
-//! own.
+//! Start of a new run (folder of a training) with weights of another run, its parent, as in
+//! `taper train --from`. All weights are copied, or some of them. The new run has the parent's
+//! tokenizer or one of its own.
 //!
 //! The new run first gets a checkpoint (after 0 updates) with these weights. From then on it is a
 //! run like any other: if its process is killed early, it continues from this checkpoint. Optimizer
