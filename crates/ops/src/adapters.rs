@@ -7,8 +7,9 @@ use rayon::prelude::*;
 pub struct Adapted<'a> {
     /// Number of columns `I` of `W`.
     pub width: usize,
-    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of one adapter of rank `Rᵢ` for each block of rows
-    /// of `W`. The blocks follow each other from the first row of `W` on; the `Oᵢ` add up to `O`.
+    /// The adapter of each block of rows of `W`, from the first block to the last: factor A, `(Rᵢ,
+    /// I)`, and factor B, `(Oᵢ, Rᵢ)`, where `Rᵢ` is the rank and `Oᵢ` the number of rows. The `Oᵢ`
+    /// add up to `O`.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
     /// Factor `s` by which the product `B A` is multiplied.
     pub scale: f64,
@@ -24,8 +25,8 @@ pub struct Adapted<'a> {
 #[must_use]
 pub fn merge(weight: &mut [f32], adapted: &Adapted<'_>) -> bool {
     let &Adapted { width, ref factors, scale, magnitude } = adapted;
-    // For each row of the matrix: factor A of the block that the row is in, and the row of factor B
-    // with which A is multiplied.
+    // For each row of the matrix: factor A of the row's block, and the row of factor B that
+    // multiplies it.
     let mut rows = Vec::new();
     for &(down, up) in factors {
         let rank = down.len() / width.max(1);

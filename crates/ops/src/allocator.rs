@@ -35,9 +35,9 @@ pub fn return_freed_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Makes memory that the calling thread and the threads of Rayon's pool have freed available for
-/// other uses, and waits until all of these threads have done this. A thread that is busy does it
-/// only after its work, so the wait can be long; [`collect_soon`] does not wait.
+/// Makes freed memory available for other uses: the memory that the calling thread and the threads
+/// of Rayon's pool have freed. Waits until all of these threads have done their part. A busy thread
+/// does so only after its work, so the wait can be long; [`collect_soon`] does not wait.
 pub fn collect() {
     #[cfg(not(target_family = "wasm"))]
     {
@@ -82,10 +82,11 @@ pub fn spare_addresses() {
     }
 }
 
-/// Whether bytes are being counted by [`Explaining`], for [`counted`].
+/// Whether [`counted`] is running, and [`Explaining`] therefore counts bytes.
 static COUNTS: AtomicBool = AtomicBool::new(false);
-/// Bytes in use less those at the start of counting; [`MOST_IN_USE`] is the maximum of this number.
+/// Bytes in use, minus the bytes that were in use when counting began.
 static IN_USE: AtomicI64 = AtomicI64::new(0);
+/// Largest value of [`IN_USE`] since counting began.
 static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 
 /// Bytes that a function used, as counted by [`counted`].
@@ -100,10 +101,9 @@ pub struct InUse {
 /// Runs `work`, and returns its result and the bytes that it used, or `None` for the bytes if
 /// [`Explaining`] is not the program's allocator.
 ///
-/// Unlike the resident memory of the process, the count hardly depends on which thread did which
-/// work, because it does not include memory that a thread keeps after freeing it. Only the little
-/// that threads allocate for themselves makes a difference. Two counts must not run at the same
-/// time.
+/// Unlike the resident memory of the process, the count does not include memory that a thread keeps
+/// after freeing it. It therefore hardly depends on which thread did which work. Two counts must
+/// not run at the same time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// A pool whose only thread is busy must not delay the thread that has finished a batch.
+    /// If the only other thread of a pool is busy, [`collect_soon`] must not wait for it.
     #[test]
     #[cfg(not(target_family = "wasm"))]
     fn collecting_soon_waits_for_no_thread() {

@@ -81,8 +81,9 @@ pub fn decoding_attention(
     Ok(out)
 }
 
-/// Returns, for dual chunk attention, which of a query's rotations (the positions by which it is
-/// rotated) applies to each column, for each query. The last column is the query's last key.
+/// Returns the index of the rotation that applies to each column of each query in dual chunk
+/// attention, where a query is rotated by several positions. The last column holds the query's last
+/// key.
 fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
     let of_query = |&length: &usize| {
         (0..longest).map(move |column| {
@@ -93,8 +94,8 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
     lengths.iter().flat_map(of_query).collect()
 }
 
-/// If the keys are past tokens, not a source, adds terms that depend on distances (relative bias
-/// and ALiBi) to the scores, `(R, H, 1, T)`.
+/// Adds the terms that depend on distances (relative bias and ALiBi) to the scores, `(R, H, 1, T)`,
+/// if the keys are past tokens. Keys of a source have no such terms.
 fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
     let VisibleKeys::Past { bias, slopes, .. } = visible else { return Ok(scores) };
     if let Some(bias) = bias {
@@ -109,8 +110,8 @@ fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> 
 }
 
 /// Returns a tensor with all keys and values and, for each column of each query, the index of a row
-/// of this tensor. Hidden columns have the index of the row of the query's last key, so that they
-/// add no infinities or NaN if all keys of the query are finite.
+/// of this tensor. A hidden column has the index of the query's last key. Its value is multiplied
+/// by the weight 0, which gives 0 if the value is finite.
 fn places(
     visible: VisibleKeys<'_>,
     lengths: &[usize],

@@ -31,8 +31,8 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
 }
 
 impl Dropout {
-    /// Returns the mask as a tensor, by which the composed operations multiply. Every device
-    /// computes it itself, and drops the same elements.
+    /// Returns the mask as a tensor by which the composed operations multiply. It is computed on
+    /// `device`, and has the same elements on every device.
     ///
     /// # Shapes
     /// → `(count,)`.
@@ -77,9 +77,9 @@ fn mask_on_device(
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// The table has the exclusive or of each pair of numbers of this many bits. [`SIDE`] is the number
-/// of values that such a number can have.
+/// Number of bits of the numbers that the table combines.
 const PIECE: u32 = 9;
+/// Number of different numbers that have [`PIECE`] bits.
 const SIDE: u32 = 1 << PIECE;
 /// Number of consecutive indices that differ only in their lower 16 bits.
 const BLOCK: usize = 1 << 16;
@@ -173,7 +173,7 @@ impl Words {
         let (low, moved) = ((x - &above)?, self.over(x, 1 << shift)?);
         let index = (self.times(&low, SIDE)? + &moved)?;
         let upper = (self.times(&self.over(&low, half)?, SIDE)? + self.over(&moved, half)?)?;
-        // Index of the table for the rest: the parts of the two numbers below `half`.
+        // Index into the table for the lower halves: the parts of the two numbers below `half`.
         let lower = (index - self.times(&upper, half)?)?;
         let looked_up = |index: &Tensor| self.xor.index_select(index, 0);
         let out = (above + self.times(&looked_up(&upper)?, half)?)?.add(&looked_up(&lower)?)?;

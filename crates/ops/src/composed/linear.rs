@@ -129,11 +129,11 @@ pub fn activation(x: &Tensor, activation: Activation, dropout: Dropout) -> Resul
 pub(super) fn activated(x: Tensor, activation: Activation) -> Result<Tensor> {
     match activation {
         Activation::Identity => Ok(x),
-        // Candle's relu has derivative 1 at 0. The product with a step function that is constant
-        // for autodiff has derivative 0 there, like PyTorch's relu.
+        // Candle's relu has derivative 1 at 0. Here, `x` is multiplied by a step function that has
+        // no gradient, so that the derivative at 0 is 0, as in PyTorch.
         Activation::Relu => x.mul(&x.detach().gt(0.0)?.to_dtype(x.dtype())?),
-        // Not Candle's `gelu_erf`, which rounds a constant of its derivative to six digits;
-        // Candle's `erf` does not.
+        // Composed with Candle's `erf`, because Candle's `gelu_erf` rounds a constant of its
+        // derivative to six digits.
         Activation::Gelu => (&x * 0.5)? * ((&x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)?,
         Activation::GeluTanh => {
             let inner = ((&x + (x.sqr()?.mul(&x)? * CUBE)?)? * (TWICE_ROOT / 2.0))?;

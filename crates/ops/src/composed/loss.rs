@@ -3,9 +3,9 @@
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
 //! pass. So the gradients with respect to `hidden` and `weight` are computed together with the
-//! loss, block by block, as in [the fused operation](crate::smoothed_cross_entropy()) when it
-//! computes logits only once. A tape takes these gradients directly, and Candle's graph gets them
-//! through [`with_gradients`].
+//! loss, block by block. [The fused operation](crate::smoothed_cross_entropy()) does the same when
+//! it computes logits only once. A tape takes these gradients directly, and Candle's graph gets
+//! them through [`with_gradients`].
 
 use super::{CountedProduct, first_largest, on_tape, wide};
 use crate::device::kernels_of;
@@ -87,7 +87,7 @@ pub(crate) fn cross_entropy_on_tape(
             &loss,
             move |adjoint, adjoints| {
                 // If the loss is the root of the graph, as usual, the gradient with respect to it
-                // (its adjoint) is 1, and the other gradients stay as they are.
+                // (its adjoint) is 1, and the gradients need no factor.
                 let factor = match adjoint {
                     Adjoint::One => None,
                     other => Some(other.tensor(&().into(), DType::F32, &device)?),

@@ -49,7 +49,8 @@ fn ahead(momentum: &Tensor, gradient: &Tensor, kept: f64) -> Result<Tensor> {
     Ok(((momentum * kept)? + (gradient * (1.0 - kept))?)?.detach())
 }
 
-/// Returns the weights of a parameter after a step along `direction`, whose projections are
+/// Returns the weights of a parameter after a step along `direction`. A parameter can consist of
+/// several matrices (projections), one below the other; the part of `direction` for each of them is
 /// orthogonalised first.
 fn moved(parameter: &Parameter, direction: &Tensor, step: &MuonStep) -> Result<Tensor> {
     let rate = step.adam.learning_rate * parameter.rate();

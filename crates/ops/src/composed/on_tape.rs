@@ -1,6 +1,6 @@
 //! Records operations that are composed of Candle's as single operations on a [`Tape`] (Taper's
-//! record of operations for the backward pass). This serves new ideas that are not fused yet, and
-//! operations on a device or of a type for which there is no kernel.
+//! record of operations for the backward pass). This is for operations without a fused kernel: new
+//! ideas, and operations on other devices or types.
 //!
 //! The composed operation gets copies of its inputs that Candle tracks. In the backward pass,
 //! Candle differentiates from the operation's result back to these copies, and no further. This has

@@ -78,9 +78,9 @@ pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<
     Ok(Recurred { rows, last, weights })
 }
 
-/// Computes one step of a [`Cell`] for R sequences, given the contributions to the gates of the
-/// layer's input, `inputs`, and of the state, `product`, `(R, G·H)` each. `state` → the next state,
-/// both `(R, H)` for GRUs and `(R, 2·H)` for LSTMs.
+/// Computes one step of a [`Cell`] for R sequences. `inputs` and `product` are what the layer's
+/// input and its state add to the gates, `(R, G·H)` each. `state` and the returned next state have
+/// the shape `(R, H)` for GRUs and `(R, 2·H)` for LSTMs.
 fn cell(
     cell: Cell,
     inputs: &Tensor,

@@ -313,7 +313,8 @@ impl Attention {
         let (shape, width) = (self.sequences.shape, gradient.dim(1)?);
         let device = gradient.device().as_cuda_device()?;
         let columns = Columns::new(address_of(gradient)?, self.dtype, width, 0);
-        // Products over the rows of a group are sums over the group's heads.
+        // Each product sums over the rows of a group, and therefore over the query heads that share
+        // a key head.
         let mixed = self.grouped(&self.split(device, 0, columns, shape.heads, 1.0)?)?;
         self.merge(1, &self.grouped(&saved.weights)?.t()?.times(&mixed)?, value, 1.0)?;
         let of_weights = self.ungrouped(&mixed.times(&saved.value.t()?)?)?;

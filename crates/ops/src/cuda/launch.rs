@@ -186,7 +186,7 @@ pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) 
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
 }
 
-/// Returns the error of an operation that is called on the host, which has its own kernels.
+/// Returns the error of an operation for CUDA that was called on the host.
 pub(super) fn no_host(name: &str) -> Result<(CpuStorage, Shape)> {
     bail!("{name} is computed by CUDA alone")
 }

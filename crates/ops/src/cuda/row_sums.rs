@@ -6,8 +6,8 @@ use candle_core::{CudaDevice, DType, Result, Tensor, bail};
 
 /// Largest number of blocks of rows over which a gradient is summed.
 const ROW_BLOCKS: usize = 256;
-/// A block of threads is a square with sides of this many threads (`TILE` in `common.cuh`). So a
-/// block reads this many rows at the same time.
+/// Number of threads along each side of a block of threads, which is a square (`TILE` in
+/// `common.cuh`). A block therefore reads this many rows at the same time.
 const TILE: usize = 16;
 
 /// Division of rows into blocks over which a gradient is summed.

@@ -89,9 +89,9 @@ pub fn check(device: &Device) -> Result<()> {
     if device.is_cpu() { Ok(()) } else { GPUS.check() }
 }
 
-/// Checks that a tensor of `count` elements is small enough for Candle's kernels if `device` is a
-/// GPU: these count elements in 32 bits, and would leave further elements unwritten. `what`
-/// describes the tensor in the error message.
+/// Checks that a tensor of `count` elements is not too large for `device`. On a GPU, Candle's
+/// kernels count elements in 32 bits, and would leave further elements unwritten; the host has no
+/// limit. `what` describes the tensor in the error message.
 ///
 /// # Errors
 /// If `device` is a GPU and `count` is 2³² or more.

@@ -56,7 +56,7 @@ pub(super) fn cross_entropy<T: Float>(
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
             // If the loss is the root of the graph, as usual, the gradient with respect to it (its
-            // adjoint) is 1, and the other gradients stay as they are.
+            // adjoint) is 1, and the gradients need no factor.
             if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }

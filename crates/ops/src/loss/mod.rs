@@ -111,8 +111,8 @@ pub fn biased_cross_entropy(
 }
 
 /// Returns the number of bytes that the loss of `rows` rows takes on the host, in addition to its
-/// inputs and their gradients. They are for the logits of `classes` classes, and for the packed
-/// values of the weight matrix, which has `values` values.
+/// inputs and their gradients: for the logits of `classes` classes, and for the packed copy of the
+/// weight matrix, which has `values` elements.
 #[must_use]
 pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
     let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);

@@ -101,8 +101,9 @@ vectorised! {
             token.largest = largest;
             token.best = first + logits.iter().position(|&logit| logit == largest).unwrap_or(0);
         }
-        // Without a finite logit so far, each difference would be NaN. A NaN among the logits,
-        // which `largest` leaves out, still makes the sum NaN.
+        // If all logits so far are −∞, their differences from the largest would be NaN, so 0 is
+        // subtracted instead. A NaN among the logits, which `largest` leaves out, still makes the
+        // sum NaN.
         let is_none = token.largest == T::NEGATIVE_INFINITY;
         let base = if is_none { T::default() } else { token.largest };
         match partner {

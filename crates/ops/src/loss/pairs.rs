@@ -95,7 +95,8 @@ vectorised! {
         for (first, second) in first.iter_mut().zip(second) {
             let (log_p, log_q) = (*first - of_first.log_sum_exp, *second - of_second.log_sum_exp);
             let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));
-            // The limit for a class without probability, whose logit can be infinite.
+            // The gradient of a class with probability 0 is 0. The product would be NaN if its
+            // logit is −∞.
             let zero = T::default();
             let of_p = if p == zero { zero } else { p * (own_first + apart) };
             let of_q = if q == zero { zero } else { q * (own_second - apart) };

@@ -316,7 +316,7 @@ fn new_mask(
         for head in 0..heads {
             let slope = spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
             let sight = Sight::new(spec, head, length);
-            // Queries of the padding see any keys, because their results are not used.
+            // Queries of the padding may see any keys, because their results are not used.
             let is_hidden =
                 |i, j| i < length && sight.as_ref().is_some_and(|sight| !sight.sees(i, j));
             for i in spec.query_start..spec.query_start + queries {
@@ -335,8 +335,8 @@ fn new_mask(
         .to_device(device)
 }
 
-/// Returns the dropout mask of the attention weights. Each element is the same as in the fused
-/// kernel, where rows of queries are packed.
+/// Returns the dropout mask of the attention weights. Its elements equal those that the fused
+/// kernel uses, whose rows of queries have no padding.
 fn weight_mask(
     spec: &AttentionSpec,
     shape: (usize, usize, usize, usize),

@@ -319,7 +319,7 @@ mod tests {
             [Cache::default(), Cache::joined()].into_iter().chain(compact)
         };
         for mut cache in caches() {
-            // An empty cache has no rows that could be named wrongly.
+            // An empty cache accepts any indices.
             cache.keep(&[7], &[true])?;
             cache.add_step(rows(0, 2))?;
             assert!(cache.keep(&[0], &[true]).is_err(), "{cache:?}");

@@ -73,8 +73,8 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // Share of each token in each place (column) of the scores: 1 for a token's own place, and
-    // 1 / count for the summary of a chunk of `count` tokens.
+    // For each place (column of the scores), the share of its weight that each token gets: 1 at the
+    // token's own place, and 1 / count at the summary of a chunk of `count` tokens.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);

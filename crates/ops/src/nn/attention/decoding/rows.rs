@@ -27,7 +27,7 @@ pub(crate) trait Row<T: Float>: Copy {
     fn number(self, column: usize) -> T;
 }
 
-/// Rows of one tensor or of one addition to a cache.
+/// Rows that are stored together: the rows of one tensor, or rows added to a cache in one call.
 pub(super) trait Rows<T: Float>: Copy + Sync {
     type Row: Row<T>;
 

@@ -8,8 +8,9 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Processes first all queries of each head, which are summed up in a state, and then all keys
-    /// and values, whose gradients are computed from this state.
+    /// Computes the gradients of all heads in two loops. The first loop goes over the queries,
+    /// computes their gradients, and adds them up in a state. The second loop computes the
+    /// gradients with respect to keys and values from this state.
     ///
     /// # Safety
     /// As for [`Self::causal`].

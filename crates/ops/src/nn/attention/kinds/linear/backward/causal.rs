@@ -95,9 +95,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
         // The forward pass divided the features of this chunk's keys by `exp(c)`, where c never
-        // decreases from one chunk to the next. The sums in `behind` are scaled for the c of the
-        // next chunk; here they are rescaled for the c of this chunk. As this c is not larger, the
-        // factor is at most 1.
+        // decreases from one chunk to the next. The sums over later tokens, in `behind`, are scaled
+        // for the c of the next chunk. Here they are rescaled for the c of this chunk. This c is
+        // not larger, so the factor is at most 1.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
