@@ -10,14 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packed weights of a model for decoding; each weight is packed when it is first used in a
 /// product.
-///
 /// Packing costs about as much as a product with thirty rows; without this cache, each step of
 /// decoding would pay this for every weight. A packed weight takes memory in addition to the weight
-/// itself: 1.5 times as much as the weight for f32 products with AMX, half as much for bf16
-/// products by kernels with bf16 instructions, a quarter for int8, and as much as the weight
-/// otherwise. On a processor whose kernel does not pack, it takes none. On a GPU in half precision,
-/// each weight is converted once, and the converted weight takes half as much memory as the weight,
-/// in addition.
+/// itself. Relative to the size of the weight, it takes
+///
+/// - 1.5 times as much for f32 products with AMX,
+/// - half as much for bf16 products by kernels with bf16 instructions,
+/// - a quarter for int8 products,
+/// - nothing on a processor whose kernel does not pack,
+/// - as much as the weight in all other cases.
+///
+/// On a GPU in half precision, each weight is converted once, and the converted copy takes half as
+/// much memory as the weight.
 ///
 /// Packed weights do not follow changes of the weights, so training does not use them.
 ///

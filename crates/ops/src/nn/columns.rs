@@ -104,7 +104,7 @@ fn backward<T: Float>(
     for (slot, part) in slots {
         adjoints.add_with(slot, |out: &mut [T], write| {
             region(even(adjoint.len().div_ceil(CHUNK)), || {
-                // A part without columns has no rows here.
+                // If the part has no columns, `out` is empty and the loop does nothing.
                 let rows = out.par_chunks_mut(part.max(1)).zip(adjoint.par_chunks(width.max(1)));
                 rows.with_min_len(piece).for_each(|(out, row)| match write {
                     Write::Replace => out.copy_from_slice(&row[first..first + part]),

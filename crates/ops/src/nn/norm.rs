@@ -184,8 +184,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradient with respect to some rows. Adds the gradients with respect to the
-    /// weight and, if there is one, the bias to `sums`, one after the other.
+    /// Computes the gradient with respect to some rows. Adds to `sums` the gradient with respect to
+    /// the weight, followed by the gradient with respect to the bias if there is one.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],

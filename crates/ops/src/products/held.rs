@@ -1,11 +1,11 @@
 //! Products with a matrix that is held in bf16, such as a frozen weight.
 //!
 //! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So the
-//! product takes memory for only [`PIECE`] converted values. With every kernel, it equals the
-//! product with an f32 matrix of the same values, except for the rounding of sums that are divided
-//! between pieces. The conversion costs about a thirtieth of a product with a thousand rows. The
-//! alternative is kernels that read bf16. It would need one such kernel for each kind of processor,
-//! which would either have to round the other operand to bf16, too, or be no faster.
+//! product takes memory for only [`PIECE`] converted values. With every kernel, the result equals
+//! the product with an f32 matrix of the same values, except for the rounding of sums that are
+//! divided between pieces. The conversion costs about a thirtieth of a product with a thousand
+//! rows. The alternative would be kernels that read bf16, one for each kind of processor. They
+//! would have to round the other operand to bf16 as well, or would be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;
@@ -136,8 +136,8 @@ mod tests {
     use crate::products::product_then;
     use crate::rng::Counter;
 
-    /// Checks that a product equals the product with the same values in f32, bit by bit if sums are
-    /// not divided.
+    /// Checks that a product equals the product with the same values in f32, bit by bit if no sum
+    /// is divided between pieces.
     #[test]
     fn products_are_those_of_the_values_in_f32() {
         let random = |count: usize, key| -> Vec<f32> {

@@ -23,8 +23,8 @@
 //! which does not change how an element is summed. If the summed dimension is divided too, the
 //! division depends only on the shape of the product.
 
-// On other processors, no kernel packs its operands: the code for kernels that pack is compiled but
-// not used.
+// On processors other than those named here, no kernel packs its operands: the code for kernels
+// that pack is compiled but not used.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")),
     allow(unreachable_code, unused_variables, dead_code)

@@ -25,8 +25,8 @@ const BF16_LINES: usize = size_of::<[u16; PANEL * DEPTH]>() / size_of::<Line>();
 /// Number of cache lines of one step of a panel, in f32.
 const F32_LINES: usize = 2 * BF16_LINES;
 impl Packing {
-    /// Returns the packing of the fastest kernel for such products on this processor; `None` if
-    /// that kernel does not pack.
+    /// Returns the packing of the fastest kernel for products of this type on this processor;
+    /// `None` if that kernel does not pack.
     pub(crate) fn best(products: Products) -> Option<Self> {
         Self::for_kernel(Kernel::best(products), products)
     }
@@ -43,8 +43,8 @@ impl Packing {
     }
 
     /// Whether recomputing a product takes less time than storing its result and reading it. It
-    /// does on AMX. On AVX-512 BF16 it does not, for products that compute the logits of
-    /// vocabularies of 10,000 to 200,000 tokens.
+    /// does on AMX, but not on AVX-512 BF16. This was measured for the logits of vocabularies of
+    /// 10,000 to 200,000 tokens.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
@@ -80,10 +80,10 @@ impl Packing {
     /// which costs more time. Eight panels take 256 KiB in bf16 with one part, and 512 KiB in f32.
     ///
     /// Processors without AVX-512 have a second-level cache of 256 or 512 KiB, half of which is
-    /// available for the left operand. With a quarter of this block, products on two cores of a Zen
-    /// 3 were a tenth faster. The kernel for these processors reads a panel of the right operand
-    /// once for every three rows, so the panel must stay in a first-level cache of 32 KiB. With
-    /// four steps, there are a quarter as many cache misses as with eight.
+    /// available for the left operand. With blocks of a quarter of the size, products on two cores
+    /// of a Zen 3 were a tenth faster. The kernel for these processors reads a panel of the right
+    /// operand once for every three rows, so the panel must stay in a first-level cache of 32 KiB.
+    /// With four steps, there are a quarter as many cache misses as with eight.
     pub(super) fn block(self) -> (usize, usize) {
         if self.kernel == Kernel::Fma256 { (8, 4) } else { (8, 16) }
     }
@@ -216,7 +216,7 @@ pub(super) fn pack(
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
     // If the operand is contiguous along the summed dimension, packs one panel after the other;
-    // otherwise, a step of all panels at a time.
+    // otherwise packs one step of all panels, then the next step.
     let along = operand.inner == 1;
     let (outer, inner) =
         if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };

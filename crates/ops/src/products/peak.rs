@@ -40,9 +40,9 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
 }
 
 /// Measures how many multiplications and additions per second all threads of the pool together
-/// perform on registers. The instructions are those that limit `kernel`: its own or, for the `gemm`
-/// crate, the fastest f32 multiply-adds of the processor. Returns `None` if the processor does not
-/// have them. Each thread runs `rounds` iterations of about 2 ns each.
+/// perform on registers. It measures the instructions of `kernel` or, for the `gemm` crate, the
+/// fastest f32 multiply-adds of the processor. Returns `None` if the processor does not have these
+/// instructions. Each thread runs `rounds` iterations of about 2 ns each.
 #[must_use]
 pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon, Kernel::Simd128];

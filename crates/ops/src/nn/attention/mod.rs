@@ -100,8 +100,8 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
 
 /// Returns the number of pairs of a query and a key that attention computes on the host, over all
 /// sequences and heads. These are all visible pairs, and also the hidden pairs in short sequences
-/// and in partly visible tiles. Each pair takes as many multiplications and additions as a head is
-/// wide for its score, and as many again to add the weighted value.
+/// and in partly visible tiles. For a pair, the score and the weighted value each take Dh
+/// multiplications and as many additions, where Dh is the width of a head.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);
@@ -296,9 +296,10 @@ fn go_back<T: Float>(
     }
 }
 
-/// Adds the gradients with respect to a query and to separate keys and values, which `back`
-/// computes, to the adjoints. Returns the gradient with respect to the bias. If `query` has columns
-/// other than the queries, the gradient with respect to these columns is zero.
+/// Calls `back`, which computes the gradients with respect to queries and to keys and values that
+/// are in another tensor, and adds these gradients to the adjoints. Returns the gradient with
+/// respect to the bias. If `query` has columns other than the queries, the gradient with respect to
+/// these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

@@ -152,7 +152,7 @@ impl Layout {
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
         let bias_size = operands.bias.map(|(bias, ..)| bias.len());
-        // Each group of sequences has its own sum of the adjoint of the bias.
+        // Each group of sequences sums its own contribution to the adjoint of the bias.
         let group = self.spans.len().div_ceil(if bias_size.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
             let mut bias_sum = vec![T::default(); bias_size.unwrap_or(0)];

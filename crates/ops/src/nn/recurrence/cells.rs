@@ -31,10 +31,10 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients with respect to the contributions to the gates of the layer's input
-    /// (`by_inputs`) and of `U h + b` (`by_product`). On entry, `carried` holds the gradient with
-    /// respect to the new state. On return, it holds the part of the gradient with respect to the
-    /// previous state that does not pass through the gates.
+    /// Computes two gradients: `by_inputs`, with respect to what the layer's input adds to the
+    /// gates, and `by_product`, with respect to `U h + b`. On entry, `carried` holds the gradient
+    /// with respect to the new state. On return, it holds the part of the gradient with respect to
+    /// the previous state that does not pass through the gates.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],

@@ -72,11 +72,11 @@ impl Int8Kernel {
     }
 
     /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) an
-    /// f32 kernel, an int8 kernel is considered only if every processor with the instructions of
-    /// the f32 kernel also has those of the int8 kernel. (The plain loop is always considered.) So
-    /// the user's choice also avoids int8 instructions that a virtual machine reports without
-    /// having them. [`Kernel::Fma512`] stands for the first processors with AVX-512F and AVX-512BW,
-    /// which have no VNNI.
+    /// f32 kernel, for example because a virtual machine reports instructions that it does not
+    /// have, fewer int8 kernels are considered: only those whose instructions every processor with
+    /// the f32 kernel's instructions also has, and the plain loop. For [`Kernel::Fma512`], for
+    /// example, the kernels with VNNI are left out, because the first processors with AVX-512F and
+    /// AVX-512BW have no VNNI.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();

@@ -64,7 +64,8 @@ fn kernels() -> impl Iterator<Item = (&'static str, Parts)> {
     here.map(|kernel| (kernel.name(), kernel.parts())).chain([("emulated", emulated::PARTS)])
 }
 
-/// Shapes (rows, depth, columns) with every kind of edge in each of the three.
+/// Shapes (rows, depth, columns). In each dimension, some sizes consist of whole blocks, and others
+/// leave the last block partly empty.
 const SHAPES: [(usize, usize, usize); 10] = [
     (1, 1, 1),
     (2, 3, 5),

@@ -186,8 +186,9 @@ impl Sums {
         })
     }
 
-    /// Computes `dE += d(E K) Kᵀ` if `part` is 0, and `dF += d(F V) Vᵀ` if `part` is 1. No other
-    /// thread uses the destination at the same time; it must be initialised.
+    /// Computes `dE += d(E K) Kᵀ` if `part` is 0, and `dF += d(F V) Vᵀ` if `part` is 1, where dX is
+    /// the gradient of the loss with respect to X. No other thread uses the destination at the same
+    /// time; it must be initialised.
     fn add_weight_gradient<T: Float>(
         &self,
         (values, adjoint): (&[T], &[T]),
@@ -212,8 +213,8 @@ impl Sums {
         }
     }
 
-    /// Computes `dK += Eᵀ d(E K)` and `dV += Fᵀ d(F V)`. No other thread uses the destination at
-    /// the same time; it must be initialised.
+    /// Computes `dK += Eᵀ d(E K)` and `dV += Fᵀ d(F V)`, where dX is the gradient of the loss with
+    /// respect to X. No other thread uses the destination at the same time; it must be initialised.
     fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {

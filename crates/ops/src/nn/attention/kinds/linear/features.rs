@@ -92,8 +92,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
     /// given `features` and their adjoint, `adjoint`, which is overwritten.
     ///
     /// # Shapes
-    /// `features` and `adjoint (N, M)`, `out (N, Dh)`; each row is padded to whole panels (of the
-    /// number of elements that a kernel processes together).
+    /// `features` and `adjoint (N, M)`, `out (N, Dh)`. Each row is padded to whole panels (groups
+    /// of elements that a kernel processes together).
     pub(super) fn back(
         &self,
         products: &P,

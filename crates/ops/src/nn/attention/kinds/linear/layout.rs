@@ -14,8 +14,8 @@ pub(super) const CHUNK: usize = 64;
 /// the features and states of a group fit into the second-level cache.
 pub(super) const GROUP: usize = 8 * CHUNK;
 
-/// Position of a sequence in the packed rows (one for each real token), and of its numbers among
-/// those that are kept.
+/// Position of a sequence in the packed rows (one for each real token), and positions of the
+/// numbers that are kept for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequence {
     number: usize,

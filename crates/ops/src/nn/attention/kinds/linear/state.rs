@@ -13,7 +13,7 @@ use crate::sums::blocked_sum;
 /// w is the adjoint of the token's denominator.
 #[derive(Clone)]
 pub(super) struct State<T> {
-    /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`; each row is padded to whole panels (of the number of
+    /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`. Each row is padded to whole panels (groups of
     /// elements that a kernel processes together).
     pub(super) sums: Vec<T>,
     /// Sums with numbers, `Σ φ w`, `(M,)`.

@@ -206,8 +206,7 @@ struct Again<T> {
     states: Vec<T>,
     /// Factors exp(Δ A), `(TIME, S, LANES)`.
     powers: Vec<T>,
-    /// For each step: the step size Δ, and the result of the step before it is multiplied by the
-    /// gate.
+    /// For each step, the step size Δ, and the step's result, not yet multiplied by the gate.
     steps: Vec<(Lanes<T>, Lanes<T>)>,
 }
 
