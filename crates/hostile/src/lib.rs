@@ -105,9 +105,9 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. The call
-/// must not panic, and the memory of the process must not grow much. Whether the input is refused,
-/// and what it means, does not matter.
+/// Calls `survives` with `cases` damaged copies of `seeds`, which are valid inputs. The call must
+/// not panic, and the memory of the process must not grow much. It does not matter whether the
+/// damaged input is refused.
 ///
 /// # Panics
 /// With the smallest input found for which `survives` fails.

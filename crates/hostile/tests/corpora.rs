@@ -16,9 +16,9 @@ use taper_hostile::corpora::{
 };
 use taper_hostile::{assault, assault_with_text};
 
-/// A ZIP archive with the texts of both languages of a corpus, written by Python's library. The
-/// other constant, [`XZ`], is a text that is compressed by xz.
+/// A ZIP archive with the texts of both languages of a corpus, written by Python's library.
 const ARCHIVE: &[u8] = include_bytes!("../../data/tests/golden/bilingual/deflated.zip");
+/// A text that is compressed by xz.
 const XZ: &[u8] = include_bytes!("../../data/tests/golden/bilingual/packed.en.xz");
 
 const FEW: u32 = 3_000;

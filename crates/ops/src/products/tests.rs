@@ -8,8 +8,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// Shapes (m, k, n) with every kind of edge, from a single value to several blocks in every
-/// dimension.
+/// Shapes (m, k, n), from a single value to several blocks. In each dimension, some sizes consist
+/// of whole blocks, and others leave the last block partly empty.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (5, 7, 3),
@@ -64,8 +64,8 @@ fn every_kernel(test: impl Fn(Kernel, Products)) {
     }
 }
 
-/// Compares every kernel of this machine with sums in f64, for shapes with every kind of edge and
-/// operands in every orientation.
+/// Compares every kernel of this machine with sums in f64, for all [`SHAPES`] and operands in every
+/// orientation.
 #[test]
 fn kernels_agree_with_f64() {
     for (m, k, n) in SHAPES {

@@ -3,11 +3,11 @@
 
 /// Heads of an attention layer.
 ///
-/// There are `heads` heads of queries, and `key_value_heads` heads of keys and of values. If the
-/// latter are fewer, neighbouring query heads share keys and values: query head `h` uses key and
-/// value head `⌊h · key_value_heads / heads⌋` (Ainslie et al. 2023, "GQA"). A single key and value
-/// head gives multi-query attention (Shazeer 2019, "Fast Transformer Decoding"); equal numbers give
-/// multi-head attention (Vaswani et al. 2017).
+/// There are `heads` heads of queries, and `key_value_heads` heads of keys and of values. If there
+/// are fewer heads of keys and values than of queries, neighbouring query heads share them: query
+/// head `h` uses key and value head `⌊h · key_value_heads / heads⌋` (Ainslie et al. 2023, "GQA"). A
+/// single key and value head gives multi-query attention (Shazeer 2019, "Fast Transformer
+/// Decoding"); equal numbers give multi-head attention (Vaswani et al. 2017).
 ///
 /// A packed projection of `N` tokens has query, key and value side by side, `(N, Q + 2·K)`, and
 /// each of the three has its heads side by side. `Q` is [`query_width`](Self::query_width), and `K`

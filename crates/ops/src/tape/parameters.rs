@@ -135,8 +135,8 @@ impl Parameter {
         Ok(filled)
     }
 
-    /// Rounds the values to those that int8 can represent, with one scale for each row, if the
-    /// parameter is the weight of a linear layer or an embedding; see [`Int8Matrix`].
+    /// If the parameter is the weight of a linear layer or an embedding, rounds its values to those
+    /// that int8 can represent, with one scale for each row; see [`Int8Matrix`].
     ///
     /// # Errors
     /// If a weight is not finite, or the device has no memory left. Some rows may then be rounded,

@@ -18,7 +18,7 @@ pub enum CacheType {
     Int8,
 }
 
-/// Rows of keys and values in fewer bits than those of the tensors from which they come.
+/// Rows of keys and values that are rounded to bf16 or int8.
 ///
 /// In bf16, each number is rounded to the nearest bf16 number. In int8, a row is divided into
 /// blocks of columns. Each block is as wide as a head, so that it is the key or the value of one

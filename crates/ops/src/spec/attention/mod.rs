@@ -85,8 +85,8 @@ impl AttentionSpec {
     }
 
     /// Returns the number of pairs of a query and a key that it sees, over all sequences and heads.
-    /// Each pair takes as many multiplications and additions as a head is wide for its score, and
-    /// as many again to add the weighted value.
+    /// For a pair, the score and the weighted value each take Dh multiplications and as many
+    /// additions, where Dh is the width of a head.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {

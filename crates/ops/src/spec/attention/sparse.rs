@@ -173,8 +173,8 @@ impl Sight {
     }
 
     /// Writes to `ranges` the positions in `within` that positions in `from` see (`side` 0), or
-    /// that see them (`side` 1). The two sides differ only
-    /// in the random blocks, because windows and global tokens are symmetric.
+    /// that see them (`side` 1). The two sides differ only in the random blocks, because windows
+    /// and global tokens are symmetric.
     fn seen_across(
         &self,
         from: Range<usize>,

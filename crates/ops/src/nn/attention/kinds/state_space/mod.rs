@@ -23,9 +23,11 @@ use forward::{Operands, Ran};
 /// ```
 ///
 /// in each channel separately, where the state h has S numbers (Gu and Dao 2023, equation 2a and
-/// algorithm 2). A is discretised exactly and B by Euler's rule, as in the authors' implementation.
-/// If Δ, B and C do not depend on the token, this is algorithm 1, a diagonal S4 (Gu et al. 2022,
-/// "On the Parameterization and Initialization of Diagonal State Space Models").
+/// algorithm 2). The other symbols are fields of [`ScanInputs`]: u is `x`, B and C are the halves
+/// of `in_out`, D is `skip`, and z is the second half of `gated`. A is discretised exactly and B by
+/// Euler's rule, as in the authors' implementation. If Δ, B and C do not depend on the token, this
+/// is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the Parameterization and Initialization of
+/// Diagonal State Space Models").
 ///
 /// The states of a sequence stay in registers, for sixteen channels at a time; channels and
 /// sequences are processed in parallel. The state before every thirty-second token is kept for the
