@@ -1,6 +1,7 @@
 //! Scores compared with those that sacreBLEU's own test suite computes.
 //!
-//! `scripts/golden/scores/sacrebleu_suite.py` makes the file: it runs this test suite.
+//! `scripts/golden/scores/sacrebleu_suite.py` runs that suite, and records its scores in the golden
+//! file that these tests read.
 
 mod common;
 

@@ -75,8 +75,8 @@ impl From<Comparison> for Expected {
 }
 
 impl Expected {
-    /// True if two results agree, except for trials whose difference equals the actual one but for
-    /// rounding.
+    /// True if two results agree, except for trials whose difference equals the actual difference
+    /// up to rounding. Such trials can change the p-value a little.
     fn is_within_ties(&self, other: &Self) -> bool {
         let p_values = self.p_value.zip(other.p_value);
         self.score == other.score
@@ -87,7 +87,7 @@ impl Expected {
 impl Case {
     /// True if sums are inexact. Mean lengths of three references are multiples of 1/3. Their sum
     /// depends on the order in which the BLAS under NumPy adds them, so a trial whose difference
-    /// equals the actual difference but for rounding may count or not.
+    /// equals the actual difference up to rounding may count or not.
     fn has_inexact_sums(&self) -> bool {
         self.metric.starts_with("ter") && self.set.ends_with("3 references")
     }

@@ -386,8 +386,8 @@ impl Check {
 #[test]
 fn every_operation_is_that_of_the_host() -> Result<()> {
     let device = test_device()?;
-    // In f32, sums of many terms are rounded in another order; in the other types, the operands are
-    // rounded too, by up to 2⁻⁹ and 2⁻¹².
+    // In f32, sums of many terms are rounded in another order. In the other types, the operands are
+    // rounded too, by up to 2⁻⁹ (bf16) or 2⁻¹² (f16) of their size.
     for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::BF16, 3e-2), (DType::F16, 4e-3)] {
         let check = Check { device: device.clone(), dtype, tolerance };
         check.layers()?;

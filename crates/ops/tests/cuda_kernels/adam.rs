@@ -8,8 +8,8 @@ use super::host::Argument::{At, Long, Real, Word};
 use super::host::Array;
 
 impl Check<'_> {
-    /// Updates parameters of odd lengths, one of them frozen, in one launch, over flat buffers
-    /// whose length is not a multiple of what a thread or a block updates at a time.
+    /// Updates parameters of odd lengths, one of them frozen, in one launch. The length of the flat
+    /// buffers is not a multiple of the number of elements that a thread or a block updates.
     pub(super) fn adam(&self) -> Result<()> {
         let step = AdamStep {
             learning_rate: 0.01,
