@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Packed weights of a model for decoding; each weight is packed when it is first used in a
 /// product.
+///
 /// Packing costs about as much as a product with thirty rows; without this cache, each step of
 /// decoding would pay this for every weight. A packed weight takes memory in addition to the weight
 /// itself. Relative to the size of the weight, it takes

@@ -77,7 +77,7 @@ fn mask_on_device(
     bits.broadcast_ge(&threshold)?.to_dtype(dtype)? * kept
 }
 
-/// Number of bits of the numbers that the table combines.
+/// Number of bits in each of the two numbers that the table combines.
 const PIECE: u32 = 9;
 /// Number of different numbers that have [`PIECE`] bits.
 const SIDE: u32 = 1 << PIECE;

@@ -3,9 +3,8 @@
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
 //! pass. So the gradients with respect to `hidden` and `weight` are computed together with the
-//! loss, block by block. [The fused operation](crate::smoothed_cross_entropy()) does the same when
-//! it computes logits only once. A tape takes these gradients directly, and Candle's graph gets
-//! them through [`with_gradients`].
+//! loss, block by block. A tape takes these gradients directly, and Candle's graph gets them
+//! through [`with_gradients`].
 
 use super::{CountedProduct, first_largest, on_tape, wide};
 use crate::device::kernels_of;

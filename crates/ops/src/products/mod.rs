@@ -1,5 +1,6 @@
-//! Matrix products on strided slices on the host. All fused operations multiply here; operations
-//! that are composed of Candle's use Candle's products.
+//! Matrix products on the host, of matrices in slices, with any strides. The fused operations of
+//! this crate multiply with them; operations that are composed of Candle's operations use Candle's
+//! products.
 //!
 //! The processor and [`Products`] determine the [`Kernel`]:
 //! - [`Kernel::Tiles`]: Intel AMX, whose rate in bf16 is twenty times that of f32 multiply-adds. An
@@ -154,8 +155,8 @@ pub(crate) fn product<T: Float>(
 /// the first of these rows.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
-/// Computes `a (m, k) · b (k, n)`, row-major, on all threads. Each row is passed to `finish`
-/// exactly once, if it is given.
+/// Computes `a (m, k) · b (k, n)`, row-major, on all threads. If `finish` is given, each row of the
+/// result is passed to it exactly once.
 pub(crate) fn product_then<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
@@ -219,7 +220,7 @@ pub(crate) enum Right<'a, T> {
     Packed(&'a Packed),
     /// Rounded to int8 and packed for a kernel of this processor; only for f32.
     Int8(&'a int8::PackedInt8),
-    /// Held in bf16; it gets no gradient.
+    /// Stored in bf16, and constant: no gradient is computed for it.
     Held(Held<'a>),
 }
 

@@ -1,5 +1,6 @@
 //! Packing: copying operands to the order in which a kernel reads them, and products of packed
-//! panels.
+//! panels. A panel is 32 rows of the left operand, or 32 columns of the right one. A step is 32
+//! indices of the summed dimension.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::{Kernel, Products, Threads};

@@ -1,11 +1,12 @@
 //! Products with few rows and columns, such as the products of one attention head in a short
 //! sequence, by multiply-adds on operands that are read in place.
 //!
-//! For such a product, packing both operands would take more time than multiplying them. Values of
-//! the left operand are read one by one, at any distance from each other, and rows of the right
-//! operand are read in place. The right operand is copied only if it is transposed in memory, or if
-//! its columns do not fill whole registers. The products that make up a result are added in order,
-//! as in the multiply-add kernels that pack.
+//! For such a product, packing both operands (copying them to the order in which a kernel reads
+//! them) would take more time than multiplying them. So values of the left operand are read one by
+//! one, at any distance from each other, and rows of the right operand are read in place. The right
+//! operand is copied only if it is transposed in memory, or if its columns do not fill whole
+//! registers. The products that make up a result are added in order, as in the multiply-add kernels
+//! that pack.
 
 use super::kernels::vector::Vector;
 use super::operand::Line;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///
 /// In the equations, `h` and `c` form the state before a row, and `h'` and `c'` the state at the
 /// row. `x` is the contribution of the row's input to the gates, and `U` and `b` are the recurrent
-/// weights and bias; an index names the gate to which a part of them belongs.
+/// weights and bias. An index names a gate: `U_r` is the part of `U` for the gate `r`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// Gates reset, update and new (Cho et al. 2014, "Learning Phrase Representations"; the reset
@@ -212,8 +212,9 @@ impl TimeSteps {
             .collect()
     }
 
-    /// Returns the index of the first state from which `step` starts, in a list that has the
-    /// initial states by place, followed by one state for each row in the order of steps.
+    /// Returns the index, in a list of states, of the first state from which `step` starts. The
+    /// list has the initial states by place, followed by one state for each row in the order of
+    /// steps.
     pub(crate) fn before(&self, step: usize) -> usize {
         match step {
             0 => 0,

@@ -1,8 +1,8 @@
 //! Parameters in a fixed order, each with its full name.
 //!
 //! Candle's `VarMap` is a hash map, whose order changes from process to process. With a fixed
-//! order, parameters have a flat layout (one after the other in one buffer), so that clipping,
-//! averaging and the optimizer each need a single pass.
+//! order, parameters have a flat layout (one after the other in one buffer). Gradient clipping,
+//! weight averaging and the optimizer then each need a single pass over the buffer.
 
 mod updates;
 
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Number of rows that [`Parameter::round_to_int8`] rounds at once.
 const ROUNDED_ROWS: usize = 1024;
 
-/// A trainable tensor in f32, or a constant of a base (see [`ParameterStore`]).
+/// A tensor of a model: trained, or constant if the model trains adapters instead (see
+/// [`ParameterStore`]).
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
@@ -32,7 +33,8 @@ pub struct Parameter {
     projections: Vec<usize>,
     /// True if the parameter is frozen. All copies of the store share this flag.
     frozen: Arc<AtomicBool>,
-    /// Factor of the learning rate, stored as the bits of an f64. All copies of the store share it.
+    /// Number by which the learning rate is multiplied for this parameter, stored as the bits of an
+    /// f64. All copies of the store share it.
     rate: Arc<AtomicU64>,
 }
 
@@ -76,8 +78,8 @@ impl Parameter {
 
     /// Returns the number of rows of each weight matrix (projection) in the parameter, from the
     /// first row down. A parameter can consist of several matrices, one below the other, such as
-    /// those for queries, keys and values. The list is empty for tables whose rows are looked up,
-    /// for the projection to the vocabulary, for vectors and for adapters.
+    /// those for queries, keys and values. The list is empty for embeddings, for the projection to
+    /// the vocabulary, for vectors and for adapters.
     #[must_use]
     pub fn projections(&self) -> &[usize] {
         &self.projections
@@ -95,12 +97,14 @@ impl Parameter {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Sets the parameter's factor of the learning rate, which applies to later updates.
+    /// Sets the number by which the learning rate is multiplied for this parameter in later
+    /// updates.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the parameter's factor of the learning rate; 1 by default.
+    /// Returns the number by which the learning rate is multiplied for this parameter; 1 by
+    /// default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
@@ -117,9 +121,9 @@ impl Parameter {
         self.var.set(&values.to_dtype(self.var.dtype())?)
     }
 
-    /// Calls `fill` with the parameter's values, in row-major order, to be changed in place, and
-    /// returns its result. Returns `None`, without a call, if the values are not in f32 on the
-    /// host.
+    /// Lets `fill` change the parameter's values in place, in row-major order, and returns the
+    /// result of `fill`. If the values are not in f32 on the host, returns `None` without calling
+    /// `fill`.
     ///
     /// # Errors
     /// If the values are in use elsewhere.
@@ -184,7 +188,8 @@ impl Parameter {
         values.to_dtype(DType::F32)?.to_vec1()
     }
 
-    /// Returns the type in which the values are held: f32, except for matrices of a base.
+    /// Returns the type in which the values are stored: f32, except for matrices of the base of a
+    /// model with adapters.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.var.dtype()
@@ -199,8 +204,9 @@ impl Parameter {
 
 /// Parameters in the order in which the model made them.
 ///
-/// If a model has adapters, its other parameters form its base. These are constants outside the
-/// flat layout, so that gradients, optimizers and checkpoints do not contain them.
+/// If a model has adapters (low-rank matrices that are trained instead of the weights), its other
+/// parameters form its base. These are constants outside the flat layout, so that gradients,
+/// optimizers and checkpoints do not contain them.
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
@@ -417,16 +423,16 @@ impl ParameterStore {
         self.set_part(0, flat)
     }
 
-    /// Sets the elements of parameters from index `start` of the flat layout on.
+    /// Sets values in the flat layout, from index `start` on.
     ///
     /// # Errors
-    /// If the layout has fewer values from `start` on.
+    /// If the layout has fewer than `values` elements from `start` on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |_| true)
     }
 
-    /// Sets the elements of parameters from index `start` of the flat layout on, like
-    /// [`ParameterStore::set_part`], but leaves frozen parameters unchanged; meant for updates.
+    /// Sets values in the flat layout from index `start` on, like [`ParameterStore::set_part`], but
+    /// leaves frozen parameters unchanged; meant for updates.
     ///
     /// # Errors
     /// Errors of [`ParameterStore::set_part`].

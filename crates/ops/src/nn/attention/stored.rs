@@ -1,5 +1,5 @@
-//! Attention that keeps its weights for the backward pass, for short sequences, whose weights fit
-//! in the cache.
+//! Attention for short sequences, whose weights fit in the cache and are kept for the backward
+//! pass.
 
 use super::layout::{Columns, KEY, Layout, QUERY, Span, VALUE};
 use super::operands::{Gradients, Operands};
@@ -138,8 +138,8 @@ impl Layout {
     }
 
     /// Writes the adjoints (gradients of the loss) of query, key and value of the short sequences,
-    /// at the positions of the inputs, and returns the contribution of these sequences to the
-    /// adjoint of the bias.
+    /// in the layout of the inputs. Returns the contribution of these sequences to the adjoint of
+    /// the bias.
     ///
     /// # Safety
     /// No other thread reads or writes the adjoints at the same time. If adjoints are added, the

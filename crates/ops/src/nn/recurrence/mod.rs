@@ -24,7 +24,7 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Number of rows that a thread takes at a time, where each row is computed separately.
+/// Number of rows in one task, for work that treats each row separately.
 const PIECE: usize = 4;
 
 /// Runs a recurrent layer. [`Recurrence`] describes its inputs, and [`Cell`] its equations.

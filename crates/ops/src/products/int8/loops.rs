@@ -6,8 +6,8 @@ use super::quantised::{inverse_of, rounded, scale_of};
 #[allow(unused_imports, reason = "some processors have none but the plain loop")]
 use super::sums::{self as registers, Sum};
 
-/// Implements [`Parts::quantise`]: rounds a row to int8, stores each value as `stored` converts it,
-/// and returns the scale.
+/// Implements [`Parts::quantise`]: rounds a row to int8, converts each value by `stored` and writes
+/// it to `to`. Returns the scale.
 ///
 /// # Safety
 /// `to` has room for as many activations as `row` has values.

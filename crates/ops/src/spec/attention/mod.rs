@@ -33,10 +33,10 @@ pub struct AttentionSpec {
     /// A pattern is allowed only if the query positions of each sequence are its last key
     /// positions, as in self-attention.
     pub sparse: Option<Sparse>,
-    /// Chunks that determine the positions by which queries are rotated; `None` for one rotation by
-    /// the true position. They are allowed only in causal self-attention. With chunks, queries have
-    /// [`DualChunk::ROTATIONS`] times as many columns: all heads in the first rotation, then all
-    /// heads in the second, and so on.
+    /// Chunks of dual chunk attention, which determine the positions by which queries are rotated;
+    /// `None` for one rotation by the true position. They are allowed only in causal
+    /// self-attention. With chunks, queries have [`DualChunk::ROTATIONS`] times as many columns:
+    /// all heads in the first rotation, then all heads in the second, and so on.
     pub dual_chunk: Option<DualChunk>,
     /// Position of the first query of each sequence among the sequence's keys: 0 except for
     /// decoding with a cache.
@@ -78,7 +78,7 @@ impl AttentionSpec {
         self.dual_chunk.map_or(1, |_| DualChunk::ROTATIONS)
     }
 
-    /// Returns the width of the queries in packed projections, including all their rotations.
+    /// Returns the number of columns of the queries, with all their rotations.
     #[must_use]
     pub fn queries_width(&self) -> usize {
         self.shape.query_width().saturating_mul(self.rotations())
@@ -166,11 +166,10 @@ pub enum VisibleKeys<'a> {
         /// ALiBi's slope for each head, by which the distance to the last token is multiplied
         /// (Press et al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
-        /// Sparse pattern that restricts the tokens that a query sees, where the position of the
-        /// query is that of its last token; `None` for no restriction.
+        /// Sparse pattern that restricts the tokens that a query sees; `None` for no restriction. A
+        /// query counts as being at the position of its last token.
         sparse: Option<Sparse>,
-        /// Chunks that determine the positions by which queries are rotated. If there are any, the
-        /// query has [`DualChunk::ROTATIONS`] times as many columns, as for
+        /// Chunks of dual chunk attention; if there are any, the query has as many columns as for
         /// [`AttentionSpec::dual_chunk`].
         dual_chunk: Option<DualChunk>,
     },

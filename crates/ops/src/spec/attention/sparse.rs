@@ -8,8 +8,8 @@ use std::ops::Range;
 /// Sparse pattern of the keys that a query sees in its own sequence. A causal mask can restrict
 /// them further.
 ///
-/// The pattern is defined in blocks of tokens: position `p` is in block `I = ⌊p / block⌋`. Of `n`
-/// blocks, a query in block `I` sees the keys in block `J` if one of these conditions holds:
+/// The pattern is defined in blocks of tokens: position `p` is in block `⌊p / block⌋`. A query in
+/// block `I` sees the keys in block `J` if one of these conditions holds:
 ///
 /// - `|I − J| = k · dilation` for an integer `0 ≤ k < window`. With blocks of one token, this is
 ///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >

@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(super) struct Outputs<T> {
     /// Result, `(N, H·Dh)`.
     pub(super) out: Shared<T>,
-    /// Numbers for the backward pass; `None` if there are no gradients.
+    /// Numbers for the backward pass; `None` if no gradients are needed.
     pub(super) kept: Option<SavedSums<T>>,
     /// Sums after the last token of each sequence, followed by the exponents c if the sums have
     /// been divided by `exp(c)`. This memory must be initialised. `None` if the sums are not
@@ -270,8 +270,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Writes the state after the last token to the destinations that need it: to `kept` if the
-    /// backward pass reads it (without a causal mask), and to `last` if it was requested.
+    /// Writes the state after the last token to the destinations that need it: to `kept` if there
+    /// is no causal mask, because only then the backward pass reads it, and to `last` if it was
+    /// requested.
     ///
     /// # Safety
     /// As for [`Self::sequence`].

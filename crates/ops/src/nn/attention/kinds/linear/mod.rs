@@ -8,9 +8,9 @@
 //! all denominators and the state before every eighth chunk, and the backward pass recomputes the
 //! other states.
 //!
-//! Random features of keys are divided by the exponential of the largest exponent so far, which is
-//! updated with each chunk here, and with each token in decoding. If a larger exponent occurs,
-//! earlier sums are scaled down.
+//! Random features of keys are divided by `exp(c)`, where c is the largest exponent so far, so that
+//! they do not overflow. The number c is updated with each chunk here, and with each token in
+//! decoding. When it grows, earlier sums are scaled down.
 
 mod backward;
 mod features;

@@ -296,8 +296,8 @@ fn backward<T: Float>(
     })
 }
 
-/// Writes or adds the gradient with respect to `x`, given `of_sums`, the gradient with respect to
-/// the convolutions before the nonlinearity; `count` is the number of taps, K.
+/// Writes or adds the gradient with respect to `x`. `of_sums` is the gradient with respect to the
+/// inputs of the nonlinearity, and `count` is the number of taps, K.
 fn add_to_input<T: Float>(
     total: &mut [T],
     write: Write,

@@ -107,7 +107,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Number of rows whose features are held at a time: under a causal mask, the rows of a whole
+    // Number of rows whose features are kept at a time: under a causal mask, the rows of a whole
     // group of chunks, otherwise the rows of a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
