@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 /// Runs `work` for `device` on a thread of Rayon's pool, and waits for it.
 ///
 /// If a parallel operation is called from outside the pool, its caller hands the work over and
-/// sleeps until it is done. This takes two wake-ups, and a small model's step would have hundreds
-/// of them. If it is called from inside the pool, the caller takes part in the work. Work for a GPU
-/// stays on the calling thread, which [owns](crate::device) the GPU.
+/// sleeps until it is done. This takes two wake-ups, and a training step of a small model calls
+/// hundreds of operations. If an operation is called from inside the pool, the caller takes part in
+/// the work. Work for a GPU stays on the calling thread, which [owns](crate::device) the GPU.
 pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }

@@ -65,7 +65,7 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     Ok(cache)
 }
 
-/// Returns the keys that queries see, `seen`, with all rows in the one tensor of `cache`.
+/// Returns `seen`, the keys that queries see, but with the rows in the single tensor of `cache`.
 fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
         VisibleKeys::Past { text, history, bias, slopes, sparse, dual_chunk, .. } => {

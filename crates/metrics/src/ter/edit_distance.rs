@@ -39,7 +39,7 @@ pub(crate) struct EditDistance {
     /// Distances of the kept columns, row by row. The whole matrix of two long documents would not
     /// fit into memory.
     matrix: Vec<u32>,
-    /// Two rows of a rearrangement, with all columns.
+    /// Two rows of the matrix of a rearranged hypothesis, with all columns.
     row: Vec<u32>,
     next_row: Vec<u32>,
     /// For each k, the position in the hypothesis at which to insert a word that follows the first

@@ -101,7 +101,7 @@ impl Job<'_> {
         let start = self.offset + row * PANEL * self.stride + column * PANEL;
         if rows == PANEL && columns == PANEL {
             // SAFETY: the block lies within the destination, because the callers of
-            // `blocked::product` assert that the whole result does, and no other piece writes its
+            // `blocked::product` assert that the whole result does, and no other task writes its
             // rows and columns.
             let first = unsafe { out.pointer(start..start + (PANEL - 1) * self.stride + PANEL) };
             // SAFETY: the destination has 32 rows of 32 values from there on, and the operands have
@@ -118,7 +118,7 @@ impl Job<'_> {
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
                 let start = start + i * self.stride;
-                // SAFETY: the elements lie within the destination, no other piece writes them, and
+                // SAFETY: the elements lie within the destination, no other task writes them, and
                 // they are initialised if the product is added.
                 edge[..columns].copy_from_slice(unsafe { out.range(start..start + columns) });
             }

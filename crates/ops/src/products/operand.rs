@@ -181,9 +181,9 @@ fetch! {
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// Number of lines by which a kernel prefetches the right operand ahead if there is only one row.
-/// For a single row, most of the time is spent waiting for these lines, because hardware
-/// prefetchers stop at every page of 4 KiB.
+/// How many lines ahead a kernel prefetches the right operand if the left operand has only one row.
+/// Then most of the time is spent waiting for these lines, because hardware prefetchers stop at
+/// every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]
@@ -198,8 +198,8 @@ impl Operand<'_> {
         }
     }
 
-    /// Calls `test` with operands with every kind of edge, on both sides and in both orientations.
-    /// `values` must have at least 7,200 elements.
+    /// Calls `test` with operands of many sizes, on both sides and in both orientations. Some fill
+    /// whole panels and steps, and others do not. `values` must have at least 7,200 elements.
     pub(super) fn with_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {

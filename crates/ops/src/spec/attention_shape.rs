@@ -9,9 +9,9 @@
 /// single key and value head gives multi-query attention (Shazeer 2019, "Fast Transformer
 /// Decoding"); equal numbers give multi-head attention (Vaswani et al. 2017).
 ///
-/// A packed projection of `N` tokens has query, key and value side by side, `(N, Q + 2·K)`, and
-/// each of the three has its heads side by side. `Q` is [`query_width`](Self::query_width), and `K`
-/// is [`key_value_width`](Self::key_value_width).
+/// The projections of `N` tokens have query, key and value side by side, `(N, Q + 2·K)`, and each
+/// of the three has its heads side by side. `Q` is [`query_width`](Self::query_width), and `K` is
+/// [`key_value_width`](Self::key_value_width).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionShape {
     /// Number of query heads.

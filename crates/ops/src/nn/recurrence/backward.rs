@@ -281,8 +281,9 @@ impl Back {
         });
     }
 
-    /// Computes the gradients with respect to queries, keys, values and energies at a step from the
-    /// gradients with respect to the gates' inputs and the returned contexts.
+    /// Computes the gradients with respect to queries, keys, values and energies at a step. They
+    /// come from the gradients with respect to the gates' inputs, and with respect to the contexts
+    /// in the layer's result.
     fn attention<T: Float>(
         &self,
         step: usize,

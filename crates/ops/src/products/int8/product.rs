@@ -10,8 +10,8 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Largest number of rows in a piece: they stay in the second-level cache while they are multiplied
-/// by all panels.
+/// Largest number of rows that a thread multiplies at a time. They stay in the second-level cache
+/// while they are multiplied by all panels.
 const ROWS: usize = 64;
 /// Number of multiplications below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
@@ -100,8 +100,8 @@ struct Activations {
 impl Activations {
     fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
-        // Rows begin at cache lines. Their last values, which fill up whole quads, are multiplied
-        // by weights that are zero.
+        // Rows begin at cache lines, and are filled up to whole quads (four values). The values
+        // that fill them up are multiplied by weights that are zero.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());
         let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
         let mut lines = vec![Line::ZERO; rows * stride_lines];
