@@ -1,6 +1,6 @@
 //! Tests the operations of a Linformer: sums over the tokens of sequences, and attention to these
-//! sums from queries that are packed with keys and values. Fused operations are compared with the
-//! composed ones and finite differences, on any number of threads and with every matrix kernel.
+//! sums. Fused operations are compared with the composed ones and finite differences, on any number
+//! of threads and with every matrix kernel.
 
 mod common;
 
@@ -17,7 +17,7 @@ const HEADS: usize = 2;
 const WIDTH: usize = 6;
 const RANK: usize = 3;
 
-/// Makes packed queries, keys and values, and the weights E and F, for sequences of at most
+/// Makes queries, keys and values in one tensor, and the weights E and F, for sequences of at most
 /// `longest` tokens.
 fn inputs(tokens: usize, longest: usize, rank: usize) -> [Var; 3] {
     [random(&[tokens, 3 * WIDTH], 1), random(&[rank, longest], 2), random(&[rank, longest], 3)]
@@ -73,7 +73,7 @@ fn attention_to_sums_has_its_gradients() {
 #[test]
 fn long_sequences_are_those_of_the_composed_operation() -> Result<()> {
     let (lengths, rank) = ([2050, 5, 300], 130);
-    // Values are small, because with larger sums, rounding would change the softmax.
+    // Values are small: with larger sums, rounding would change the softmax too much.
     let tensors = inputs(lengths.iter().sum(), 2100, rank);
     let tensors = tensors.map(|x| Var::from_tensor(&(x.as_tensor() * 0.1).unwrap()).unwrap());
     let spec = to_sums(&lengths, rank, Dropout::none());

@@ -1,5 +1,5 @@
-//! Tests operations composed of Candle's, recorded on the tape: their gradients equal those of the
-//! fused operations, and finite differences.
+//! Tests operations that are composed of Candle's and recorded on the tape. Their gradients must
+//! equal those of the fused operations, and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;

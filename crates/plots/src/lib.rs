@@ -1,4 +1,5 @@
-//! Figures as data, which are drawn as SVG or PNG, and pages that contain them in a single file.
+//! Figures, which are described as data and drawn as SVG or PNG, and pages that contain figures in
+//! a single HTML file.
 //!
 //! A [`Figure`] describes lines, points, bars or a heatmap, with titles and axes. [`Figure::draw`]
 //! turns a figure into an [`Svg`]. The colours of the SVG are CSS variables, so it fits light and

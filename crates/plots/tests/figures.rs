@@ -177,7 +177,7 @@ fn a_picture_has_its_labels_and_its_ground() {
             let picture = image::load_from_memory(&png).expect("a PNG").to_rgb8();
             assert_eq!(picture.get_pixel(0, 0)[2], ground, "{name}, {theme:?}");
             let (width, _) = picture.dimensions();
-            // The rows of pixels where the title is have ink in them.
+            // The title has been drawn: the rows of pixels at its place have ink.
             let is_ink = |at: &image::Rgb<u8>| at[2].abs_diff(ground) > 100;
             let inked = (0..width).filter(|&x| (16..48).any(|y| is_ink(picture.get_pixel(x, y))));
             assert!(inked.count() > 80, "{name}, {theme:?}");

@@ -8,8 +8,9 @@ use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
-/// Function that a backward pass calls with the index of the flat layout from which on gradients
-/// are final, and with all gradients. It must not read gradients before this index.
+/// Function that a backward pass calls with all gradients, and with the index from which on they
+/// are final. The gradients are in the flat layout: all parameters one after the other. The
+/// function must not read gradients before the index.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
 /// Tracks from which index of the flat layout on gradients are final, and reports it.

@@ -414,7 +414,7 @@ fn results_do_not_depend_on_threads() {
 }
 
 /// Compares the loss that recomputes its logits, if this machine supports it, with the composed
-/// one, in f32 and for sizes with edges.
+/// one, in f32. Some sizes do not fill whole blocks.
 #[test]
 fn a_loss_of_many_blocks() {
     let shapes = [

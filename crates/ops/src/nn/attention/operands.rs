@@ -28,7 +28,7 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients with respect to queries, keys and values, at the positions of the
+/// Destinations of the gradients with respect to queries, keys and values, in the layout of the
 /// inputs, and of the gradient with respect to the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {

@@ -9,7 +9,7 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 
 /// Computes the summaries of all sequences: `(H, 2, M, Dh)` for each sequence, where M is its
-/// number of summaries. For each head, first all keys, then all values, level by level.
+/// number of summaries. Each head has first its mean keys, then its mean values, level by level.
 pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
