@@ -3,11 +3,11 @@
 //!
 //! A metric is a plain configuration ([`Bleu`], [`Chrf`], [`Ter`]) with one interface ([`Metric`]).
 //! Each segment, a hypothesis with its references, gives a row of [`Statistics`]. Rows are summed,
-//! never averaged, and a sum gives a score. Some functions need only this interface, so they are
-//! shared by all metrics: counting on all threads, confidence intervals and paired significance
-//! tests ([`resampling`]), and signatures (texts that state the settings of a score). Scores,
-//! intervals and p-values equal those of sacreBLEU 2.x, including its quirks and random numbers.
-//! Only the `version` field of a signature names this implementation (see [`SIGNATURE_VERSION`]).
+//! never averaged, and a sum gives a score. All metrics share the functions that need only this
+//! interface: counting on all threads, confidence intervals and paired significance tests
+//! ([`resampling`]), and signatures (texts that state the settings of a score). Scores, intervals
+//! and p-values equal those of sacreBLEU 2.x, including its quirks and random numbers. Only the
+//! `version` field of a signature names this implementation (see [`SIGNATURE_VERSION`]).
 //!
 //! ```
 //! use taper_metrics::{Bleu, Chrf, Ter};

@@ -40,7 +40,7 @@ pub trait Metric: Send + Sync {
     fn value(&self, sums: &[f64]) -> f64;
 
     /// Computes the score from the sums of a shuffle (a random exchange of segments between two
-    /// systems), which can differ from the score of a corpus with the same sums.
+    /// systems). It can differ from the score of a corpus with the same sums.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         self.value(sums)
     }

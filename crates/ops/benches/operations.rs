@@ -1,8 +1,9 @@
-//! Measures the time of the forward and backward pass of every operation, for the layer sizes of
-//! two models, tiny and base: once fused, and once composed of Candle's operations. Also measures
-//! matrix products with each kernel that the machine supports. `cargo bench -p taper-ops` runs all
-//! benchmarks, `cargo bench -p taper-ops -- attention` those whose name contains "attention". There
-//! is no option for the number of threads; set `RAYON_NUM_THREADS=1` in the environment.
+//! Measures the time of the forward and backward pass of every operation, once fused, and once
+//! composed of Candle's operations. The layers have the sizes of two models, tiny and base. Also
+//! measures matrix products with each kernel that the machine supports. `cargo bench -p taper-ops`
+//! runs all benchmarks, `cargo bench -p taper-ops -- attention` those whose name contains
+//! "attention". There is no option for the number of threads; set `RAYON_NUM_THREADS=1` in the
+//! environment.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use divan::counter::ItemsCount;

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 pub struct Adapted<'a> {
     /// Number of columns `I` of `W`.
     pub width: usize,
-    /// The adapter of each block of rows of `W`, from the first block to the last: factor A, `(Rᵢ,
-    /// I)`, and factor B, `(Oᵢ, Rᵢ)`, where `Rᵢ` is the rank and `Oᵢ` the number of rows. The `Oᵢ`
-    /// add up to `O`.
+    /// The adapter of each block of rows of `W`, from the first block to the last. It has a factor
+    /// A, `(Rᵢ, I)`, and a factor B, `(Oᵢ, Rᵢ)`. `Rᵢ` is its rank, and `Oᵢ` the number of rows; the
+    /// `Oᵢ` add up to `O`.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
     /// Factor `s` by which the product `B A` is multiplied.
     pub scale: f64,

@@ -21,8 +21,9 @@ pub fn keep_freed_pages() {
     set_purge_delay(-1);
 }
 
-/// From now on, uses no huge pages, and returns the pages of freed memory to the system a tenth of
-/// a second after they are freed, or when [`collect`] is called. Meant for decoding.
+/// From now on, uses no huge pages, and returns the pages of freed memory to the system. This
+/// happens a tenth of a second after they are freed, or when [`collect`] is called. Meant for
+/// decoding.
 ///
 /// Linux uses a huge page as soon as a program requests half of its size. With huge pages, a small
 /// model's process uses a quarter more memory, and neither a small nor a base model is faster.
@@ -147,9 +148,9 @@ pub struct Explaining<A>(pub A);
 ///
 /// As hypotheses of a beam search end, each step requests slightly smaller blocks than the one
 /// before. mimalloc has eight size classes between two powers of two. For each class, each thread
-/// has pages of half a MiB (four MiB for sizes from 64 KiB on), whose freed blocks serve that class
-/// alone: without rounding, a beam search held a quarter more memory. The bytes added by rounding
-/// are never touched, so that the system need not provide them.
+/// has its own pages of half a MiB (four MiB for sizes from 64 KiB on). Freed blocks in them can be
+/// used only for sizes of the same class. So without rounding, a beam search held a quarter more
+/// memory. The bytes added by rounding are never touched, so that the system need not provide them.
 const UNEVEN: Range<usize> = 8 * 1024..512 * 1024;
 
 fn rounded(layout: Layout) -> Layout {

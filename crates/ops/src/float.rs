@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 
 /// True if no value is NaN or infinite.
 ///
-/// The bits of a value without its sign, read as an integer, are compared: infinity and NaN give at
-/// least the integer of infinity, and all other values give a smaller one. So it suffices to find
-/// the largest integer, in a loop that vectorises.
+/// The bits of a value without its sign are read as an integer. For infinity and NaN, this integer
+/// is at least that of infinity; for all other values, it is smaller. So it suffices to find the
+/// largest integer, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));
@@ -99,10 +99,10 @@ impl Float for f32 {
         let scaled = value * f32::from_bits(rounded.to_bits().wrapping_add(127) << 23);
         if self < -87.0 { 0.0 } else { scaled }
     }
-    /// Computes the error function: near zero as `x · p(x²)`, further out as `1 - e^-q(|x|)`, with
-    /// polynomials fitted in f64 by weighted least squares until their largest error was minimal
-    /// (Lawson 1961). The error is at most 1.2e-7, and near zero at most 3e-7 relative to the
-    /// result. Both expressions are computed for every argument, so that loops vectorise.
+    /// Computes the error function: near zero as `x · p(x²)`, further out as `1 - e^-q(|x|)`. The
+    /// polynomials p and q were fitted in f64 by weighted least squares until their largest error
+    /// was minimal (Lawson 1961). The error is at most 1.2e-7, and near zero at most 3e-7 relative
+    /// to the result. Both expressions are computed for every argument, so that loops vectorise.
     #[inline(always)]
     fn erf(self) -> Self {
         let square = self * self;

@@ -1,26 +1,26 @@
-//! Differentiable operations for training Transformers on Candle. Each has two implementations: a
-//! fused one for the CPU, with a backward pass, and one composed of Candle's own operations, which
-//! is the reference in tests and the fallback.
+//! Differentiable operations for training Transformers on Candle. Each has two implementations. One
+//! is fused, for the CPU, with a backward pass. The other is composed of Candle's own operations;
+//! it is the reference in tests, and the fallback.
 //!
 //! **Decision.** Sequences are packed: an activation is `(N, D)` with one row for each real token,
 //! and lengths say where sequences end. So nothing is computed for padding, and no result depends
-//! on padding. The alternative, padded `(B, T, D)` tensors with masks, spends up to half of the
-//! work on padding and makes the results of a sequence depend on the rest of its batch.
+//! on padding. The alternative would be padded tensors `(B, T, D)` with masks. They spend up to
+//! half of the work on padding, and make the results of a sequence depend on the rest of its batch.
 //!
 //! **Decision.** Our own tape ([`Tape`]) records the graph of operations for the backward pass, on
 //! every device. In an earlier version, the fused kernels were custom operations in Candle's graph.
-//! A training step then spent a third of its time between kernels, on filling memory with zeros,
-//! copying and adding gradients, and every activation lived until the end of the step. If an
-//! operation is called without a tape and Candle tracks gradients of its inputs, the operation is
-//! composed of Candle's operations, so that Candle's autodiff can differentiate it.
+//! A training step then spent a third of its time between kernels: it filled memory with zeros, and
+//! copied and added gradients. Every activation lived until the end of the step. If an operation is
+//! called without a tape and Candle tracks gradients of its inputs, the operation is composed of
+//! Candle's operations, so that Candle's autodiff can differentiate it.
 //!
 //! An operation that has no fused version, or none for the current device, is computed by Candle's
 //! operations, which are recorded on the tape as a single operation ([`composed::on_tape`]).
 //!
-//! All `unsafe` code of the project is in this crate. It is used for matrix products on raw
-//! pointers, for threads that write to disjoint parts of a slice, for calls of functions that are
-//! compiled for processor features detected at run time, and for calls of system and CUDA functions
-//! that have no safe library.
+//! All `unsafe` code of the project is in this crate. It serves four purposes: matrix products on
+//! raw pointers; threads that write to disjoint parts of a slice; calls of functions that are
+//! compiled for processor features detected at run time; and calls of system and CUDA functions for
+//! which there is no safe library.
 
 mod adapters;
 pub mod allocator;

@@ -93,8 +93,8 @@ impl PackedWeights {
         if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
-        // The lock must not be held here: packing runs on several threads, and a thread that waits
-        // for the rest of the packing can start other work that calls this function.
+        // The lock must not be held here. Packing runs on several threads, and a thread that waits
+        // for the other threads can start other work that calls this function.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }

@@ -3,7 +3,7 @@
 //!
 //! With a stateful generator, a run depends on the order in which threads, devices and restarts
 //! draw from it. Here each draw is a hash of its seed, purpose and index (Salmon et al. 2011,
-//! "Parallel random numbers: as easy as 1, 2, 3"), so there is no generator state to save, and a
+//! "Parallel random numbers: as easy as 1, 2, 3"). So there is no generator state to save, and a
 //! training step can be repeated.
 //!
 //! The hash is the final mixing function of SplitMix64 (Steele et al. 2014). As a counter-based

@@ -89,9 +89,9 @@ impl Drop for SetOnDrop<'_> {
 /// already set.
 ///
 /// Candle runs these operations on a pool whose workers spin while they wait for each other.
-/// Taper's fused operations leave only short passes over memory to Candle, and spinning takes cores
-/// away from the matrix products: on two busy cores a training step took 1.27 times as long. Candle
-/// reads the variable once, at its first parallel operation.
+/// Taper's fused operations leave only short passes over memory to Candle. Its spinning takes cores
+/// away from the matrix products: on two busy cores, a training step took 1.27 times as long.
+/// Candle reads the variable once, at its first parallel operation.
 ///
 /// Must be called first in `main`, before any other thread exists, because it sets an environment
 /// variable.

@@ -40,8 +40,8 @@ fn input(tokens: usize) -> Var {
     random(&[tokens, 3 * HEADS * WIDTH], 1)
 }
 
-/// Compares with the equation, for one query at a time. A token that is not in the query's chunk is
-/// represented by the summary of the largest chunk, up to the highest level, that contains the
+/// Compares with the equation, for one query at a time. A token outside the query's chunk is
+/// represented by a summary: that of the largest chunk, up to the highest level, that contains the
 /// token but not the query.
 #[test]
 fn it_is_the_equation() -> Result<()> {

@@ -37,7 +37,7 @@ impl AttentionCase {
     }
 
     /// Settings whose lengths are below, at and above multiples of a panel (32 rows) and of a block
-    /// of rows; some short sequences, which are not computed in tiles, are among them.
+    /// of rows. Some sequences are so short that they are not computed in tiles.
     fn all() -> Vec<Self> {
         let case = Self::new;
         vec![

@@ -101,8 +101,8 @@ fn steps_on_parts_are_one_step() {
     );
 }
 
-/// Parameters in `muon.safetensors`, in the order in which they are added to a store: the name of
-/// each, and the number of rows of each of its projections.
+/// Parameters in `muon.safetensors`, in the order in which they are added to a store. Each has its
+/// name, and the number of rows of each of its projections.
 const OF_MUON: [(&str, &[usize]); 6] = [
     ("wide", &[5]),
     ("table", &[]),

@@ -155,8 +155,8 @@ fn steps_are_the_whole() {
     }
 }
 
-/// Compares the recorded norms of the gradients with respect to the states with finite differences:
-/// a state is changed, and the later rows of its sequence are computed again from it.
+/// Compares the recorded norms of the gradients with respect to the states with finite differences.
+/// For these, a state is changed, and the later rows of its sequence are computed again.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);

@@ -161,8 +161,9 @@ impl Bleu {
     }
 }
 
-/// A row of counts has the length of the hypothesis and of the closest reference, then the number
-/// of matches of each order, then the number of n-grams of the hypothesis of each order.
+/// A row of counts begins with the lengths of the hypothesis and of the closest reference. Then
+/// follow the number of matches of each order, and the number of n-grams of each order in the
+/// hypothesis.
 impl Metric for Bleu {
     fn name(&self) -> String {
         "BLEU".to_owned()

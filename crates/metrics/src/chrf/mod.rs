@@ -140,9 +140,9 @@ impl Chrf {
     }
 }
 
-/// A row of counts has three numbers for each character order and then each word order: the n-grams
-/// of the hypothesis (0 if the reference is too short to have any), the n-grams of the reference,
-/// and the matches.
+/// A row of counts has three numbers for each order, first of characters, then of words. They count
+/// the n-grams of the hypothesis (0 if the reference is too short to have any), the n-grams of the
+/// reference, and the matches.
 impl Metric for Chrf {
     /// `chrF`, followed by beta and a `+` for each word order: `chrF2++`.
     fn name(&self) -> String {

@@ -21,13 +21,13 @@ pub struct Likeliest {
 const MOST: usize = 1 << 24;
 
 /// Finds, for each row `r`, the tokens with the `count` largest logits, the logit of the token
-/// `also[r]`, and the normaliser, with a single copy to the host of `2 · count + 3` numbers per
-/// row.
+/// `also[r]`, and the normaliser. Only `2 · count + 3` numbers per row are copied to the host, all
+/// at once.
 ///
 /// **Decision.** The largest logits are found one after the other: in each round, the maximum of
 /// the logits that are left is computed, and then the lowest token that has this logit. To save
-/// work, the vocabulary is divided into blocks: first the `count` blocks with the largest maxima
-/// are found, which contain all tokens to find, and then the largest logits in these blocks.
+/// work, the vocabulary is divided into blocks. First, the `count` blocks with the largest maxima
+/// are found; they contain all tokens to find. Then the largest logits in these blocks are found.
 /// Candle's sort on CUDA is not used, because it holds a row in the shared memory of a thread
 /// block, which is too small for a vocabulary. In addition, neither the sort nor `argmax` specifies
 /// which of several equal elements it returns.

@@ -3,16 +3,15 @@
 //!
 //! Tests compare the fused kernels with these operations. They are also used on devices and for
 //! types without a kernel. With a [`Tape`](crate::Tape), which records operations for the backward
-//! pass, each of them is then recorded as a single operation ([`on_tape`]). If the type of a
-//! parameter differs from that of the input, the parameter is converted to the input's type by a
-//! differentiable operation, so that the parameter itself stays in f32.
+//! pass, each of them is then recorded as a single operation ([`on_tape`]). A parameter stays in
+//! f32. If the input has another type, a differentiable operation converts the parameter to it.
 //!
 //! **Decision.** In half precision (f16 or bf16), the result of an operation is rounded only once.
 //! Matrix products have operands and results of the half type. Everything after a product (bias,
 //! activation, softmax, loss, dropout) is computed in f32, forward and backward. The reason is that
-//! Candle sums in the type of its input: 256 + 1 is 256 in bf16, so that the gradient with respect
-//! to a bias would stop growing after some hundred rows. The price is that f32 copies are kept for
-//! the backward pass.
+//! Candle sums in the type of its input. In bf16, 256 + 1 is 256, so the gradient with respect to a
+//! bias would stop growing after some hundred rows. The price is that f32 copies are kept for the
+//! backward pass.
 
 mod adam;
 pub(crate) mod attention;

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 /// The most recently made tensors, each with its key. Few tensors are needed at a time: a batch has
-/// few sets of sequence lengths, such as the lengths of sources and the lengths of targets, and the
-/// next batch has other lengths.
+/// few sets of sequence lengths, such as those of sources and of targets, and the next batch has
+/// other lengths.
 pub(crate) struct Recent<K>(Mutex<VecDeque<(K, Tensor)>>);
 
 /// Largest number of tensors in the cache.

@@ -72,8 +72,8 @@ pub(super) fn cross_entropy<T: Float>(
 }
 
 /// Returns the number of rows of logits in a chunk. If operands are packed (copied to the order in
-/// which a kernel reads them), each chunk packs all weights again and adds to the gradient with
-/// respect to all of them. Larger chunks do this less often, but take more memory. The faster a
+/// which a kernel reads them), each chunk packs all weights again, and adds to the gradient with
+/// respect to all weights. Larger chunks do this less often, but take more memory. The faster a
 /// kernel multiplies, the more time it loses with a chunk that does not fit in the cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {

@@ -1,8 +1,8 @@
 //! Output projection and label-smoothed cross entropy in one operation that never holds all logits.
 //!
 //! Szegedy et al. 2016, section 7: the target distribution is `(1 - ε)` on the true class plus
-//! `ε/V` on each of the V classes. With `p = softmax(h Wᵀ)` for a hidden state `h`, the loss of a
-//! token with the true class `y` is `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's
+//! `ε/V` on each of the V classes. Let `p = softmax(h Wᵀ)` for a hidden state `h`. The loss of a
+//! token with the true class `y` is then `-(1 - ε) ln p_y - ε/V Σ ln p_v`, as in PyTorch's
 //! `CrossEntropyLoss(label_smoothing=ε)`. Its gradient with respect to the logits is `p` minus the
 //! target distribution.
 //!
@@ -112,8 +112,8 @@ pub fn biased_cross_entropy(
 }
 
 /// Returns the number of bytes that the loss of `rows` rows takes on the host, in addition to its
-/// inputs and their gradients: for the logits of `classes` classes, and for the packed copy of the
-/// weight matrix, which has `values` elements.
+/// inputs and their gradients. They hold the logits of `classes` classes, and the packed copy of
+/// the weight matrix, which has `values` elements.
 #[must_use]
 pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
     let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);

@@ -2,11 +2,11 @@
 //! different dropout, and the additional loss `KL(p‖q) + KL(q‖p)` pulls its two distributions `p`
 //! and `q` towards each other.
 //!
-//! With `s = ln p - ln q`, the gradient of the additional loss with respect to the logits of `p` is
-//! `p (s - KL(p‖q)) + p - q`; the gradient with respect to the logits of `q` follows by exchanging
-//! `p` and `q`. So the two rows of logits of a token are needed at the same time. For this, rows
-//! are arranged in blocks that contain both passes of each of their tokens. The rest of the loss
-//! processes these blocks in the same way as without R-Drop.
+//! Let `s = ln p - ln q`. The gradient of the additional loss with respect to the logits of `p` is
+//! then `p (s - KL(p‖q)) + p - q`. The gradient with respect to the logits of `q` follows by
+//! exchanging `p` and `q`. So the two rows of logits of a token are needed at the same time. For
+//! this, rows are arranged in blocks that contain both passes of each of their tokens. The rest of
+//! the loss processes these blocks in the same way as without R-Drop.
 
 use super::online::{Online, Softmax, online};
 use crate::float::{Float, vectorised};
@@ -80,7 +80,7 @@ vectorised! {
     /// Replaces the logits of a pair of rows with the gradient of the loss with respect to the
     /// logits. This gradient is `scale` times the gradient of the cross entropies plus `weight`
     /// times the gradient of the divergences. For label smoothing, `share` is subtracted for each
-    /// class. What has to be subtracted for the true classes is left to the caller.
+    /// class. The caller then subtracts the rest of the target distribution from the true classes.
     fn pair_gradients<T>(
         first: &mut [T],
         second: &mut [T],

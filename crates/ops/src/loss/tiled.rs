@@ -4,8 +4,8 @@
 //! With AMX, it is cheaper to recompute logits than to store them, so none are kept. The forward
 //! pass keeps the logarithm of the softmax denominator of each token, computed online over the
 //! segments (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits
-//! twice: in blocks of tokens for the gradient with respect to the hidden states, and in segments
-//! of classes for the gradient with respect to the weights.
+//! twice: for the gradient with respect to the hidden states, in blocks of tokens, and for the
+//! gradient with respect to the weights, in segments of classes.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};

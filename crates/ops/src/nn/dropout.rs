@@ -16,8 +16,8 @@ vectorised! {
 
 vectorised! {
     /// Writes to `out` the numbers by which dropout multiplies, for rows with `width` elements
-    /// each. `first` is the index of the first element in the mask, and `stride` is the distance in
-    /// the mask from the first element of a row to the first element of the next row.
+    /// each. In the mask, `first` is the index of the first element, and `stride` is the distance
+    /// from the beginning of one row to the beginning of the next.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

@@ -150,9 +150,8 @@ fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).clamp(16, 64)
 }
 
-/// Multiplies each row of `adjoint` (the gradient with respect to the result) by `scale`, and adds
-/// it to the row of the token in `out`, the gradient with respect to the table. Tokens are added in
-/// order.
+/// Multiplies each row of `adjoint`, the gradient with respect to the result, by `scale`. Adds it
+/// to the token's row in `out`, the gradient with respect to the table. Tokens are added in order.
 fn scatter<T: Float>(
     rows: &[u32],
     adjoint: &[T],

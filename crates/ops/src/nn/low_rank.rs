@@ -2,10 +2,11 @@
 //! 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
 //!
 //! **Decision.** The change is computed by products with the thin matrices A and B, and added to
-//! the result of the product with `W`. The alternative, to form `W + s · B A` at each update, would
-//! need a product for a gradient as large as `W`, which adapters are meant to avoid. Matrices that
-//! a layer fuses into one, such as those for queries, keys and values, have separate adapters; the
-//! products with their matrices A are computed as one product.
+//! the result of the product with `W`. The alternative would be to form `W + s · B A` at each
+//! update. Its gradient would be as large as `W`, and adapters are meant to avoid the product that
+//! computes such a gradient. Matrices that a layer fuses into one, such as those for queries, keys
+//! and values, have separate adapters. The products with their matrices A are computed as one
+//! product.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

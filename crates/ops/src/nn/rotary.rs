@@ -1,6 +1,6 @@
 //! Rotary position embedding (Su et al. 2021, section 3.2). Each pair of elements of a head is
-//! rotated by an angle that grows with the position, so that a score depends on the positions of
-//! query and key only through their distance.
+//! rotated by an angle that grows with the position. So a score depends only on the distance
+//! between query and key, not on their positions.
 //!
 //! By default, element `i` of a head of width `Dh` forms a pair with element `i + Dh/2`, and is
 //! rotated by the angle `position · 10000^(-2i/Dh)`. [`Turns`] can specify other pairs, other

@@ -1,5 +1,6 @@
-//! Passes over flat buffers that hold all parameters, or one value for each of their scalars:
-//! optimizer steps, the norm of the gradient, and the moving average of the weights.
+//! Optimizer steps, the norm of the gradient, and the moving average of the weights. They are
+//! passes over flat buffers, which hold all parameters one after the other, or one value for each
+//! of their scalars.
 
 mod adam;
 mod average;

@@ -31,10 +31,9 @@ use std::ops::Range;
 /// The polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X` moves the singular values of `X` close to 1. `μ`
 /// is the momentum's decay, `η` the learning rate, and `λ` the weight decay.
 ///
-/// The factor `0.2 √max(m, n)` makes updates about as large as those of Adam, so that both
-/// optimizers can use the same learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training",
-/// section 2.2). All parameters without projections take a step of [`adam_step`](crate::adam_step)
-/// instead.
+/// The factor `0.2 √max(m, n)` makes updates about as large as those of Adam (Liu et al. 2025,
+/// "Muon is Scalable for LLM Training", section 2.2). So both optimizers can use the same learning
+/// rate. All parameters without projections take a step of [`adam_step`](crate::adam_step) instead.
 ///
 /// # Shapes
 /// `gradient` and the two buffers are f32, `(range.len(),)`. For projections, the first buffer

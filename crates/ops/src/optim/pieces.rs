@@ -23,8 +23,8 @@ pub struct Piece<'a> {
     pub parameter: &'a Parameter,
 }
 
-/// Checks that each buffer has one element for each scalar in `range` of the store's flat layout
-/// (all parameters one after the other), and that the calling thread is allowed to use the device.
+/// Checks that the calling thread is allowed to use the device, and that each buffer has an element
+/// for each scalar in `range` of the store's flat layout (all parameters one after the other).
 /// `name` is for error messages.
 pub(crate) fn check_buffers<'a>(
     name: &str,

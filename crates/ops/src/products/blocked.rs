@@ -1,10 +1,11 @@
 //! Divides matrix products into blocks that fit in caches, for the kernels that pack (copy operands
 //! to the order in which the kernel reads them).
 //!
-//! The right operand is packed in panels of 32 columns: the whole operand or, if it is as large as
-//! the matrix of a large vocabulary, a piece at a time. The left operand is packed in blocks of
-//! rows that fit in the second-level cache. A panel of the right operand, a few hundred values
-//! deep, stays in the first two cache levels while it is multiplied by all rows of a block.
+//! The right operand is packed in panels of 32 columns. It is packed as a whole, unless it is as
+//! large as the matrix of a large vocabulary; then it is packed a piece at a time. The left operand
+//! is packed in blocks of rows that fit in the second-level cache. A panel of the right operand, a
+//! few hundred values deep, stays in the first two cache levels while it is multiplied by all rows
+//! of a block.
 
 use super::job::Job;
 use super::operand::{DEPTH, Line, Operand, PANEL};
@@ -81,9 +82,9 @@ pub(super) unsafe fn product(
 }
 
 /// Computes a product for which the right operand is packed in pieces of about `values` values, one
-/// after the other. A piece consists of some of the columns or, if the depth (the length of the
-/// summed dimension) is larger than the number of columns, of a stretch of the depth. The depth is
-/// divided only where [`Job::run`] divides it anyway, so the result has the same bits.
+/// after the other. A piece consists of some of the columns. If the depth (the length of the summed
+/// dimension) is larger than the number of columns, it is a stretch of the depth instead. The depth
+/// is divided only where [`Job::run`] divides it anyway, so the result has the same bits.
 ///
 /// # Safety
 /// As for [`product`].
@@ -219,8 +220,8 @@ unsafe fn multiply(
     false
 }
 
-/// Numbers of pieces into which a product is divided for threads: the panels of rows are divided
-/// into `blocks`, and for each block the panels of columns are divided into `groups`.
+/// How a product is divided into pieces for threads. The panels of rows are divided into `blocks`.
+/// For each block, the panels of columns are divided into `groups`.
 #[derive(Clone, Copy)]
 struct Pieces {
     blocks: usize,
@@ -324,8 +325,8 @@ mod tests {
     use crate::products::{Kernel, Matrix, Products};
     use crate::rng::Counter;
 
-    /// Compares products whose right operand is packed in pieces, of columns or of depth, with
-    /// those for which it is packed as a whole, bit by bit.
+    /// Checks that products have the same bits whether the right operand is packed as a whole or in
+    /// pieces, which are columns or stretches of the depth.
     #[test]
     fn pieces_of_the_right_operand_change_no_bit() {
         let random = |count: usize, key| -> Vec<f32> {

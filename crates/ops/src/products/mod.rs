@@ -3,9 +3,9 @@
 //! products.
 //!
 //! The processor and [`Products`] determine the [`Kernel`]:
-//! - [`Kernel::Tiles`]: Intel AMX, whose rate in bf16 is twenty times that of f32 multiply-adds. An
-//!   f32 product is composed of six bf16 products, of operands that are split exactly into three
-//!   parts each: this is as accurate as f32 arithmetic, and up to twice as fast;
+//! - [`Kernel::Tiles`]: Intel AMX, whose rate in bf16 is twenty times that of f32 multiply-adds.
+//!   For an f32 product, each operand is split exactly into three bf16 parts, and six bf16 products
+//!   of these parts are added. This is as accurate as f32 arithmetic, and up to twice as fast;
 //! - [`Kernel::Dots`]: AVX-512 BF16, only for bf16 products;
 //! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: f32 multiply-adds, with registers of
 //!   different widths; for bf16 products, operands are rounded when they are packed;

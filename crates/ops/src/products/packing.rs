@@ -13,8 +13,8 @@ use std::ops::Range;
 ///
 /// There are two layouts. For bf16 kernels, a step of a panel has one or three parts (see
 /// [`tile`](super::kernels::tile)), each of two tiles. For kernels of f32 multiply-adds, a step has
-/// `DEPTH` lines of `PANEL` values: each line has the values of all rows (left) or columns (right)
-/// of the panel at one index of the summed dimension.
+/// `DEPTH` lines of `PANEL` values. Each line belongs to one index of the summed dimension, and has
+/// the values of all rows (left) or columns (right) of the panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packing {
     kernel: Kernel,
@@ -94,9 +94,9 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Returns the lines of an operand of one panel if the operand already lies in memory in the
-    /// order of this packing, so that it need not be packed; otherwise `None`. An example is an f32
-    /// tile of attention scores with a row for each index of the summed dimension.
+    /// If an operand of one panel already lies in memory in the order of this packing, returns its
+    /// lines; it need not be packed. Otherwise returns `None`. An example is an f32 tile of
+    /// attention scores with a row for each index of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()

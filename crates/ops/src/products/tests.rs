@@ -115,8 +115,8 @@ fn kernels_agree_with_f64() {
     }
 }
 
-/// Checks that the multiply-add kernels give the same bits as a loop over one result after the
-/// other; so they give the same bits on every processor with such a kernel.
+/// Checks that the multiply-add kernels give the same bits as a loop that computes one result after
+/// the other. So every processor with such a kernel gives the same bits.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {

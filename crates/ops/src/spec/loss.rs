@@ -12,8 +12,8 @@ pub struct LossSums {
     /// Number of tokens for which the true class has the highest logit. If several logits are
     /// equally high, the first of them counts as the highest.
     pub correct: usize,
-    /// Kullback–Leibler divergence KL(p‖q) in nats, where p is the distribution in this forward
-    /// pass, and q the distribution in the token's other pass (R-Drop); 0 if there is no other
+    /// Kullback–Leibler divergence KL(p‖q) in nats, for R-Drop. Here, p is the distribution in this
+    /// forward pass, and q is the distribution in the token's other pass; 0 if there is no other
     /// pass.
     pub divergence: f64,
 }

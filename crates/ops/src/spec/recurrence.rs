@@ -85,10 +85,10 @@ pub struct Recurrence<'a> {
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
-/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2):
-/// `e_j = vᵀ tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`, where `s` is the state before
-/// the row, `k_j` is the key at row `j`, and the context `c` enters the gates as `C c`. There are
-/// `M` keys of width `A`, and `M` values of width `V`.
+/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2): `e_j = vᵀ
+/// tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`. Here `s` is the state before the row,
+/// and `k_j` is the key at row `j`. The context `c` adds `C c` to the gates. There are `M` keys of
+/// width `A`, and `M` values of width `V`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
     /// `W`: `(A, H)`.
@@ -119,8 +119,8 @@ pub struct Recurred {
 }
 
 /// Norm of the gradient of the loss with respect to the state at each row, including the gradient
-/// through all later states: the quantity that vanishes or explodes (Bengio et al. 1994; Pascanu et
-/// al. 2013).
+/// through all later states. This is the quantity that vanishes or explodes (Bengio et al. 1994;
+/// Pascanu et al. 2013).
 #[derive(Debug, Clone, Default)]
 pub struct StateGradients(Arc<Mutex<Vec<f64>>>);
 

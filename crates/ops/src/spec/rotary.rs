@@ -40,7 +40,7 @@ pub struct Rotations {
 
 /// Quantity on which the speeds of the pairs between slow and fast pairs depend. The speed of such
 /// a pair is a weighted mean of its interpolated speed (divided by `factor`) and its unchanged
-/// speed; the weight of the unchanged speed is a linear function of this quantity.
+/// speed. The weight of the unchanged speed is a linear function of this quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ramp {
     /// The number of rotations over a training sequence.
@@ -101,8 +101,8 @@ impl Turns {
     }
 
     /// Interpolates positions (Chen et al. 2023, "Extending Context Window of Large Language Models
-    /// via Positional Interpolation", equation 4): positions are divided by `factor`, so that even
-    /// in sequences `factor` times as long as in training, all positions lie within the range of
+    /// via Positional Interpolation", equation 4): positions are divided by `factor`. So all
+    /// positions lie within the range of training, even in sequences `factor` times as long as in
     /// training.
     #[must_use]
     pub fn interpolated(self, factor: f64) -> Self {

@@ -1,20 +1,19 @@
 //! Reverse-mode differentiation of operations, on every device.
 //!
-//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
-//! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
-//! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
-//! functions in reverse order. Each function computes the gradients with respect to the operation's
-//! inputs (their adjoints), and adds them to the gradients that other operations have computed for
-//! the same inputs. Then it drops the tensors that the operation kept. The adjoint of a parameter
-//! is collected in its part of the flat gradient buffer. On the host, results that cost little to
-//! compute are recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear
-//! Memory Cost").
+//! Candle's own autodiff allocates zeros for every edge of the graph and adds to them. It keeps
+//! every activation until the whole graph is dropped, and stores each parameter's gradient in a
+//! separate tensor. Here, each operation records its backward function, and [`Tape::backward`]
+//! calls these functions in reverse order. Each function computes the gradients with respect to the
+//! operation's inputs (their adjoints), and adds them to the gradients that other operations have
+//! computed for the same inputs. Then it drops the tensors that the operation kept. The adjoint of
+//! a parameter is collected in its part of the flat gradient buffer. On the host, results that cost
+//! little to compute are recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with
+//! Sublinear Memory Cost").
 //!
-//! A fused operation on the host records a backward function that takes the adjoint as a list of
-//! numbers ([`Tape::record`]); the backward functions of all other operations take it as a tensor
-//! ([`Tape::record_tensors`]). Values stay Candle tensors, and operations that Candle
-//! differentiates are unaffected: without a tape, our operations on a tensor that Candle tracks are
-//! composed of Candle's operations.
+//! The backward function of a fused operation on the host takes the adjoint as a list of numbers
+//! ([`Tape::record`]). All other backward functions take it as a tensor ([`Tape::record_tensors`]).
+//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
+//! tape, our operations on a tensor that Candle tracks are composed of Candle's operations.
 
 mod adjoints;
 mod gradients;

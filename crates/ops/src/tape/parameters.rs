@@ -140,7 +140,7 @@ impl Parameter {
     }
 
     /// If the parameter is the weight of a linear layer or an embedding, rounds its values to those
-    /// that int8 can represent, with one scale for each row; see [`Int8Matrix`].
+    /// that an [`Int8Matrix`] can represent.
     ///
     /// # Errors
     /// If a weight is not finite, or the device has no memory left. Some rows may then be rounded,

@@ -72,9 +72,9 @@ impl Epilogue {
         Ok(out)
     }
 
-    /// Computes the gradient with respect to the product and, if there is a bias, its sums over
-    /// blocks of rows, which add up to the gradient with respect to the bias. Without an
-    /// activation, `product` is not read, so it can be any tensor of its shape and type.
+    /// Computes the gradient with respect to the product. If there is a bias, also sums this
+    /// gradient over blocks of rows; these sums add up to the gradient with respect to the bias.
+    /// Without an activation, `product` is not read, so it can be any tensor of its shape and type.
     pub(in crate::cuda) fn back(
         &self,
         product: &Tensor,

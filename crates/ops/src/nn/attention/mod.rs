@@ -7,7 +7,7 @@
 //!
 //! For a short sequence, the scores of a head fit in the cache; the weights are kept for the
 //! backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in tiles,
-//! small blocks of scores ([`tiled`]), in memory that grows linearly with the length; tiles in
+//! small blocks of scores ([`tiled`]), so that memory grows only linearly with the length. Tiles in
 //! which no query sees a key are not computed. The choice between the two depends on the sequence
 //! alone, not on the batch ([`layout`]).
 
@@ -43,7 +43,7 @@ use operands::{Gradients, Operands};
 ///
 /// # Shapes
 /// `qkv (N, Q + 2·K)`: query, key and value side by side, with the widths of an
-/// [`AttentionShape`](crate::AttentionShape); with dual chunk attention, each row has several
+/// [`AttentionShape`](crate::AttentionShape). With dual chunk attention, each row has several
 /// copies of the query, one for each of its rotations. `bias (H, T, T)` is added to the scores of
 /// every sequence; `T` is at least the length of the longest sequence → `(N, Q)`.
 ///

@@ -28,8 +28,8 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients with respect to queries, keys and values, in the layout of the
-/// inputs, and of the gradient with respect to the bias.
+/// Destinations of the gradients. Those with respect to queries, keys and values have the layout of
+/// the inputs.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],

@@ -13,9 +13,8 @@ use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
-/// Smallest number of pairs of a query and a key for which attention is faster with operands that
-/// are rounded to bf16 than with f32 operands. It was measured on a processor with AMX, with heads
-/// of widths 32 and 64.
+/// Smallest number of pairs of a query and a key for which rounding the operands to bf16 makes
+/// attention faster. It was measured on a processor with AMX, with heads of widths 32 and 64.
 const ROUNDED: usize = 48 * 48;
 
 /// Largest number of sequences in one task.
@@ -291,8 +290,9 @@ impl<T: Float> Backward<'_, T> {
     }
 }
 
-/// Returns a number that is proportional to the time that a sequence takes here: its number of
-/// pairs of a query and a key, or 0 if it is long, because long sequences are computed in tiles.
+/// Returns the number of pairs of a query and a key in a sequence, to which the time for the
+/// sequence is proportional. Returns 0 for a long sequence, because it is computed in tiles
+/// instead.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }

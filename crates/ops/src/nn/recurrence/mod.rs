@@ -2,8 +2,8 @@
 //! LSTMs, with or without additive attention in each step.
 //!
 //! The contribution of the layer's input to the gates is a single product for all rows, which a
-//! separate linear layer computes. The rest is computed step by step. In a step, the states of all
-//! sequences that still have a row are multiplied in one product, and the gates of these rows are
+//! separate linear layer computes. The rest is computed step by step. In a step, one product
+//! multiplies the states of all sequences that still have a row. The gates of these rows are
 //! computed while they are in the cache. In the backward pass, the gradient with respect to each
 //! matrix is again a single product over all rows.
 //!

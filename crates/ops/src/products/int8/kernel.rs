@@ -71,12 +71,12 @@ impl Int8Kernel {
         }
     }
 
-    /// Returns the fastest kernel of this processor. If the user has [chosen](Kernel::chosen) an
-    /// f32 kernel, for example because a virtual machine reports instructions that it does not
-    /// have, fewer int8 kernels are considered: only those whose instructions every processor with
-    /// the f32 kernel's instructions also has, and the plain loop. For [`Kernel::Fma512`], for
-    /// example, the kernels with VNNI are left out, because the first processors with AVX-512F and
-    /// AVX-512BW have no VNNI.
+    /// Returns the fastest kernel of this processor. The user can [choose](Kernel::chosen) an f32
+    /// kernel, for example because a virtual machine reports instructions that it does not have.
+    /// Then only those int8 kernels are considered whose instructions every processor with the
+    /// chosen kernel also has, and the plain loop. For [`Kernel::Fma512`], for example, the kernels
+    /// with VNNI are left out, because the first processors with AVX-512F and AVX-512BW have no
+    /// VNNI.
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();

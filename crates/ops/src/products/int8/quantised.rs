@@ -83,7 +83,7 @@ impl Int8Matrix {
 
     /// Makes a matrix from its integers and scales. Returns `None` if the number of integers is not
     /// `width` times the number of scales, if an integer is −128, or if a scale is negative, is not
-    /// finite, or has other low bits than the scales of [`Self::round`].
+    /// finite, or does not end in 7 zero bits.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());

@@ -1,6 +1,6 @@
-//! Products by Intel's Advanced Matrix Extensions (Intel 64 and IA-32 Architectures Software
-//! Developer's Manual, volume 1, chapter 18), which compute 16 × 16 × 32 multiply-adds of bf16 in
-//! one instruction, summed in f32.
+//! Products by Intel's Advanced Matrix Extensions, AMX (Intel 64 and IA-32 Architectures Software
+//! Developer's Manual, volume 1, chapter 18). One instruction computes 16 × 16 × 32 multiply-adds
+//! of bf16, summed in f32.
 //!
 //! The intrinsics are not stable in Rust, so the instructions are written as assembly.
 

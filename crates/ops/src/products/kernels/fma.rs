@@ -2,10 +2,10 @@
 //!
 //! An operand is packed as lines of [`PANEL`] values, one line for each index of the summed
 //! dimension. A block of results stays in registers while the kernel goes along the summed
-//! dimension. At each index of this dimension, it takes the line of the left operand, with a value
-//! for each row, and the line of the right operand, with a value for each column, and adds the
-//! product of each pair of these values to the result of the row and column (Goto and van de Geijn
-//! 2008, section 4).
+//! dimension. At each index of this dimension, it reads one line of each operand. The line of the
+//! left operand has a value for each row, and the line of the right operand has a value for each
+//! column. The product of each pair of these values is added to the result in that row and column
+//! (Goto and van de Geijn 2008, section 4).
 //!
 //! On processors without bf16 instructions, bf16 products use these kernels, too. Their operands
 //! are rounded when they are packed; the product of two bf16 values is exact in f32.

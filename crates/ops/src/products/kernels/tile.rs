@@ -1,9 +1,9 @@
 //! Packs operands into tiles of pairs of bf16 values, which the bf16 kernels read.
 //!
 //! A tile is 16 lines of 32 bf16 values. In a left operand, a line is a row, with 32 consecutive
-//! values of the summed dimension. In a right operand, a line has two consecutive indices of the
-//! summed dimension (a *pair*): for each of 16 columns, the two values are side by side, as
-//! dot-product instructions require. Two tiles make a panel of 32 rows or columns.
+//! values of the summed dimension. In a right operand, a line has the values of 16 columns at two
+//! consecutive indices of the summed dimension. The two values of a column (a *pair*) are side by
+//! side, as dot-product instructions require. Two tiles make a panel of 32 rows or columns.
 //!
 //! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (its 24
 //! significant bits into 8 + 8 + 8). In the second case, a product of two values is the sum of the

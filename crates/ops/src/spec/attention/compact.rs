@@ -54,7 +54,7 @@ pub(crate) enum CompactElements<'a> {
 /// Largest magnitude of an int8 code.
 const LARGEST: f32 = 127.0;
 
-/// If no magnitude in a block reaches this bound, the block is stored as zeros, because its scale
+/// If no magnitude in a block reaches this bound, the block is stored as zeros. Otherwise its scale
 /// could be so small that the inverse of the scale would be infinite.
 const SMALLEST: f32 = 1e-35;
 

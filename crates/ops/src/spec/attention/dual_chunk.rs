@@ -1,6 +1,6 @@
 //! Positions of dual chunk attention (An et al. 2024, "Training-Free Long-Context Scaling of Large
-//! Language Models", section 3), with which no distance between a query and a key exceeds those in
-//! training.
+//! Language Models", section 3). With these positions, no distance between a query and a key is
+//! larger than in training.
 
 use std::ops::Range;
 

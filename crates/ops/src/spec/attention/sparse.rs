@@ -14,12 +14,12 @@ use std::ops::Range;
 /// - `|I − J| = k · dilation` for an integer `0 ≤ k < window`. With blocks of one token, this is
 ///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >
 ///   1`;
-/// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end:
-///   the tokens of these blocks are the global tokens of Longformer, except that here they have no
-///   projection matrices of their own;
+/// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end.
+///   The tokens of these blocks are the global tokens of Longformer, but here they have no separate
+///   projection matrices;
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
-///   "Big Bird", section 2 and appendix D), among the blocks for which neither of the first two
-///   conditions holds.
+///   "Big Bird", section 2 and appendix D). They are drawn from the blocks for which neither of the
+///   first two conditions holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
     /// Number of tokens in a block.

@@ -1,6 +1,6 @@
-//! Buffers that optimizers need for ranges of the flat layout (all parameters one after the other):
-//! gradients with zeros for frozen parameters, the mask for weight decay, and factors of the
-//! learning rate.
+//! Buffers that optimizers need for a range of the flat layout (all parameters one after the
+//! other): the gradient with zeros for frozen parameters, the mask for weight decay, and factors of
+//! the learning rate.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -41,8 +41,8 @@ type Run = (u32, usize);
 pub(super) struct Latest(Mutex<Option<(Vec<Run>, Tensor)>>);
 
 impl ParameterStore {
-    /// Returns `gradient`, which is for `range` of the flat layout, with zeros for frozen
-    /// parameters, so that they do not contribute to the norm of the gradient.
+    /// Replaces the elements of frozen parameters in `gradient` by zeros, so that they do not
+    /// contribute to its norm. `gradient` is for `range` of the flat layout.
     ///
     /// # Shapes
     /// `gradient (range.len(),)` → `(range.len(),)`, f32.
@@ -53,8 +53,8 @@ impl ParameterStore {
         self.outside_frozen(range, gradient, |part, _| part.zeros_like())
     }
 
-    /// Returns `changed`, the optimizer state for `range` of the flat layout after a step, but with
-    /// the `former` state for frozen parameters.
+    /// Replaces the elements of frozen parameters in `changed`, the optimizer state after a step,
+    /// by those in `former`, the state before it. Both are for `range` of the flat layout.
     ///
     /// # Shapes
     /// `changed`, `former (range.len(),)` → `(range.len(),)`, f32.
@@ -70,9 +70,9 @@ impl ParameterStore {
         self.outside_frozen(range, changed, |part, start| former.narrow(0, start, part.dim(0)?))
     }
 
-    /// Returns `values`, which are for `range` of the flat layout, but with the result of `frozen`
-    /// in place of the values of each frozen parameter. `frozen` gets the values of one such
-    /// parameter, and the index in `values` at which they begin.
+    /// Replaces the elements of each frozen parameter in `values`, which are for `range` of the
+    /// flat layout, by the result of `frozen`. This function gets the elements of one parameter,
+    /// and the index in `values` at which they begin.
     fn outside_frozen(
         &self,
         range: &Range<usize>,

@@ -73,8 +73,9 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     let weights = chunks.weights(spec, &hierarchy)?; // (B, H, n, C, P)
     let (batch, heads, count, chunk, _) = chunks.query.dims5()?;
     let (all, longest) = (count * chunk, spec.lengths.iter().copied().max().unwrap_or(0));
-    // For each place (column of the scores), the share of its weight that each token gets: 1 at the
-    // token's own place, and 1 / count at the summary of a chunk of `count` tokens.
+    // For each place (column of the scores), the share of its weight that each token gets. The
+    // place of a token gives all of its weight to the token. The place of a summary gives an equal
+    // share to each token of the chunk.
     let mut shares = vec![0.0_f64; batch * count * hierarchy.places() * all];
     for (row, &length) in spec.lengths.iter().enumerate() {
         let counts = hierarchy.counts(length);
@@ -263,9 +264,9 @@ fn means(x: &Tensor, lengths: &[usize], hierarchy: &Hierarchy) -> Result<Vec<Ten
     Ok(means)
 }
 
-/// Gathers, for each of the `count` chunks of level 1, the means of the chunks of `level` that lie
-/// in the same chunk of the next level: `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If these are fewer
-/// than C, the last mean is repeated.
+/// Gathers, for each of the `count` chunks of level 1, the means of its neighbours at `level`: the
+/// chunks that lie in the same chunk of the next level. `(B, H, m, Dh)` → `(B·H·n, C, Dh)`. If
+/// there are fewer than C neighbours, the last mean is repeated.
 fn siblings(means: &Tensor, level: usize, count: usize, hierarchy: &Hierarchy) -> Result<Tensor> {
     let (batch, heads, last, head) = means.dims4()?;
     let chunk = hierarchy.chunk;

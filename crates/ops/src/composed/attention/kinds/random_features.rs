@@ -6,9 +6,9 @@
 //! ```
 //!
 //! This is lemma 1 of the paper. Here, q and k are first divided by the fourth root of a head's
-//! width. Factors that the numerator and the denominator of attention have in common are left out:
-//! 1/√m; for each query, the exponential of its largest exponent; and for all keys of a head in a
-//! sequence, the exponential of their largest exponent.
+//! width. Factors that the numerator and the denominator of attention have in common are left out.
+//! One is 1/√m. Another, for each query, is the exponential of its largest exponent. The third, for
+//! all keys of a head in a sequence, is the exponential of their largest exponent.
 
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};

@@ -186,7 +186,7 @@ impl Sums {
         })
     }
 
-    /// Computes `dE += d(E K) Kᵀ` if `part` is 0, and `dF += d(F V) Vᵀ` if `part` is 1, where dX is
+    /// Computes `dE += d(E K) Kᵀ` if `part` is 0, and `dF += d(F V) Vᵀ` if `part` is 1. Here, dX is
     /// the gradient of the loss with respect to X. No other thread uses the destination at the same
     /// time; it must be initialised.
     fn add_weight_gradient<T: Float>(

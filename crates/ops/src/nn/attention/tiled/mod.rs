@@ -54,8 +54,8 @@ fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
 
-/// Computes attention for the long sequences of a batch: writes their rows of the result to `out`,
-/// and the logarithm of the softmax denominator of each query and head, `(N, H)`, to `log_sums`.
+/// Computes attention for the long sequences of a batch. Writes their rows of the result to `out`.
+/// Writes the logarithm of the softmax denominator of each query and head, `(N, H)`, to `log_sums`.
 ///
 /// # Safety
 /// No other thread reads or writes these rows of `out` at the same time; afterwards they are

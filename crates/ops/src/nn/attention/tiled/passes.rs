@@ -17,8 +17,8 @@ pub(super) struct Terms<'a, T> {
     /// Position of the sequence's first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Index in the dropout mask of the head's first weight, and the distance in the mask from the
-    /// first weight of one query to the first weight of the next query.
+    /// Position in the dropout mask: the index of the head's first weight, and the distance from
+    /// the first weight of one query to that of the next.
     pub(super) mask: (usize, usize),
 }
 
@@ -36,8 +36,8 @@ impl<T> Terms<'_, T> {
     }
 }
 
-/// Position of a tile among the scores of a sequence: the index of its first query, the number of
-/// its queries, the index of its first key, and the number of its keys.
+/// Position of a tile among the scores of a sequence: the first query and the number of queries,
+/// the first key and the number of keys.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub(super) query: usize,
@@ -161,10 +161,10 @@ pub(super) struct Known<'a, T> {
 }
 
 vectorised! {
-    /// Updates two tiles, which have a row for each query and a column for each key. `tile` changes
-    /// from products to weights after dropout, and `adjoint` from the adjoints of these weights
-    /// (gradients of the loss with respect to them) to the adjoints of the scores. In both, hidden
-    /// pairs become zero.
+    /// Updates two tiles, which have a row for each query and a column for each key. On entry,
+    /// `tile` has the products, and `adjoint` has the adjoints of the weights after dropout
+    /// (gradients of the loss with respect to them). On return, `tile` has the weights after
+    /// dropout, and `adjoint` has the adjoints of the scores. In both, hidden pairs become zero.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

@@ -43,8 +43,8 @@ pub(in super::super) trait TileProducts: Sync {
     fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
     /// Computes `tile[i][j] = left[i] · right[j]` for a range of rows of each operand. Both ranges
-    /// begin at whole panels (of [`PANEL`] rows), the right range has at most [`PANEL`] rows, and
-    /// the tile has room for the left range, rounded up to whole panels.
+    /// begin at whole panels (of [`PANEL`] rows), and the right range has at most [`PANEL`] rows.
+    /// The tile must have room for the left range, rounded up to whole panels.
     fn multiply(
         &self,
         worker: &mut Self::Worker,

@@ -1,10 +1,10 @@
 //! Registers of i32 sums of int8 products, for each instruction set.
 
-/// Implements [`Sum`] for a type of registers. The first line of the macro's input has the name of
-/// the new type, the type of its register, the number of columns, the type and the shift of stored
-/// activations, and the types of four activations and of four weights of each column. In
-/// `Vnni512(__m512i): 16 columns of u8 + 128, __m512i, __m512i`, for example, activations are
-/// stored as u8 after 128 has been added. Then each method follows, with its instructions.
+/// Implements [`Sum`] for a type of registers. The first line of the macro's input describes the
+/// type, for example `Vnni512(__m512i): 16 columns of u8 + 128, __m512i, __m512i`. It has the name
+/// of the new type, the type of its register, and the number of columns. Activations are stored as
+/// u8 here, after 128 has been added. The last two types hold four activations and four weights of
+/// each column. The other lines are the methods, with their instructions.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! sum {
     (

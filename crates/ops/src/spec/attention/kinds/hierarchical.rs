@@ -70,9 +70,9 @@ impl HierarchicalSpec {
 
 /// Sizes of the levels, for the sequences of a batch.
 ///
-/// The scores of a query are an array with one place for each key that it can see. The places are
-/// in this order: the tokens of the query's level-1 chunk; then, for each level but the highest,
-/// the chunks that lie in the same chunk of the next level; then all chunks of the highest level.
+/// The scores of a query are an array with one place for each key that it can see. First come the
+/// tokens of the query's level-1 chunk. Then follow, for each level but the highest, the chunks
+/// that lie in the same chunk of the next level. All chunks of the highest level come last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hierarchy {
     pub(crate) chunk: usize,
@@ -107,10 +107,10 @@ impl Hierarchy {
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// Returns three things for each level, from level 1 on: the level; the range of the chunks of
-    /// this level that a token in the level-1 chunk `chunk` can see, including the chunk that
-    /// contains the token; and the index of the chunk that contains the token. `counts`: number of
-    /// chunks at each level.
+    /// Returns three values for each level, from level 1 on. The first is the level. The second is
+    /// a range of chunks: those that lie in the same chunk of the next level as the level-1 chunk
+    /// `chunk` or, at the highest level, all chunks. The third is the index of the chunk that
+    /// contains `chunk`. `counts`: number of chunks at each level.
     fn siblings(
         &self,
         chunk: usize,

@@ -12,8 +12,8 @@ pub struct ConvolutionSpec {
     pub reverse: bool,
 }
 
-/// Settings of a scan: a linear recurrence over time, `h ← exp(Δ A) h + Δ B u`, with the result
-/// `y = (C h + D u) · silu(z)` for each token.
+/// Settings of a scan, which is a linear recurrence over time: `h ← exp(Δ A) h + Δ B u`. The result
+/// of each token is `y = (C h + D u) · silu(z)`.
 #[derive(Debug, Clone)]
 pub struct ScanSpec {
     /// Number of tokens of each sequence.

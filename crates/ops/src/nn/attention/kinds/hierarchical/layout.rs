@@ -43,8 +43,8 @@ pub(super) struct ChunkKeys<T> {
     pub(super) count: usize,
     /// Packed rows of the tokens in the chunk.
     pub(super) tokens: Range<usize>,
-    /// For each key, the number that is added to the scores of queries with it: for a summary, the
-    /// logarithm of the number of its tokens; for a token, 0.
+    /// For each key, a number that is added to the scores of queries with this key. For a summary,
+    /// it is the logarithm of the number of its tokens; for a token, it is 0.
     pub(super) added: Vec<T>,
     /// Index of each key among the places that a query has in the dropout mask.
     pub(super) places: Vec<u32>,

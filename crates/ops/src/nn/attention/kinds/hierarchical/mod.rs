@@ -1,6 +1,7 @@
 //! Hierarchical attention: sequences are divided into chunks of neighbouring tokens. A token
-//! attends to the tokens in its own chunk, to summaries of other chunks (the mean of the chunk's
-//! keys and the mean of its values), and, at higher levels, to summaries of groups of chunks.
+//! attends to the tokens in its own chunk, and to summaries of other chunks. At higher levels, it
+//! attends to summaries of groups of chunks. A summary is the mean of the keys and the mean of the
+//! values.
 //!
 //! The keys and values that the tokens of a chunk see are gathered, summaries first. They are far
 //! fewer than the tokens of a long sequence, so the scores with them stay in the cache. The
@@ -72,7 +73,7 @@ pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> 
 }
 
 /// Returns the number of multiplications and additions in the forward products of
-/// [`hierarchical_attention`]: the products of each query with all keys that its chunk sees, and of
+/// [`hierarchical_attention`]: those of each query with all keys that its chunk sees, and those of
 /// the weights with the values. `width` is the width of all heads together.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {

@@ -17,8 +17,8 @@ pub(super) struct Terms<'a, T> {
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
     /// The dropout mask has a row of elements (places) for each query. `places` has the index of
-    /// each key in such a row. `mask` has the index in the mask at which the first query's row
-    /// begins, and the distance from the beginning of one query's row to the beginning of the next.
+    /// each key in such a row. `mask` has the index at which the first query's row begins in the
+    /// mask, and the length of a row.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }

@@ -270,9 +270,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Writes the state after the last token to the destinations that need it: to `kept` if there
-    /// is no causal mask, because only then the backward pass reads it, and to `last` if it was
-    /// requested.
+    /// Writes the state after the last token to `last` if it was requested. Without a causal mask,
+    /// the backward pass reads this state, so it is also written to `kept`.
     ///
     /// # Safety
     /// As for [`Self::sequence`].

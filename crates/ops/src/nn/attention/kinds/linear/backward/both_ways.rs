@@ -8,9 +8,9 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Computes the gradients of all heads in two loops. The first loop goes over the queries,
-    /// computes their gradients, and adds them up in a state. The second loop computes the
-    /// gradients with respect to keys and values from this state.
+    /// Computes the gradients of all heads in two loops. The first loop goes over the queries: it
+    /// computes their gradients, and adds the queries to the state `behind`. The second loop goes
+    /// over the keys: it computes the gradients with respect to keys and values from this state.
     ///
     /// # Safety
     /// As for [`Self::causal`].
