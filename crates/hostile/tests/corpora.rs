@@ -112,8 +112,8 @@ fn lines_come_back(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
     assault_with_text(cases, 6, |lines| {
-        // Only `\n` ends a line. A `\r` before it belongs to the line end, and a byte-order mark at
-        // the beginning of a file is not text, so such characters do not come back.
+        // Two characters do not come back. A `\r` before `\n` belongs to the line end, and a
+        // byte-order mark at the beginning of a file is not text.
         let plain: Vec<String> = lines
             .iter()
             .map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', ""))

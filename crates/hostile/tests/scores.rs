@@ -1,4 +1,4 @@
-//! Any text can be scored: BLEU and chrF are numbers from 0 to 100, TER is a number of at least 0,
+//! Any text can be scored. BLEU and chrF are numbers from 0 to 100, TER is a number of at least 0,
 //! and the TER of a text against itself is 0.
 //!
 //! A few thousand cases run with the other tests; a million with

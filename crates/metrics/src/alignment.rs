@@ -6,10 +6,9 @@
 //! AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
 //! ```
 //!
-//! where AER is the alignment error rate, A are the predicted links, S the sure links of the
-//! reference, and P the sure and possible links of the reference. Counts are summed over the
-//! corpus. If all links of the reference are sure, 1 − AER is the harmonic mean of precision and
-//! recall.
+//! where AER is the alignment error rate, and A are the predicted links. Of the reference, S are
+//! the sure links, and P the sure and possible links. Counts are summed over the corpus. If all
+//! links of the reference are sure, 1 − AER is the harmonic mean of precision and recall.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::AddAssign;

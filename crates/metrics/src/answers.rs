@@ -1,6 +1,6 @@
-//! Answers to questions about a text, scored as in SQuAD (Rajpurkar et al. 2016, "SQuAD: 100,000+
-//! Questions for Machine Comprehension of Text", section 6.1): exact match and F1 of words. Case,
-//! punctuation and articles are ignored.
+//! Exact match and F1 of answers to questions about a text, as in SQuAD (Rajpurkar et al. 2016,
+//! "SQuAD: 100,000+ Questions for Machine Comprehension of Text", section 6.1). Case, punctuation
+//! and articles are ignored.
 //!
 //! The rules are those of the official `evaluate-v2.0.py` (Rajpurkar et al. 2018, "Know What You
 //! Don't Know"). The script for version 1.1 gives the same figures unless an answer consists of

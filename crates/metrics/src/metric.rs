@@ -1,9 +1,9 @@
 //! Interface of all metrics: each segment gives a row of statistics, rows add up, and a sum of rows
 //! gives a score.
 //!
-//! Everything that is not specific to one metric uses only this interface: counting in parallel
-//! ([`crate::Statistics`]), confidence intervals and significance tests ([`crate::resampling`]),
-//! signatures and printing ([`crate::Score`]).
+//! Code that is not specific to one metric uses only this interface: parallel counting
+//! ([`crate::Statistics`]), significance tests ([`crate::resampling`]), and printing
+//! ([`crate::Score`]).
 
 use crate::error::{MetricError, Result, check_line_counts};
 use crate::field::Field;

@@ -106,8 +106,8 @@ impl Statistics {
         self.references
     }
 
-    /// True if the hypotheses look tokenized, so that scores are not comparable: at least a hundred
-    /// of them end in a space and a full stop.
+    /// True if the hypotheses look tokenized: if at least a hundred of them end in a space and a
+    /// full stop. Their scores are then not comparable.
     pub fn look_tokenized(&self) -> bool {
         self.tokenized_endings >= TOKENIZED_ENDINGS
     }

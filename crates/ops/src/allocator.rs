@@ -15,8 +15,8 @@ const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 /// system; meant for training.
 ///
 /// A training step allocates as much as the previous one freed. If pages were returned to the
-/// system, each would cause a page fault and be cleared again, which takes a tenth of a small
-/// model's step. The price is that the process never shrinks.
+/// system, each would cause a page fault and be cleared again. For a small model, this takes a
+/// tenth of a step. The price is that the process never shrinks.
 pub fn keep_freed_pages() {
     set_purge_delay(-1);
 }
@@ -52,7 +52,7 @@ pub fn collect() {
 /// batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
-/// batches of long and of short sentences need different sizes, on any thread: without this call,
+/// batches of long and of short sentences need different sizes, on any thread. Without this call,
 /// translating 2,000 lines took one and a half times as much memory.
 pub fn collect_soon() {
     #[cfg(not(target_family = "wasm"))]

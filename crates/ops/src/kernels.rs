@@ -100,9 +100,10 @@ pub(crate) trait Kernels {
     }
 
     /// Computes four sums over a block of rows of logits: the smoothed loss, the negative
-    /// log-likelihood, the number of correct predictions, and the divergence, as in
-    /// [`LossSums`](crate::LossSums). If `_differentiate` is true, also computes the gradient of
-    /// the loss with respect to the logits. The gradient can be written over the logits.
+    /// log-likelihood, the number of correct predictions, and the divergence.
+    /// [`LossSums`](crate::LossSums) describes them. If `_differentiate` is true, also computes the
+    /// gradient of the loss with respect to the logits. The gradient can be written over the
+    /// logits.
     ///
     /// # Shapes
     /// `logits (R, V)`, `targets (R, 1)` in u32 and below `V` → `(4,)` in f32, and `(R, V)`.

@@ -10,12 +10,12 @@
 //! **Decision.** Our own tape ([`Tape`]) records the graph of operations for the backward pass, on
 //! every device. In an earlier version, the fused kernels were custom operations in Candle's graph.
 //! A training step then spent a third of its time between kernels: it filled memory with zeros, and
-//! copied and added gradients. Every activation lived until the end of the step. If an operation is
-//! called without a tape and Candle tracks gradients of its inputs, the operation is composed of
-//! Candle's operations, so that Candle's autodiff can differentiate it.
+//! copied and added gradients. Every activation lived until the end of the step. If there is no
+//! tape and Candle tracks the inputs of an operation, the operation is composed of Candle's
+//! operations, so that Candle's autodiff can differentiate it.
 //!
-//! An operation that has no fused version, or none for the current device, is computed by Candle's
-//! operations, which are recorded on the tape as a single operation ([`composed::on_tape`]).
+//! If an operation has no fused version for the current device, Candle's operations compute it, and
+//! the tape records them as a single operation ([`composed::on_tape`]).
 //!
 //! All `unsafe` code of the project is in this crate. It serves four purposes: matrix products on
 //! raw pointers; threads that write to disjoint parts of a slice; calls of functions that are

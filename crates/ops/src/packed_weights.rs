@@ -56,9 +56,9 @@ impl PackedWeight {
 }
 
 impl PackedWeights {
-    /// Makes an empty cache for int8 products: weights are rounded to int8 and multiplied by
-    /// activations that are also rounded to int8, whatever type of products is requested. This
-    /// applies only to f32 tensors on the host.
+    /// Makes an empty cache for int8 products. Weights and activations are rounded to int8 before
+    /// they are multiplied, whatever type of products is requested. This applies only to f32
+    /// tensors on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }

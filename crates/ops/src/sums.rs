@@ -52,8 +52,8 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     in_memory.map(total)
 }
 
-/// Computes the scalar product of numbers with others that are stored as codes, with [`LANES`]
-/// partial sums as in [`blocked_sum`]. `value` returns the number that a code means.
+/// Computes the scalar product of numbers with numbers that are stored as codes; `value` returns
+/// the number for a code. There are [`LANES`] partial sums, as in [`blocked_sum`].
 #[inline(always)]
 pub(crate) fn blocked_product<T: Float, C: Copy>(
     numbers: &[T],
@@ -162,8 +162,8 @@ mod tests {
         (0..count).map(|i| ((i * 7919) % 1000) as f32 * 0.013 - 6.0).collect()
     }
 
-    /// Checks that sums of f32, for which there are special instructions, have the same bits as
-    /// sums by the general code, for any number of elements.
+    /// Checks, for any number of elements, that sums of f32 have the same bits as sums by the
+    /// general code. (For f32, there are special instructions.)
     #[test]
     fn sums_are_added_lane_by_lane_and_halves_onto_halves() {
         for count in 0..=70 {

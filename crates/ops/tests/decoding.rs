@@ -161,8 +161,8 @@ fn queries_see_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Checks that texts of different lengths that were read in a single pass, followed by single
-/// tokens, give the same results as reading all tokens step by step.
+/// Reads texts of different lengths in a single pass, and then single tokens. Checks that the
+/// results are the same as if all tokens were read step by step.
 #[test]
 fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     let slopes: Arc<[f64]> = [0.5, 0.25].into();

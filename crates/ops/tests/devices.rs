@@ -4,8 +4,8 @@
 //!
 //! The gradients on the device are computed by the tape, as in training; those on the host by
 //! Candle, which differentiates the composed operations. With the device `cpu`, the tape runs fused
-//! operations in f32, and composed ones in the other types. Everything is one test, because only
-//! the thread that opened a GPU is allowed to use it, and each test runs on a thread of its own.
+//! operations in f32, and composed ones in the other types. Everything is one test: only the thread
+//! that opened a GPU is allowed to use it, and each test runs on a separate thread.
 
 mod common;
 

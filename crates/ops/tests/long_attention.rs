@@ -1,6 +1,6 @@
 //! Tests attention on sequences so long that it is computed in tiles (small blocks of scores). It
-//! is compared with the composed operation, with finite differences along random directions, and
-//! with its own results on other numbers of threads and in other batches.
+//! is compared with the composed operation, and with finite differences along random directions.
+//! The number of threads and the other sequences of a batch must not change its results.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Tests recurrent layers and related operations: fused operations are compared with composed ones
+//! Tests recurrent layers and related operations. Fused operations are compared with composed ones
 //! and finite differences, with every matrix kernel and on any number of threads.
 
 mod common;

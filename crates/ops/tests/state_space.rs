@@ -180,8 +180,8 @@ fn parts_are_the_whole() -> Result<()> {
     Ok(())
 }
 
-/// Compares with the convolution `y = K * u`, `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao 2023,
-/// equation 3), to which D and the gate are added.
+/// Compares with the convolution `y = K * u`, where `K_l = Σ_s C_s exp(l Δ A_s) Δ B_s` (Gu and Dao
+/// 2023, equation 3). D and the gate are applied to its result.
 #[test]
 fn a_scan_that_does_not_select_is_a_convolution() -> Result<()> {
     let (tokens, channels, states) = (50, 5, 4);

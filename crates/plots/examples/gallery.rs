@@ -12,8 +12,8 @@ use taper_plots::parts::{
 };
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Language, Page, Series};
 
-/// Script of the page. It makes two tabs and puts them into the last section: a matrix of attention
-/// weights, and the same weights as ribbons between queries and keys.
+/// Script of the page. It puts two tabs into the last section. One shows attention weights as a
+/// matrix, and the other shows them as ribbons between queries and keys.
 const SCRIPT: &str = "
 const { queries, keys, heads } = taper.data('word-data');
 const colours = heads.map((weights, at) => ({ weights, colour: `--plot-series-${at + 1}` }));

@@ -1,8 +1,8 @@
 //! Colours of figures. Each use has a name, with one value for light pages and one for dark pages.
 //!
 //! Drawings are made with the light values. Each light value belongs to only one name. It can
-//! therefore be found in the text of a finished drawing, and be replaced by the CSS variable or the
-//! dark value of its name.
+//! therefore be found in the text of a finished drawing, and replaced by the CSS variable or by the
+//! dark value of the same colour.
 
 use plotters::style::RGBColor;
 

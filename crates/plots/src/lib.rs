@@ -17,10 +17,10 @@
 //! ```
 //!
 //! The library `plotters` draws SVG, and `resvg` renders it as PNG; neither needs a browser. In a
-//! page, the JavaScript library uPlot draws the same values again. There the figures have the size
-//! of the window, can be zoomed, and show the values at the pointer. uPlot adds 50 KB to a page,
-//! while larger libraries would add hundreds. The module [`parts`] has the other components of
-//! pages. This crate does not depend on models or on recorded trainings.
+//! page, the JavaScript library uPlot draws the same values again. There, figures fill the window,
+//! can be zoomed, and show the values at the pointer. uPlot adds 50 KB to a page, while larger
+//! libraries would add hundreds. The module [`parts`] has the other components of pages. This crate
+//! does not depend on models or on recorded trainings.
 #![forbid(unsafe_code)]
 
 mod colours;

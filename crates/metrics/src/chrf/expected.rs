@@ -9,10 +9,10 @@ use crate::text::ngrams::{MeanNgrams, Vocabulary, ngram_total};
 
 impl Chrf {
     /// Score of each hypothesis against the mean of the n-gram counts of `references`. It is close
-    /// to [`expected_scores`](crate::expected_scores), but reads each text once, not once for each
-    /// pair of a hypothesis and a reference (DeNero et al. 2009, "Fast Consensus Decoding over
-    /// Translation Forests", section 3; Vamvas and Sennrich 2024, "Linear-time Minimum Bayes Risk
-    /// Decoding with Reference Aggregation").
+    /// to [`expected_scores`](crate::expected_scores), but faster: each text is read only once, not
+    /// once for each pair of a hypothesis and a reference (DeNero et al. 2009, "Fast Consensus
+    /// Decoding over Translation Forests", section 3; Vamvas and Sennrich 2024, "Linear-time
+    /// Minimum Bayes Risk Decoding with Reference Aggregation").
     ///
     /// # Errors
     /// When an option is out of range, or there is no reference.

@@ -136,8 +136,8 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// True if the target is not inside the block, and the alignment has errors in the block, both
-    /// at its position in the hypothesis and at its position in the reference.
+    /// True if the target is not inside the block, and the alignment has errors both in the
+    /// hypothesis words and in the reference words of the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);

@@ -5,7 +5,7 @@
 //! reference. As in sacreBLEU, each row is computed only in a beam, which is a range of columns
 //! around the diagonal. The beam depends only on the lengths of hypothesis and reference, which do
 //! not change if words are rearranged. So row i depends only on the first i words of the
-//! hypothesis, and after a rearrangement, only the rows from the first changed word on are computed
+//! hypothesis. After a rearrangement, only the rows from the first changed word on are computed
 //! again.
 
 use std::ops::Range;

@@ -89,7 +89,7 @@ fn is_asian_mark(character: char) -> bool {
 ///
 /// The ranges are those that sacreBLEU actually tests. The range for enclosed letters is U+3200 to
 /// U+3F22, wider than their Unicode block. The rules for kana match only at the start of a line,
-/// but a space is put there first, so they never apply and kana stay together.
+/// where a space has been put before. So they never apply, and kana stay together.
 fn is_asian(character: char) -> bool {
     matches!(
         character,

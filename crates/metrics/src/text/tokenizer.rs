@@ -79,9 +79,9 @@ impl Tokenizer {
             }
             Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
-                // Whitespace at both ends is removed, and no spaces are added there, unlike in 13a.
-                // So a full stop at the end of the line has no character after it, and the rules
-                // that separate a full stop from the character after it do not apply.
+                // Unlike in 13a, no spaces are added at the ends of the line. So the rules that
+                // separate a full stop from the character after it do not apply to a full stop at
+                // the end.
                 isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
                 western_marks(buffers);
                 western_stops(buffers);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 ///
 /// The keys of each query are gathered once. The number of columns is the largest number of keys
 /// that a query has. Keys are aligned at the end: the last column holds the last key of every
-/// query, so that distances to the last key are the same for all queries. Columns before a query's
+/// query. So all queries have the same distances from their last key. Columns before a query's
 /// first key are hidden.
 ///
 /// # Shapes
@@ -81,9 +81,8 @@ pub fn decoding_attention(
     Ok(out)
 }
 
-/// Returns the index of the rotation that applies to each column of each query in dual chunk
-/// attention, where a query is rotated by several positions. The last column holds the query's last
-/// key.
+/// Returns, for dual chunk attention, the index of the rotation that applies to each column of each
+/// query. (A query is rotated by several positions.) The last column holds the query's last key.
 fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
     let of_query = |&length: &usize| {
         (0..longest).map(move |column| {

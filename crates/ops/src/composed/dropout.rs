@@ -141,7 +141,7 @@ impl Words {
     /// Computes `(x ^ x >> 16) · factor`, where `x = key ^ i`, for each index `i` below `count`.
     ///
     /// The indices are processed in blocks of 2¹⁶, in which the upper 16 bits of `i` are constant.
-    /// Then the upper 16 bits of `x ^ x >> 16` are constant, too, and each of its two lower bytes
+    /// Then the upper 16 bits of `x ^ x >> 16` are constant, too. Each of its two lower bytes
     /// depends on one byte of `i` only. So `x ^ x >> 16` is the sum of two numbers. One depends on
     /// the second-lowest byte of `i`, and includes the constant bits; the other depends on the
     /// lowest byte. Each has only 256 possible values in a block. Their products with `factor` are

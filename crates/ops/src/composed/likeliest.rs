@@ -24,13 +24,13 @@ const MOST: usize = 1 << 24;
 /// `also[r]`, and the normaliser. Only `2 · count + 3` numbers per row are copied to the host, all
 /// at once.
 ///
-/// **Decision.** The largest logits are found one after the other: in each round, the maximum of
-/// the logits that are left is computed, and then the lowest token that has this logit. To save
-/// work, the vocabulary is divided into blocks. First, the `count` blocks with the largest maxima
-/// are found; they contain all tokens to find. Then the largest logits in these blocks are found.
-/// Candle's sort on CUDA is not used, because it holds a row in the shared memory of a thread
-/// block, which is too small for a vocabulary. In addition, neither the sort nor `argmax` specifies
-/// which of several equal elements it returns.
+/// **Decision.** The largest logits are found one after the other. Each round computes the maximum
+/// of the logits that are left, and then the lowest token that has this logit. To save work, the
+/// vocabulary is divided into blocks. First, the `count` blocks with the largest maxima are found;
+/// they contain all tokens to find. Then the largest logits in these blocks are found. Candle's
+/// sort on CUDA is not used, because it needs a whole row in the shared memory of a thread block,
+/// which is too small for the logits of a vocabulary. In addition, neither the sort nor `argmax`
+/// specifies which of several equal elements it returns.
 ///
 /// # Shapes
 /// `logits (R, V)` in f32; `also` has `R` tokens.
@@ -54,8 +54,8 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
         return Ok(Vec::new());
     }
     let count = count.min(vocabulary);
-    // Makes the number of blocks about as large as the number of tokens in the `count` blocks that
-    // are chosen, which minimises the work.
+    // The work is smallest if there are about as many blocks as there are tokens in the `count`
+    // blocks that are chosen.
     let block = ((vocabulary as f64 / count.max(1) as f64).sqrt() as usize).max(1);
     let blocks = vocabulary.div_ceil(block);
     let blocked = filled_up(logits, blocks * block)?.reshape((rows, blocks, block))?;
@@ -131,7 +131,7 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<Ten
 }
 
 /// Finds the `count` largest values of each row, and returns the elements of `numbers` at the same
-/// places; of equal values, the one with the lowest number comes first. NaN and −∞ count as the
+/// places. Of equal values, the one with the lowest number comes first. NaN and −∞ count as the
 /// smallest finite number, so that they exceed −∞, which marks values that have been found.
 ///
 /// # Shapes

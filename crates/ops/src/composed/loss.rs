@@ -32,9 +32,9 @@ pub fn smoothed_cross_entropy(
     differentiable(hidden, weight, targets, spec, rows)
 }
 
-/// Appends a column of ones to `hidden`, and the biases as a column to `weight`, so that the
-/// product of the results is `hidden weightᵀ + bias`. Both operations are recorded on the tape, if
-/// there is one. A matrix that is held in fewer bits than the biases is converted to their type.
+/// Appends a column of ones to `hidden`, and the biases as a column to `weight`. The product of the
+/// results is then `hidden weightᵀ + bias`. Both operations are recorded on the tape, if there is
+/// one. A matrix that is held in fewer bits than the biases is converted to their type.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)` → `(N, D + 1)`, `(V, D + 1)`.
@@ -85,8 +85,8 @@ pub(crate) fn cross_entropy_on_tape(
             &[hidden, weight],
             &loss,
             move |adjoint, adjoints| {
-                // If the loss is the root of the graph, as usual, the gradient with respect to it
-                // (its adjoint) is 1, and the gradients need no factor.
+                // The adjoint of the loss (the gradient with respect to it) is 1 if the loss is the
+                // root of the graph, as usual. Then the gradients need no factor.
                 let factor = match adjoint {
                     Adjoint::One => None,
                     other => Some(other.tensor(&().into(), DType::F32, &device)?),

@@ -1,6 +1,6 @@
 //! Taper's own CUDA kernels, for operations that would take many of Candle's kernels.
 //!
-//! Each operation computes its result, and records its backward pass on the [`Tape`]; tests on a
+//! Each operation computes its result, and records its backward pass on the [`Tape`]. Tests on a
 //! GPU compare both with the same operation composed of Candle's, in f64. A kernel reads its inputs
 //! once, computes in f32 and rounds once. For the backward pass, nothing is kept but the inputs of
 //! kernels and of matrix products. Gradients with respect to parameters are added in place to the

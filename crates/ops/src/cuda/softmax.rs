@@ -10,8 +10,7 @@ use candle_core::{Result, Tensor};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {
     pub(super) dropout: Dropout,
-    /// Four sizes: the number of heads, the number of heads in the mask (1 if all heads share it),
-    /// the number of queries, and the number of keys.
+    /// Four numbers: heads, heads in the mask (1 if all heads share it), queries, and keys.
     pub(super) shape: [usize; 4],
 }
 

@@ -1,6 +1,6 @@
 //! The loss in chunks of rows, in one pass. For each chunk, logits and softmax are computed. Then
-//! the gradient with respect to the logits replaces the logits, and the gradients with respect to
-//! the inputs are computed from it and kept for the backward pass.
+//! the gradient with respect to the logits replaces the logits. The gradients with respect to the
+//! inputs are computed from it, and kept for the backward pass.
 
 use super::pairs::{BLOCK_ROWS, arranged, pair, restored};
 use crate::float::{Float, vectorised};
@@ -55,8 +55,8 @@ pub(super) fn cross_entropy<T: Float>(
         let inputs: Vec<&Tensor> = [hidden, weight].into_iter().chain(bias).collect();
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
-            // If the loss is the root of the graph, as usual, the gradient with respect to it (its
-            // adjoint) is 1, and the gradients need no factor.
+            // The adjoint of the loss (the gradient with respect to it) is 1 if the loss is the
+            // root of the graph, as usual. Then the gradients need no factor.
             if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }

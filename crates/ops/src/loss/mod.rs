@@ -8,9 +8,9 @@
 //!
 //! With AMX (a unit for matrix products in Intel processors), where products cost almost nothing,
 //! logits are recomputed when they are needed ([`tiled`]). Otherwise the forward pass processes a
-//! chunk of rows at a time: it computes the gradient with respect to the logits of the chunk right
-//! after the softmax, and keeps only the gradients with respect to `h` and `W` ([`chunked`]). Tests
-//! compare the two.
+//! chunk of rows at a time ([`chunked`]). Right after the softmax, it computes the gradient with
+//! respect to the logits of the chunk. It keeps only the gradients with respect to `h` and `W`.
+//! Tests compare the two.
 
 mod chunked;
 mod online;

@@ -13,8 +13,9 @@ pub(super) struct Online<T> {
     best: usize,
     /// `Σ exp(logit - largest)` over the classes so far.
     total: T,
-    /// `Σ exp(logit - largest) (logit - logit of the partner)` over the classes so far, if the
-    /// token has a partner (R-Drop: the same token in another forward pass).
+    /// `Σ exp(logit - largest) (logit - logit of the partner)` over the classes so far. The partner
+    /// of a token is the same token in another forward pass (R-Drop); without a partner, the sum is
+    /// not used.
     apart: T,
     logit_sum: f64,
     true_logit: T,

@@ -1,5 +1,5 @@
-//! The loss computed in segments of the vocabulary whose logits stay in the cache, for AMX (a unit
-//! for matrix products in Intel processors).
+//! The loss for AMX (a unit for matrix products in Intel processors). It is computed in segments of
+//! the vocabulary, whose logits stay in the cache.
 //!
 //! With AMX, it is cheaper to recompute logits than to store them, so none are kept. The forward
 //! pass keeps the logarithm of the softmax denominator of each token, computed online over the

@@ -1,5 +1,5 @@
-//! A nonlinearity with dropout as a separate operation, for linear layers that do not end in a
-//! single matrix product, such as layers with low-rank adapters.
+//! A nonlinearity with dropout as a separate operation. Linear layers that do not end in a single
+//! matrix product need it, such as layers with low-rank adapters.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

@@ -83,9 +83,9 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Divides `adjoint` (the gradient with respect to the result) into the columns of each part, and
-/// adds them to the gradient with respect to the part. `slots`: the parts, each with its number of
-/// columns.
+/// Divides the columns of `adjoint`, the gradient with respect to the result, among the parts, and
+/// adds them to the gradients with respect to the parts. `slots`: the parts, each with its number
+/// of columns.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

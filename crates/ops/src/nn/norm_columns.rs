@@ -1,5 +1,5 @@
-//! Normalisation of groups of columns, such as the heads of queries and keys in projections that
-//! have query, key and value side by side.
+//! Normalisation of groups of columns. For example, if query, key and value are side by side in a
+//! row, the heads of queries and keys can be normalised.
 
 use super::norm::{backward_rows, forward_rows};
 use crate::composed;

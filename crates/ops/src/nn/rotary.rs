@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// `x (N, W)`, N positions → `(N, W)`.
 ///
 /// # Errors
-/// If the rotated width of a head is odd or larger than `head`, if the heads do not fit into the
-/// columns, or if the number of positions is not the number of rows.
+/// If the rotated width of a head is odd or larger than `head`, the heads do not fit into the
+/// columns, or the number of positions is not the number of rows.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,

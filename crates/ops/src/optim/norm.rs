@@ -9,8 +9,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of elements whose squares are added to one sum. If a buffer is split only at multiples of
-/// this number, then the sums of its parts, one after the other, are exactly those of the whole
-/// buffer.
+/// this number, its parts have exactly the same sums as the whole buffer.
 pub const NORM_CHUNK: usize = CHUNK;
 
 /// Computes the Euclidean norm of a one-dimensional buffer, with sums in f64.

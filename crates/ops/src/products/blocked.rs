@@ -1,5 +1,5 @@
-//! Divides matrix products into blocks that fit in caches, for the kernels that pack (copy operands
-//! to the order in which the kernel reads them).
+//! Divides matrix products into blocks that fit in caches. This is for kernels that pack their
+//! operands (copy them to the order in which the kernel reads them).
 //!
 //! The right operand is packed in panels of 32 columns. It is packed as a whole, unless it is as
 //! large as the matrix of a large vocabulary; then it is packed a piece at a time. The left operand
@@ -54,8 +54,8 @@ pub(crate) const LARGEST_PACK: usize = 1 << 24;
 /// values that `finish` combines with them, fit in the first-level cache.
 const FINISHED: usize = 4 * 1024;
 
-/// Computes a product. Returns `true` if `finish` has been called for every row while the results
-/// were in the cache, and `false` if it has not been called at all.
+/// Computes a product. Returns `true` if `finish` has been called for every row, while the row was
+/// in the cache. Returns `false` if it has not been called at all.
 ///
 /// # Safety
 /// The destination has room for every row and column, and no other thread reads or writes it at the

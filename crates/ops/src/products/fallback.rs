@@ -1,5 +1,5 @@
-//! Products by the `gemm` crate: for f64, for processors without a kernel that packs its operands,
-//! and as a reference for tests of the other kernels.
+//! Products by the `gemm` crate. They are for f64, for processors without a kernel that packs its
+//! operands, and for tests of the other kernels.
 
 use super::{Matrix, Threads};
 use crate::float::Float;

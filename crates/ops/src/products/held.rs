@@ -2,10 +2,10 @@
 //!
 //! **Decision.** Pieces of the matrix are converted to f32 just before they are multiplied. So the
 //! product takes memory for only [`PIECE`] converted values. With every kernel, the result equals
-//! the product with an f32 matrix of the same values, except for the rounding of sums that are
-//! divided between pieces. The conversion costs about a thirtieth of a product with a thousand
-//! rows. The alternative would be kernels that read bf16, one for each kind of processor. They
-//! would have to round the other operand to bf16 as well, or would be no faster.
+//! the product with an f32 matrix of the same values. Only sums that are divided between pieces are
+//! rounded differently. The conversion costs about a thirtieth of a product with a thousand rows.
+//! The alternative would be kernels that read bf16, one for each kind of processor. They would have
+//! to round the other operand to bf16 as well, or would be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;

@@ -1,6 +1,6 @@
-//! The part of a matrix product that one task computes: some panels of 32 rows of the left operand,
-//! times some panels of 32 columns of the right operand. Both operands are packed (copied to the
-//! order in which a kernel reads them).
+//! The part of a matrix product that one task computes. It multiplies some panels of 32 rows of the
+//! left operand by some panels of 32 columns of the right operand. Both operands are packed (copied
+//! to the order in which a kernel reads them).
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};

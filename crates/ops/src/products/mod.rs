@@ -151,8 +151,8 @@ pub(crate) fn product<T: Float>(
     unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), write, how, None) };
 }
 
-/// Function that gets some whole rows of a result as soon as they are complete, with the index of
-/// the first of these rows.
+/// Function that processes whole rows of a result as soon as they are complete. It gets the index
+/// of the first of these rows, and their values.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
 /// Computes `a (m, k) · b (k, n)`, row-major, on all threads. If `finish` is given, each row of the

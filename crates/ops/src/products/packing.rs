@@ -32,8 +32,8 @@ impl Packing {
         Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// Like [`Packing::best`], for products of only some panels at a time: never a packing that
-    /// splits values into three bf16 parts, because this would not pay for such products.
+    /// Like [`Packing::best`], for products of only some panels at a time. Never returns a packing
+    /// that splits values into three bf16 parts, because this would not pay for such products.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
@@ -72,8 +72,9 @@ impl Packing {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
-    /// Returns the number of panels of rows, and the number of depth steps, in the part of the left
-    /// operand that is packed at a time (a block). No result depends on these numbers.
+    /// Returns the size of a block, which is the part of the left operand that is packed at a time:
+    /// its number of panels of rows, and its number of depth steps. No result depends on these
+    /// numbers.
     ///
     /// With 16 steps, a panel of bf16 values in one part fits in the first-level cache. A panel of
     /// f32 values is twice as large and comes from the second-level cache, which is fast enough for

@@ -57,7 +57,7 @@ pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
 }
 
 /// Returns how many products of rounded operands `kernel` computes for one product of the requested
-/// type: more than one only if it splits operands into parts.
+/// type. There is more than one only if it splits operands into parts.
 #[must_use]
 pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
     match (kernel, products) {

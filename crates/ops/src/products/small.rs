@@ -1,5 +1,5 @@
-//! Products with few rows and columns, such as the products of one attention head in a short
-//! sequence, by multiply-adds on operands that are read in place.
+//! Products with few rows and columns, such as those of one attention head in a short sequence.
+//! They are computed by multiply-adds on operands that are read in place.
 //!
 //! For such a product, packing both operands (copying them to the order in which a kernel reads
 //! them) would take more time than multiplying them. So values of the left operand are read one by
@@ -53,9 +53,9 @@ struct Target {
 type Multiply =
     unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
 
-/// Multiplies with the variant of `kernel` for small products. Returns `false`, and computes
-/// nothing, if the kernel has no such variant, or if the right operand is too large or not
-/// contiguous along one of its dimensions.
+/// Multiplies with the variant of `kernel` for small products. Computes nothing and returns `false`
+/// if the kernel has no such variant, or if the right operand is too large, or is contiguous along
+/// neither of its dimensions.
 ///
 /// # Safety
 /// The operands and the destination are in bounds, and no other thread reads or writes the

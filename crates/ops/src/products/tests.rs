@@ -148,8 +148,8 @@ fn multiply_adds_are_summed_in_order() {
     }
 }
 
-/// Checks that, with a kernel that packs, no bit of a result depends on the division among threads,
-/// or on other rows and columns of the operands.
+/// Checks kernels that pack their operands: no bit of a result depends on the division among
+/// threads, or on other rows and columns of the operands.
 #[test]
 fn results_depend_on_their_operands_alone() {
     for (m, k, n) in [(300, 257, 65), (70, 1300, 200), (33, 65, 1200)] {

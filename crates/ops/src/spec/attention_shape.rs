@@ -4,8 +4,8 @@
 /// Heads of an attention layer.
 ///
 /// There are `heads` heads of queries, and `key_value_heads` heads of keys and of values. If there
-/// are fewer heads of keys and values than of queries, neighbouring query heads share them: query
-/// head `h` uses key and value head `⌊h · key_value_heads / heads⌋` (Ainslie et al. 2023, "GQA"). A
+/// are fewer heads of keys and values than of queries, neighbouring query heads share them (Ainslie
+/// et al. 2023, "GQA"). Query head `h` uses key and value head `⌊h · key_value_heads / heads⌋`. A
 /// single key and value head gives multi-query attention (Shazeer 2019, "Fast Transformer
 /// Decoding"); equal numbers give multi-head attention (Vaswani et al. 2017).
 ///

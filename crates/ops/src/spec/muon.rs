@@ -13,8 +13,8 @@ pub struct MuonStep {
     pub momentum: f64,
 }
 
-/// Coefficients a, b and c of the polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X`, which moves singular
-/// values in (0, 1] towards 1 in a few rounds. It is fast rather than exact: the singular values
+/// Coefficients a, b and c of the polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X`. Applied a few times,
+/// it moves singular values in (0, 1] towards 1. It is fast rather than exact: the singular values
 /// end between 0.7 and 1.2.
 pub(crate) const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 /// Number of times that the polynomial is applied.

@@ -112,9 +112,9 @@ pub struct Recurred {
     /// State of each sequence after the row that was read last, with the shape of
     /// [`Recurrence::initial`]. No gradient passes through it.
     pub last: Tensor,
-    /// Attention weights, if requested: `(B, T, S)` for `T` rows and `S` attended rows of the
-    /// longest sequence; zero beyond the end of a sequence, and beyond the rows to which it
-    /// attends.
+    /// Attention weights, if requested: `(B, T, S)`. `T` is the largest number of rows of a
+    /// sequence, and `S` the largest number of rows to which one attends. The weights are zero
+    /// beyond the end of a sequence, and beyond the rows to which it attends.
     pub weights: Option<Tensor>,
 }
 

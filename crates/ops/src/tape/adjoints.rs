@@ -250,7 +250,7 @@ impl Adjoints<'_> {
     }
 
     /// Ends the backward pass. Returns the gradients that were kept as separate tensors, in the
-    /// order of the parameters; an empty list if gradients were written to the flat buffer in
+    /// order of the parameters. The list is empty if gradients were written to the flat buffer in
     /// place.
     ///
     /// # Errors

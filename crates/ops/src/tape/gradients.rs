@@ -67,9 +67,9 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs the backward pass `backward` with the values of the buffer. `backward` either adds to
-    /// the values in place and returns an empty list, or returns the gradients of all parameters in
-    /// order, which are then added.
+    /// Runs the backward pass `backward` with the values of the buffer. `backward` can add to the
+    /// values in place, and return an empty list. Otherwise it returns the gradients of all
+    /// parameters in order, and they are added here.
     pub(super) fn receive(
         &mut self,
         store: &ParameterStore,

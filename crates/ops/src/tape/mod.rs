@@ -4,16 +4,16 @@
 //! every activation until the whole graph is dropped, and stores each parameter's gradient in a
 //! separate tensor. Here, each operation records its backward function, and [`Tape::backward`]
 //! calls these functions in reverse order. Each function computes the gradients with respect to the
-//! operation's inputs (their adjoints), and adds them to the gradients that other operations have
-//! computed for the same inputs. Then it drops the tensors that the operation kept. The adjoint of
-//! a parameter is collected in its part of the flat gradient buffer. On the host, results that cost
+//! operation's inputs (their adjoints). It adds them to those that other operations have computed
+//! for the same inputs. Then it drops the tensors that the operation kept. The adjoint of a
+//! parameter is collected in its part of the flat gradient buffer. On the host, results that cost
 //! little to compute are recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with
 //! Sublinear Memory Cost").
 //!
 //! The backward function of a fused operation on the host takes the adjoint as a list of numbers
 //! ([`Tape::record`]). All other backward functions take it as a tensor ([`Tape::record_tensors`]).
-//! Values stay Candle tensors, and operations that Candle differentiates are unaffected: without a
-//! tape, our operations on a tensor that Candle tracks are composed of Candle's operations.
+//! Values stay Candle tensors, and Candle's own differentiation still works: without a tape, our
+//! operations on a tensor that Candle tracks are composed of Candle's operations.
 
 mod adjoints;
 mod gradients;
@@ -199,7 +199,7 @@ impl Tape {
     /// [`Adjoint`].
     ///
     /// # Errors
-    /// If Candle tracks an input that is not the result of a recorded operation: the backward pass
+    /// If Candle tracks an input that is not the result of a recorded operation. The backward pass
     /// would end at this input, and gradients would be lost.
     pub(crate) fn record_adjoint(
         &self,

@@ -150,7 +150,7 @@ impl Parameter {
             return Ok(());
         }
         let width = self.shape()[1].max(1);
-        // Rows are rounded a few at a time, in place: a copy of the whole table of embeddings could
+        // Rows are rounded in place, some at a time. A copy of the whole table of embeddings could
         // be the largest block of memory that loading a model needs.
         let round = |values: &mut [f32]| {
             values.chunks_mut(ROUNDED_ROWS * width).all(|rows| {

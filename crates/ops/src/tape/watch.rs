@@ -1,5 +1,5 @@
 //! Reports gradients that are final while a backward pass still runs. The pass processes operations
-//! in reverse order, so once it has processed the first operation on a parameter, nothing more is
+//! in reverse order. Once it has processed the first operation on a parameter, nothing more is
 //! added to the parameter's gradient. In a training by several processes, this gradient can be sent
 //! to the others from then on (Li et al. 2020, "PyTorch Distributed", section 3.2.3).
 

@@ -7,8 +7,8 @@ use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Kernel, Tape};
 
-/// Runs the other tests of this program again with each matrix kernel of this machine, each in a
-/// new process, because a kernel is chosen once per process. `caller` is the name of the calling
+/// Runs the other tests of this program again with each matrix kernel of this machine. Each run is
+/// a new process, because a process chooses a kernel only once. `caller` is the name of the calling
 /// test.
 pub(crate) fn again_through_every_kernel(caller: &str) {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
@@ -44,8 +44,8 @@ pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
     (out.flatten_all()? * Tensor::from_vec(weights, count, out.device())?)?.sum_all()
 }
 
-/// Returns the weights of [`scalar`], in the shape of `out`. They are the adjoint of `out` (the
-/// gradient of the loss with respect to it) with which the backward pass of the tape starts.
+/// Returns the weights of [`scalar`], in the shape of `out`. The backward pass of the tape starts
+/// with them, as the adjoint of `out` (the gradient of the loss with respect to it).
 pub(crate) fn adjoint(out: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..out.elem_count()).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
     Tensor::from_vec(weights, out.shape(), out.device()).unwrap()

@@ -1,7 +1,6 @@
-//! Tests CUDA kernels on the host, without a GPU: the same source that is compiled for a GPU is
-//! compiled by the host's C++ compiler (`scripts/check/host_gpu`). Kernels run in each type, on
-//! rows of odd and of even lengths, aligned and not, and are compared with the composed operations
-//! in f64.
+//! Tests CUDA kernels on the host, without a GPU. The host's C++ compiler compiles the same source
+//! that is compiled for a GPU (`scripts/check/host_gpu`). Kernels run in each type, on rows of odd
+//! and of even lengths, aligned and not, and are compared with the composed operations in f64.
 //!
 //! Destinations are filled with NaN before a kernel runs, and a write outside of them is an error.
 #![cfg(target_os = "linux")]

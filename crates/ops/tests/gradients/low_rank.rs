@@ -45,8 +45,8 @@ fn low_rank() {
             &|v| composed::low_rank(&v[0], &v[1], &factors(&v[2..]), &spec),
         );
     }
-    // If a layer and its adapters use the same dropout mask on their outputs, the result equals the
-    // result of a layer with the changed matrix `W + s · B A`.
+    // A layer and its adapters with the same dropout mask on their outputs give the same as a layer
+    // with the matrix `W + s · B A`.
     let layer = LinearSpec { dropout: Dropout::new(0.4, 77), ..Default::default() };
     let [x, residual, down, up] =
         [random(&[6, 5], 1), random(&[6, 7], 2), random(&[2, 5], 3), random(&[7, 2], 4)];

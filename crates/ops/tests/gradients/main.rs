@@ -317,7 +317,7 @@ fn impossible_shapes_are_errors() {
 }
 
 /// Checks that an input of several operations gets the sum of the gradients that these operations
-/// give it, also if the input is recomputed in the backward pass.
+/// compute for it. The same must hold if the input is recomputed in the backward pass.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];

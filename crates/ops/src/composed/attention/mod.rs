@@ -159,8 +159,8 @@ pub(super) fn by_rotation(
     Ok(sum)
 }
 
-/// Returns the numbers of queries and of keys in the longest sequences, or an error if there would
-/// be more scores than the device can count.
+/// Returns the numbers of queries and of keys in the longest sequences. Returns an error if there
+/// would be more scores than the device can count.
 pub(crate) fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
@@ -263,8 +263,8 @@ fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> 
     })
 }
 
-/// Number added to the scores of keys that a query does not see: finite in every float type, and
-/// its `exp` is 0 in all of them.
+/// Number that is added to the scores of keys that a query does not see. In every float type, it is
+/// finite, and its `exp` is 0.
 pub(super) const HIDDEN: f64 = -3.0e4;
 
 /// Key under which a mask is cached; the mask's device is also part of the key.

@@ -1,7 +1,7 @@
 //! Gradient with respect to a weight, summed in f32 for any type of the activations.
 //!
 //! The CUDA library writes the sums of bf16 or f16 products in f32, and can add them to existing
-//! values, so that neither a conversion nor an addition is needed afterwards.
+//! values. So no conversion or addition is needed afterwards.
 
 use crate::cuda::launch::{address_of, empty};
 use candle_core::cuda_backend::WrapErr;

@@ -132,8 +132,8 @@ impl Cache {
 
     /// Drops cached rows. `text` has the indices of the text rows to keep, in their new order.
     /// `steps` says for each step whether it is kept; steps beyond the end of `steps` are dropped.
-    /// A cache without rows accepts any indices and stays empty, because a layer that keeps sums
-    /// over the past instead of rows never adds rows to its cache.
+    /// A cache without rows accepts any indices and stays empty: some layers keep sums over the
+    /// past instead of rows, and never add rows to their cache.
     ///
     /// # Errors
     /// If there is no row with one of these indices.
@@ -184,8 +184,9 @@ impl Cache {
         }
     }
 
-    /// Returns the stored rows. If the cache is empty, first decides how to store rows: in separate
-    /// tensors if Taper has kernels of its own for tensors like `rows`, otherwise in one tensor.
+    /// Returns the stored rows. If the cache is empty, first decides how to store rows. They are
+    /// stored in separate tensors if Taper has kernels of its own for tensors like `rows`,
+    /// otherwise in one tensor.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {

@@ -6,12 +6,11 @@ use crate::products::Matrix;
 use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
 
-/// Smallest number of pairs of a query and a key for which a sequence is computed in tiles (small
-/// blocks of scores), if some pairs are masked. The alternative is attention that keeps its
-/// weights. It needs six matrix products instead of seven, and does not round numbers of rows up to
-/// whole panels (the 32 rows that a kernel processes together). For sequences as short as
-/// sentences, it is five times as fast as tiles. But tiles skip masked pairs, and are faster for
-/// this number of pairs and more.
+/// Smallest number of pairs of a query and a key for which a sequence with masked pairs is computed
+/// in tiles (small blocks of scores). The alternative is attention that keeps its weights. It needs
+/// six matrix products instead of seven, and does not round numbers of rows up to whole panels (the
+/// 32 rows that a kernel processes together). For sequences as short as sentences, it is five times
+/// as fast as tiles. But tiles skip masked pairs, and are faster for this number of pairs and more.
 const LONG_MASKED: usize = 256 * 256;
 /// Smallest number of pairs for which a sequence is computed in tiles, if each query sees every
 /// key. Tiles then take a fifth more work, but without them a training step would take several
@@ -48,8 +47,8 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether the sequence is computed in tiles: if it is long, or if it has several chunks (dual
-    /// chunk attention), because queries then need several rotations.
+    /// Whether the sequence is computed in tiles. It is if it is long, and also if it has several
+    /// chunks (dual chunk attention), because queries then need several rotations.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }

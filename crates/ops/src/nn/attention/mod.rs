@@ -5,11 +5,11 @@
 //! causal mask, only keys up to its own position. A sparse pattern ([`Sparse`](crate::Sparse)) can
 //! hide further keys.
 //!
-//! For a short sequence, the scores of a head fit in the cache; the weights are kept for the
-//! backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in tiles,
-//! small blocks of scores ([`tiled`]), so that memory grows only linearly with the length. Tiles in
-//! which no query sees a key are not computed. The choice between the two depends on the sequence
-//! alone, not on the batch ([`layout`]).
+//! For a short sequence, the scores of a head fit in the cache. Its weights are kept for the
+//! backward pass ([`stored`]), and sequences are processed in parallel. Long sequences are computed
+//! in tiles, small blocks of scores ([`tiled`]), so that memory grows only linearly with the
+//! length. Tiles in which no query sees a key are not computed. The choice between the two depends
+//! on the sequence alone, not on the batch ([`layout`]).
 
 mod cache;
 mod decoding;
@@ -273,8 +273,8 @@ fn go_back<T: Float>(
         let is_wider = at[0].stride > layout.width();
         of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // Also runs if only the gradient with respect to the bias is needed, because it is computed
-        // together with the gradients with respect to queries, keys and values.
+        // Also runs if only the gradient with respect to the bias is needed, because all gradients
+        // are computed together.
         //
         // SAFETY: query, key and value together are a whole row, and the rows of every sequence are
         // written.
@@ -296,10 +296,10 @@ fn go_back<T: Float>(
     }
 }
 
-/// Calls `back`, which computes the gradients with respect to queries and to keys and values that
-/// are in another tensor, and adds these gradients to the adjoints. Returns the gradient with
-/// respect to the bias. If `query` has columns other than the queries, the gradient with respect to
-/// these columns is zero.
+/// Runs the backward pass, `back`, of attention whose queries are in one tensor, and whose keys and
+/// values are in another. Adds the gradients to the adjoints of the tensors, and returns the
+/// gradient with respect to the bias. If `query` has columns other than the queries, the gradient
+/// with respect to these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

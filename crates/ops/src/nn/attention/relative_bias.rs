@@ -1,5 +1,6 @@
-//! Relative position bias: a number that is added to attention scores, looked up by the bucket of
-//! the distance between query and key (Raffel et al. 2020, section 2.1).
+//! Relative position bias: a number that is added to attention scores (Raffel et al. 2020, section
+//! 2.1). Distances between query and key are divided into buckets, and a table has a number for
+//! each bucket.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

@@ -14,8 +14,8 @@ pub(crate) struct PackedInt8 {
     lines: Vec<Line>,
     /// Scale of each column; zero for columns that fill up the last panel.
     scales: Vec<f32>,
-    /// Initial value of the sum of each column. A kernel can add a shift to all activations; this
-    /// value is minus the shift times the sum of the column's weights, so that the shift cancels.
+    /// Initial value of the sum of each column. A kernel can add a shift to all activations. The
+    /// initial value cancels it: it is minus the shift times the sum of the column's weights.
     starts: Vec<i32>,
     outputs: usize,
     inputs: usize,

@@ -1,7 +1,7 @@
 //! Matrices of int8 values with a scale for each row.
 
-/// The number 1.5 · 2²³. Adding it to a value rounds the value to an integer, which is then in the
-/// low bits of the sum (in two's complement if it is negative).
+/// The number 1.5 · 2²³. Adding it to a value rounds the value to an integer. The low bits of the
+/// sum are then this integer (in two's complement if it is negative).
 const ROUND: f32 = 12_582_912.0;
 /// Largest integer that represents a value.
 const LARGEST: f32 = 127.0;

@@ -1,4 +1,4 @@
-//! Products by AVX-512 BF16: an instruction computes, for each of sixteen columns, the dot product
+//! Products by AVX-512 BF16. For each of sixteen columns, an instruction computes the dot product
 //! of two pairs of bf16 values, and adds it to an f32 sum.
 
 use super::tile::{STEP_LINES, TILE};

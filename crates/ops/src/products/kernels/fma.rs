@@ -49,9 +49,9 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            // If there are fewer rows than registers of columns, the values of the rows are held in
+            // If there are fewer rows than registers of columns, the values of the rows stay in
             // registers, and the columns are loaded one register at a time. Otherwise the columns
-            // are held in registers, and the values of the rows are loaded one at a time.
+            // stay in registers, and the values of the rows are loaded one by one.
             if ROWS < VECTORS {
                 let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
                 for i in 0..VECTORS {

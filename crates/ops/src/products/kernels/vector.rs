@@ -190,8 +190,8 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Loads rows r and r + 4 into the two halves of a register, so that it only remains to
-    /// transpose 4 × 4 values in each half.
+    /// Loads rows r and r + 4 into the two halves of a register. Then only 4 × 4 values have to be
+    /// transposed in each half.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.

@@ -9,8 +9,8 @@ use std::ops::Range;
 ///
 /// The text is divided into chunks of `s` tokens. The position of the key of token `j` is counted
 /// from the beginning of its chunk: it is `j mod s`. The query of token `i` is rotated three times,
-/// once for each kind of chunk that it sees ([`queries`](Self::queries)), so that its distance from
-/// a key is below `c`, the length of the longest sequence in training:
+/// once for each kind of chunk that it sees ([`queries`](Self::queries)). Its distance from a key
+/// is always below `c`, the length of the longest sequence in training:
 ///
 /// | chunk of the key | distance |
 /// |---|---|
@@ -22,8 +22,8 @@ use std::ops::Range;
 pub struct DualChunk {
     /// Number of tokens in a chunk, `s`: at least 1 and at most `trained`.
     pub chunk: usize,
-    /// Number of queries at the start of each chunk whose distances from the keys of the previous
-    /// chunk are the true distances, `w`: at most `trained − chunk`.
+    /// Number of queries at the start of each chunk, `w`, whose distances from the keys of the
+    /// previous chunk are the true distances. It is at most `trained − chunk`.
     pub window: usize,
     /// Length of the longest sequence in training, `c`.
     pub trained: usize,
@@ -50,9 +50,9 @@ impl DualChunk {
         token % self.chunk
     }
 
-    /// Returns the positions by which the query of token `token` is rotated: for keys of the same
-    /// chunk (section 3.1), of the chunk before it (section 3.3), and of earlier chunks (section
-    /// 3.2).
+    /// Returns the three positions by which the query of token `token` is rotated. They are for
+    /// keys of the same chunk (section 3.1), of the chunk before it (section 3.3), and of earlier
+    /// chunks (section 3.2).
     #[must_use]
     pub fn queries(self, token: usize) -> [usize; Self::ROTATIONS] {
         let (within, farthest) = (token % self.chunk, self.trained - 1);

@@ -56,8 +56,8 @@ impl Sparse {
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }
 
-    /// Whether block `i` sees block `j` because it is in the window or because one of the two is
-    /// global, in a sequence of `blocks` blocks.
+    /// Whether block `i` sees block `j` because `j` is in the window, or because one of the two is
+    /// global. The sequence has `blocks` blocks.
     fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
         let is_global =
             |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;

@@ -70,9 +70,9 @@ impl ParameterStore {
         self.outside_frozen(range, changed, |part, start| former.narrow(0, start, part.dim(0)?))
     }
 
-    /// Replaces the elements of each frozen parameter in `values`, which are for `range` of the
-    /// flat layout, by the result of `frozen`. This function gets the elements of one parameter,
-    /// and the index in `values` at which they begin.
+    /// Replaces the elements of each frozen parameter in `values` by the result of `frozen`.
+    /// `values` are for `range` of the flat layout. The function `frozen` gets the elements of one
+    /// parameter, and the index in `values` at which they begin.
     fn outside_frozen(
         &self,
         range: &Range<usize>,

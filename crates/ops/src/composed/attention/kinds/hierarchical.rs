@@ -1,5 +1,5 @@
-//! Hierarchical attention, composed of Candle's operations, on chunks of padded sequences: a query
-//! sees the tokens of its own chunk, and only summaries (means) of the other chunks.
+//! Hierarchical attention, composed of Candle's operations, on chunks of padded sequences. A query
+//! sees the tokens of its own chunk, but only summaries (means) of the other chunks.
 
 use crate::composed::attention::{HIDDEN, pad, unpad};
 use crate::composed::drop;

@@ -80,8 +80,8 @@ fn scores<T: Float>(
     }
 }
 
-/// Adds terms that depend on positions (ALiBi and relative bias) to the scores of a head, and sets
-/// the scores of keys that the head does not see to −∞.
+/// Adds ALiBi's terms and the relative bias to the scores of a head. Sets the scores of keys that
+/// the head does not see to −∞.
 #[inline(always)]
 fn add_biases<T: Float>(
     (weights, keys): (&mut [T], usize),

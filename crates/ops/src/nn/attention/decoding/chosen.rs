@@ -1,5 +1,5 @@
-//! Selection of the keys that a query sees in its past (the cached keys of its sequence, up to its
-//! own token), such as by a sparse pattern.
+//! Selection of the keys that a query sees in its past, for example by a sparse pattern. The past
+//! is the cached keys of its sequence, up to its own token.
 
 use crate::spec::{DualChunk, Sight, Sparse, merge};
 use std::ops::Range;

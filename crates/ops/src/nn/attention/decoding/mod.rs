@@ -1,8 +1,8 @@
 //! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
 //! **Decision.** The keys and values of a token are written once and never move. For each
-//! hypothesis of a beam search, a table says which rows of keys and values are its past, so that
-//! reordering hypotheses only reorders small integers. The alternative, a cache that is copied
+//! hypothesis of a beam search, a table says which rows of keys and values are its past. So if
+//! hypotheses are reordered, only small integers are moved. The alternative, a cache that is copied
 //! whenever hypotheses branch and whenever it grows, took a third of the time of a beam search.
 //!
 //! If a sparse pattern lets a query see only some of its past tokens, the hidden tokens stay in the

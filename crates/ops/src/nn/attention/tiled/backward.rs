@@ -206,8 +206,8 @@ struct Pass<'a, 'b, P: TileProducts> {
 
 impl<P: TileProducts> Pass<'_, '_, P> {
     /// Writes the gradients with respect to the keys and values in one task's share of the blocks:
-    /// task number `chunk` of `chunks`. Returns, for each query head, the contribution of these
-    /// blocks to the gradients with respect to the queries; an empty list if the task has no block.
+    /// task number `chunk` of `chunks`. Returns, for each query head, what these blocks add to the
+    /// gradients with respect to the queries. Returns an empty list if the task has no block.
     ///
     /// # Safety
     /// No other thread reads or writes these gradients at the same time, nor the part of the bias's

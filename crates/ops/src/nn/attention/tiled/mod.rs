@@ -47,9 +47,9 @@ const BLOCK: usize = 256;
 const STEP: usize = 128;
 
 /// Returns the number of tasks in the backward pass for each key head of a sequence with `keys`
-/// keys: at most four, each with at least one block. If sequences share a bias, each sequence is
-/// divided among as many tasks as the longest one. The blocks are dealt out to the tasks in turn,
-/// so that under a causal mask all tasks have nearly the same work.
+/// keys. There are at most four, each with at least one block. If sequences share a bias, each
+/// sequence is divided among as many tasks as the longest one. The blocks are dealt out to the
+/// tasks in turn, so that under a causal mask all tasks have nearly the same work.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }

@@ -10,8 +10,8 @@ pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// ALiBi's slope; 0 without ALiBi.
     pub(super) slope: T,
-    /// Bias of this head, with the number of elements from the first element of one query to the
-    /// first element of the next query.
+    /// Bias of this head, with the distance from the first element of one query to that of the
+    /// next.
     pub(super) bias: Option<(&'a [T], usize)>,
     pub(super) causal: bool,
     /// Position of the sequence's first query among the keys.

@@ -9,17 +9,17 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// Part of the work of a task. A task holds some rows and goes over others: it holds queries and
-/// goes over keys in the forward pass, and the reverse in the backward pass. A piece combines one
-/// panel of the held rows (rows that a kernel processes together) with a range of the rows over
-/// which the task goes (passing rows). At least one pair of a held and a passing row is visible.
+/// Part of the work of a task. In the forward pass, a task holds some queries and goes over keys.
+/// In the backward pass, it holds some keys and goes over queries. A piece combines one panel of
+/// the held rows with a range of the passing rows, over which the task goes. (A kernel processes
+/// the rows of a panel together.) At least one pair of a held and a passing row is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
-/// Returns the pieces for `panels` panels of held rows. They are ordered so that the passing rows
-/// are read as rarely as possible: all panels for one step of passing rows, then all panels for the
+/// Returns the pieces for `panels` panels of held rows. The passing rows are to be read as rarely
+/// as possible. So the pieces of all panels for one step of passing rows come before those for the
 /// next step. `seen` must write the ranges of passing rows that a panel needs, ascending. The
 /// passing rows of a piece begin at a multiple of [`PANEL`], and all of them belong to the same
 /// step of [`STEP`] rows.

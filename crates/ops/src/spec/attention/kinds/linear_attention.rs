@@ -60,8 +60,8 @@ impl LinearAttentionSpec {
 
     /// Returns the number that is added to denominators, because features can underflow to 0.
     /// Without random features, it is the number that the authors of linear attention use. With
-    /// random features, it can be smaller, because the largest feature is 1; but it is so large
-    /// that its square does not underflow in f32.
+    /// random features, it can be smaller, because the largest feature is 1. But its square must
+    /// not underflow in f32.
     pub(crate) const fn epsilon(is_random: bool) -> f64 {
         if is_random { 1e-18 } else { 1e-6 }
     }

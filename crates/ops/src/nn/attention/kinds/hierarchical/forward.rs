@@ -23,8 +23,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Copies the keys (`part` 1) or values (2) of all S summaries and tokens that the tokens of a
-    /// chunk see to `to`, one after the other: `(S, Dh)`, where Dh is the width of a head.
+    /// Copies the keys (`part` 1) or values (2) that the tokens of a chunk see to `to`: `(S, Dh)`.
+    /// S is the number of summaries and tokens that they see, and Dh is the width of a head.
     pub(super) fn gather(
         &self,
         layout: &Layout,

@@ -62,7 +62,7 @@ impl<T> ChunkKeys<T> {
         self.count + self.tokens.len()
     }
 
-    /// Divides the queries of the chunk into blocks; returns for each block the index within the
+    /// Divides the queries of the chunk into blocks. Returns, for each block, the index within the
     /// chunk of its first query, and the packed rows of its queries.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let tokens = self.tokens.clone();

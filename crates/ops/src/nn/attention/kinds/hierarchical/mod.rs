@@ -38,8 +38,8 @@ use std::marker::PhantomData;
 ///
 /// for each head, where C is the chunk of token i. Each J is another chunk that the token sees,
 /// with `|J|` tokens, the mean key `k̄_J` and the mean value `v̄_J`; see [`HierarchicalSpec`]. This
-/// is the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), but without coarsened
-/// queries, and with any number of chunks in a chunk of the next level.
+/// is the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), with two differences:
+/// queries are not coarsened, and a chunk of the next level can have any number of chunks.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)` → `(N, D)`.

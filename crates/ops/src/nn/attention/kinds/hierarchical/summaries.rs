@@ -1,5 +1,5 @@
-//! Summaries of chunks, which are the mean of the chunk's keys and the mean of its values, and
-//! their adjoints (gradients of the loss with respect to them).
+//! Summaries of chunks, and their adjoints (gradients of the loss with respect to them). A summary
+//! is the mean of the chunk's keys and the mean of its values.
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};

@@ -88,8 +88,9 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Writes to `out` the adjoint of some rows (the gradient of the loss with respect to them),
-    /// given `features` and their adjoint, `adjoint`, which is overwritten.
+    /// Computes the adjoint of some rows (the gradient of the loss with respect to them), and
+    /// writes it to `out`. `features` are the features of the rows, and `adjoint` is their adjoint,
+    /// which is overwritten.
     ///
     /// # Shapes
     /// `features` and `adjoint (N, M)`, `out (N, Dh)`. Each row is padded to whole panels (groups

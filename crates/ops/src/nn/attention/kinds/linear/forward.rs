@@ -156,8 +156,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.features.queries(self.products, &mut worker.products, query, &mut worker.query);
     }
 
-    /// Computes the features of some keys, divided by a common factor `exp(c)`, and scales the
-    /// state so that it has been divided by the same factor.
+    /// Computes the features of some keys, and divides them by a common factor `exp(c)`. Scales the
+    /// state, so that it has been divided by the same factor.
     fn keys(
         &self,
         worker: &mut Worker<P>,

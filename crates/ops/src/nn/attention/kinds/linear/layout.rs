@@ -7,8 +7,8 @@ use crate::spec::attention::kinds::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
 /// Number of tokens in a chunk. They are so few that their data fits in the second-level cache. The
-/// number is about the width of a head, so that products within a chunk take about as long as
-/// products with the state (the sums over earlier tokens).
+/// number is about the width of a head. So products within a chunk take about as long as products
+/// with the state (the sums over earlier tokens).
 pub(super) const CHUNK: usize = 64;
 /// Number of tokens in a group of chunks: a state is kept before each group. In the backward pass,
 /// the features and states of a group fit into the second-level cache.

@@ -4,9 +4,8 @@
 //! Sequences are processed in chunks. Within a chunk, products of the features of queries and keys
 //! are computed directly; all tokens before the chunk are summed up in a state. The features, the
 //! state and the products of a chunk fit in the cache, because their size does not depend on the
-//! length of the sequence. The backward pass needs denominators and states: the forward pass keeps
-//! all denominators and the state before every eighth chunk, and the backward pass recomputes the
-//! other states.
+//! length of the sequence. For the backward pass, the forward pass keeps all denominators, and the
+//! state before every eighth chunk. The backward pass recomputes the other states.
 //!
 //! Random features of keys are divided by `exp(c)`, where c is the largest exponent so far, so that
 //! they do not overflow. The number c is updated with each chunk here, and with each token in

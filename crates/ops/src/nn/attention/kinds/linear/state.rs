@@ -9,8 +9,8 @@ use crate::sums::blocked_sum;
 
 /// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, where each token has features φ, a vector b and a number
 /// w. In the forward pass, b is the token's value, and w is 1. In the backward pass, b is the
-/// adjoint of the token's weighted sum of values (the gradient of the loss with respect to it), and
-/// w is the adjoint of the token's denominator.
+/// adjoint of the token's weighted sum of values, and w is the adjoint of the token's denominator.
+/// (An adjoint is the gradient of the loss with respect to a quantity.)
 #[derive(Clone)]
 pub(super) struct State<T> {
     /// Sums with vectors, `Σ φ bᵀ`, `(M, Dh)`. Each row is padded to whole panels (groups of

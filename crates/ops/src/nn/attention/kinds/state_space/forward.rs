@@ -150,8 +150,8 @@ impl<'a, T: Float> Operands<'a, T> {
         load(&self.delta[start + channels.start..], channels.len())
     }
 
-    /// Returns B of the state with this index, for the channels of a block; for C, the index is
-    /// higher by the number of states.
+    /// Returns B of the state with this index, for the channels of a block. Returns C of state i if
+    /// the index is i plus the number of states.
     #[inline(always)]
     pub(super) fn side(&self, block: usize, token: usize, state: usize) -> Lanes<T> {
         let width = 2 * self.shape.states;

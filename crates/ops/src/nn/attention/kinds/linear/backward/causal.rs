@@ -144,7 +144,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the products of the features of queries and keys in a chunk, and the adjoints of
+    /// Computes the products of query features and key features in a chunk, and the adjoints of
     /// these products (gradients of the loss with respect to them). Products of a query and a later
     /// key, and their adjoints, are zero. The chunk's features begin at index `at` of the features
     /// in `worker`.
