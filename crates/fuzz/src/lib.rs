@@ -1,4 +1,4 @@
-//! Helpers for all fuzz targets: valid inputs with which the fuzzer begins, and temporary folders.
+//! Helpers for all fuzz targets: valid inputs to begin with, and temporary folders.
 
 use std::fs;
 use std::path::Path;

@@ -45,8 +45,8 @@ pub fn normalized_answer(text: &str) -> String {
 pub struct AnswerScore {
     /// 1 if the answer equals one of the correct answers, otherwise 0.
     pub exact_match: f64,
-    /// Harmonic mean of precision and recall of the words, for the correct answer for which this
-    /// mean is highest.
+    /// Harmonic mean of precision and recall of the words. It is the highest over the correct
+    /// answers.
     pub f1: f64,
 }
 

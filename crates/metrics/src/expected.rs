@@ -1,7 +1,7 @@
-//! Expected scores, by which minimum Bayes risk decoding chooses a hypothesis. Hypotheses are
-//! compared with other likely translations instead of a reference (Kumar and Byrne 2004, "Minimum
-//! Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
-//! Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation").
+//! Expected scores, for minimum Bayes risk decoding, which chooses a hypothesis by them. Hypotheses
+//! are compared with other likely translations instead of a reference (Kumar and Byrne 2004,
+//! "Minimum Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2022,
+//! "Sampling-Based Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation").
 
 use crate::error::{MetricError, Result};
 use crate::metric::{Metric, Segment};

@@ -1,5 +1,5 @@
-//! Fields of signatures. A signature is a text that states the settings on which a score depends; a
-//! field has the name and the value of one setting.
+//! Fields of signatures. A signature is a text that states the settings of a score. A field has the
+//! name and the value of one setting.
 
 use std::fmt;
 

@@ -46,7 +46,7 @@ impl fmt::Display for ReferenceCount {
     }
 }
 
-/// Random trials on which a result depends, in addition to the corpus.
+/// Random trials that a result depends on, in addition to the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
     /// Number of bootstrap resamples; `None` if there are none.

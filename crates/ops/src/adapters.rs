@@ -11,7 +11,7 @@ pub struct Adapted<'a> {
     /// A, `(Rᵢ, I)`, and a factor B, `(Oᵢ, Rᵢ)`. `Rᵢ` is its rank, and `Oᵢ` the number of rows; the
     /// `Oᵢ` add up to `O`.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
-    /// Factor `s` by which the product `B A` is multiplied.
+    /// Multiplier `s` of the product `B A`.
     pub scale: f64,
     /// Euclidean length that each row of `W + s · B A` is given (Liu et al. 2024, "DoRA", equation
     /// 5), `(O,)`; `None` leaves the lengths as they are. A row of zeros stays zero.

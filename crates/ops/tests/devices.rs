@@ -180,7 +180,7 @@ impl Check {
         self.operation("embedding", &tables, 0, &|tape, v| {
             embedding(tape, &v[0], Some(&v[1]), &spec)
         })?;
-        // Looks up rows of activations, to which rows of a table of positions are added.
+        // Looks up rows of activations, and adds rows of a table of positions to them.
         self.operation("rows", &tables, 1, &|tape, v| embedding(tape, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];

@@ -61,8 +61,8 @@ fn attention_in_candle_between_fused_layers() {
     }
 }
 
-/// Computes attention with a squared ReLU instead of the softmax, for which there is no fused
-/// operation.
+/// Computes attention with a squared ReLU instead of the softmax. There is no fused operation for
+/// it.
 fn squared_relu_attention(qkv: &Tensor) -> Result<Tensor> {
     let width = qkv.dim(1)? / 3;
     let part = |i: usize| qkv.narrow(1, i * width, width)?.contiguous(); // (N, D)

@@ -32,7 +32,7 @@ impl Colour {
         Self { variable, light, dark }
     }
 
-    /// Returns the light value, with which drawings are made.
+    /// Returns the light value, which drawings use.
     pub(crate) const fn drawn(&self) -> RGBColor {
         self.light
     }

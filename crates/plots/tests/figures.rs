@@ -1,4 +1,4 @@
-//! Tests of figures and pages, in each format in which they are written.
+//! Tests figures and pages in every format.
 
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Page, PlotError, Series, Svg, escape};
 

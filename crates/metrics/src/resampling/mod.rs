@@ -7,8 +7,8 @@
 //! above 2^24. The sums of a shuffle are exact, because nearly all statistics are whole numbers.
 //! The exception is TER's mean length of the references, which is rounded if the number of
 //! references is not a power of two. Then sacreBLEU's own p-values depend on the order in which the
-//! BLAS library of its machine adds these lengths. This affects only trials in which the difference
-//! of scores equals the actual difference except for rounding.
+//! BLAS library of its machine adds these lengths. This affects only trials whose difference of
+//! scores equals the actual difference except for rounding.
 
 mod random;
 mod resampled_scores;
@@ -176,8 +176,8 @@ fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     sums
 }
 
-/// Computes the absolute difference in score between two systems for each trial, in which their
-/// segments are swapped at random.
+/// Swaps the segments of two systems at random, in each trial. Returns the absolute difference of
+/// their scores in each trial.
 fn shuffled_differences(
     metric: &dyn Metric,
     baseline: &Statistics,

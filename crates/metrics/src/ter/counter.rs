@@ -47,8 +47,8 @@ struct Block {
     length: usize,
 }
 
-/// Rank of a shift, by which the best one is chosen. A larger gain is better; among equal gains, a
-/// longer block is better, then an earlier block, then an earlier target.
+/// Rank of a shift. The shift with the highest rank is chosen. A larger gain is better; among equal
+/// gains, a longer block is better, then an earlier block, then an earlier target.
 type Rank = (i64, usize, Reverse<(usize, usize)>);
 
 impl<'a> TerCounter<'a> {
@@ -90,7 +90,7 @@ impl<'a> TerCounter<'a> {
     }
 
     /// Tries all shifts of the current hypothesis. Leaves the hypothesis after the best shift in
-    /// `best`, and returns the gain: the number by which this shift lowers the distance.
+    /// `best`, and returns the gain: how much this shift lowers the distance.
     fn best_shift(&mut self, tried: &mut usize) -> i64 {
         let before = i64::from(self.distance.total());
         self.distance.align(&self.shifted, &self.reference);

@@ -31,8 +31,8 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
 }
 
 impl Dropout {
-    /// Returns the mask as a tensor by which the composed operations multiply. It is computed on
-    /// `device`, and has the same elements on every device.
+    /// Returns the mask as a tensor, for the composed operations. It is computed on `device`, and
+    /// has the same elements on every device.
     ///
     /// # Shapes
     /// → `(count,)`.
@@ -63,8 +63,8 @@ impl Dropout {
     }
 }
 
-/// Returns the numbers by which `count` elements are multiplied, `(count,)`: `kept` if the random
-/// bits of an element are at least `threshold`, otherwise 0.
+/// Returns the mask of `count` elements, `(count,)`: `kept` if the random bits of an element are at
+/// least `threshold`, otherwise 0.
 fn mask_on_device(
     (key, threshold, kept): (u64, u32, f64),
     count: usize,
@@ -89,7 +89,7 @@ struct Words {
     device: Device,
     /// Table with the value `x ^ y` at index `SIDE · x + y`: `(SIDE²,)`.
     xor: Tensor,
-    /// Numbers by which words are multiplied or divided, each as a tensor `(1,)`.
+    /// Factors and divisors of words, each as a tensor `(1,)`.
     constants: HashMap<u32, Tensor>,
 }
 

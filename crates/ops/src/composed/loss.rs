@@ -288,9 +288,9 @@ fn sums_and_gradient(
         let (of_p, of_q) = (divergence_of(&p, &apart)?, divergence_of(&q, &apart.neg()?)?);
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
-            // Computes the gradient with respect to the logits of p, from which the smoothed
-            // targets are subtracted later. It is p + r (p (s - KL(p‖q)) + p - q), where r is
-            // `r_drop` and s = ln p - ln q; see `loss/pairs.rs`.
+            // Computes the gradient with respect to the logits of p. The smoothed targets are
+            // subtracted from it later. It is p + r (p (s - KL(p‖q)) + p - q), where r is `r_drop`
+            // and s = ln p - ln q; see `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?
@@ -328,7 +328,7 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// Returns a tensor with the value `value`, for which Candle's backward pass computes the given
+/// Returns a tensor with the value `value`, from which Candle's backward pass computes the given
 /// gradients with respect to two tensors. For each tensor x with gradient g, the sum of all
 /// elements of x ⊙ g is added to `value`, and subtracted again as a constant. This leaves the value
 /// unchanged, and the derivative of the added sum with respect to x is g.

@@ -56,12 +56,12 @@ pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
 pub use recurrence::recurrence;
 
-/// Returns the type in which sums over elements of type `dtype` are computed.
+/// Returns the type for sums over elements of type `dtype`.
 fn wide_type(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// Converts `x` to the type in which sums over it are computed.
+/// Converts `x` to the type for sums over its elements.
 fn wide(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(wide_type(x.dtype()))
 }

@@ -106,8 +106,8 @@ fn cell(
     }
 }
 
-/// Keys and values to which each sequence attends. They are padded to S keys, the largest number to
-/// which a sequence attends. Sequences are sorted by decreasing length.
+/// Keys and values that each sequence attends to. They are padded to S keys, the largest number of
+/// keys of a sequence. Sequences are sorted by decreasing length.
 struct Keys {
     query: Tensor,
     energy: Tensor,
@@ -116,7 +116,7 @@ struct Keys {
     keys: Tensor,
     /// Values, `(B, S, V)`.
     values: Tensor,
-    /// Mask added to the scores, `(B, S)`: 0, or −∞ for rows to which a sequence does not attend.
+    /// Mask added to the scores, `(B, S)`: 0, or −∞ for keys that a sequence does not attend to.
     mask: Tensor,
 }
 

@@ -16,7 +16,7 @@ const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 pub(super) const WARP: usize = 32;
 /// Number of threads in a block.
 pub(super) const THREADS: usize = 8 * WARP;
-/// Largest number of blocks in a grid in which each thread processes several elements, one after
+/// Largest number of blocks in a grid whose threads each process several elements, one after
 /// another. No device runs more blocks at the same time.
 const MOST_BLOCKS: usize = 1 << 14;
 /// Largest size of a grid in y that CUDA can launch; in x it is 2³¹ − 1.
@@ -60,7 +60,7 @@ impl From<f64> for Argument {
     }
 }
 
-/// Converts a size to 32 bits, in which kernels count.
+/// Converts a size to 32 bits, because kernels count in 32 bits.
 pub(super) fn word(size: usize) -> Result<u32> {
     match u32::try_from(size) {
         Ok(size) => Ok(size),

@@ -37,8 +37,8 @@ pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn
 }
 
 /// Measures each kernel on a CUDA device. The first result is for a copy of 256 MiB. It shows the
-/// memory bandwidth of the device, with which the bandwidths of the kernels can be compared. Each
-/// kernel runs in `repeats` series; the fastest series counts.
+/// memory bandwidth of the device, for comparison with those of the kernels. Each kernel runs in
+/// `repeats` series; the fastest series counts.
 ///
 /// # Errors
 /// If `device` is not a CUDA device, the sizes do not fit together, or the device has no memory

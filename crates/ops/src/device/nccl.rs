@@ -12,7 +12,7 @@ use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Result, Storage, Tensor, bail};
 
-/// Length, in bytes, of the id by which the processes of a group find each other.
+/// Length, in bytes, of the id that all processes of a group share.
 pub const UNIQUE_ID: usize = 128;
 
 /// Connection of this process's GPU with the GPUs of other processes.
@@ -58,8 +58,8 @@ impl Communicator {
         Ok(Self { comm, device: device.clone() })
     }
 
-    /// Queues an exchange: `parts[r]` is sent to process `r`, from which `counts[r]` values are
-    /// received.
+    /// Queues an exchange: `parts[r]` is sent to process `r`, and `counts[r]` values are received
+    /// from it.
     ///
     /// # Shapes
     /// `parts` are one-dimensional and f32 → a tensor `(counts[r],)` for each process `r`.

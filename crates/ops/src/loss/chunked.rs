@@ -86,9 +86,9 @@ fn rows_of_chunk(packing: Option<Packing>) -> usize {
 /// Weight matrix and biases of the classes.
 pub(super) struct Classes<'a, T> {
     pub(super) count: usize,
-    /// The transposed matrix, by which hidden states are multiplied.
+    /// The transposed matrix, for products with hidden states.
     pub(super) transposed: Right<'a, T>,
-    /// The matrix itself, by which the gradient with respect to the logits is multiplied.
+    /// The matrix itself, for products with the gradient with respect to the logits.
     pub(super) weight: Right<'a, T>,
     pub(super) bias: Option<&'a [T]>,
 }

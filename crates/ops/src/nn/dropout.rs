@@ -1,4 +1,4 @@
-//! Dropout of elements in place, and the numbers by which it multiplies.
+//! Dropout of elements in place, and its mask.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
@@ -15,9 +15,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Writes to `out` the numbers by which dropout multiplies, for rows with `width` elements
-    /// each. In the mask, `first` is the index of the first element, and `stride` is the distance
-    /// from the beginning of one row to the beginning of the next.
+    /// Writes the dropout mask to `out`, for rows with `width` elements each. In the mask, `first`
+    /// is the index of the first element, and `stride` is the distance from the beginning of one
+    /// row to the beginning of the next.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

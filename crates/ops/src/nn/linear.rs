@@ -118,7 +118,8 @@ fn forward<T: Float>(
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        // The sign of the result shows for which elements relu has derivative 1.
+        // The backward pass of relu needs the result: the derivative is 1 where the result is
+        // positive.
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
@@ -206,7 +207,7 @@ impl Node {
     }
 }
 
-/// Source from which the backward pass gets the derivative of the activation at each element.
+/// Source of the derivative of the activation at each element, for the backward pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Slopes<'a, T> {
     /// The derivatives themselves; empty if there is no activation.

@@ -81,8 +81,8 @@ pub(super) unsafe fn product(
     unsafe { shallow_product(left, right, to, (packing, threads), finish) }
 }
 
-/// Computes a product for which the right operand is packed in pieces of about `values` values, one
-/// after the other. A piece consists of some of the columns. If the depth (the length of the summed
+/// Computes a product, and packs the right operand in pieces of about `values` values, one after
+/// the other. A piece consists of some of the columns. If the depth (the length of the summed
 /// dimension) is larger than the number of columns, it is a stretch of the depth instead. The depth
 /// is divided only where [`Job::run`] divides it anyway, so the result has the same bits.
 ///
@@ -115,8 +115,7 @@ unsafe fn product_in_pieces(
     }
 }
 
-/// Computes a product for which the right operand is packed as a whole, and no sum is divided into
-/// stretches.
+/// Computes a product, and packs the right operand as a whole. No sum is divided into stretches.
 ///
 /// # Safety
 /// As for [`product`].
@@ -135,7 +134,7 @@ unsafe fn shallow_product(
     })
 }
 
-/// Computes `left · right` with a packed right operand. The order in which a sum is added depends
+/// Computes `left · right` with a packed right operand. The order of the additions in a sum depends
 /// only on the depth of `left`.
 ///
 /// # Safety
@@ -230,7 +229,7 @@ struct Pieces {
 
 impl Pieces {
     /// Divides a product of `rows` by `columns` panels so that all threads end at about the same
-    /// time. `least`: smallest number of blocks with which each block fits in the cache. A wide
+    /// time. `least`: smallest number of blocks that makes each block fit in the cache. A wide
     /// result is divided by columns, so that each panel of columns is read once for all rows of a
     /// block. Other results are divided by rows; if there are few rows, they are also divided by
     /// columns, although each group then packs the rows again.

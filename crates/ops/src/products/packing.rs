@@ -204,8 +204,8 @@ impl Multiply {
     }
 }
 
-/// Packs some depth steps of some panels into `lines`, one panel after the other. It reads the
-/// operand in the order in which it lies in memory.
+/// Packs some depth steps of some panels into `lines`, one panel after the other. The loops read
+/// the operand in its order in memory.
 pub(super) fn pack(
     operand: &Operand<'_>,
     panels: Range<usize>,

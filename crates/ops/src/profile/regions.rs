@@ -46,7 +46,7 @@ impl<T: Copy + 'static> Drop for Restored<T> {
 }
 
 struct State {
-    /// Numbers of threads for which time is predicted, as given to [`predict`].
+    /// Numbers of threads whose time is predicted, as given to [`predict`].
     threads: Vec<usize>,
     regions: BTreeMap<&'static str, Regions>,
 }

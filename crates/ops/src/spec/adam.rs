@@ -18,6 +18,6 @@ pub struct AdamStep {
     pub decoupled: bool,
     /// Index of the step, from 1.
     pub step: u64,
-    /// Number by which the gradient is multiplied: below 1 if it is clipped.
+    /// Multiplier of the gradient; below 1 if the gradient is clipped.
     pub gradient_scale: f64,
 }

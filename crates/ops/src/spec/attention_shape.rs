@@ -20,7 +20,7 @@ pub struct AttentionShape {
     pub key_value_heads: usize,
     /// Width of each head.
     pub head_width: usize,
-    /// Number by which the products of queries and keys are multiplied.
+    /// Multiplier of the products of queries and keys.
     pub scale: f64,
 }
 

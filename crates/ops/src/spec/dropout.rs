@@ -35,13 +35,13 @@ impl Dropout {
         self.rate > 0.0
     }
 
-    /// Returns the bound on an element's 32 random bits below which the element is dropped.
+    /// Returns the threshold: an element is dropped if its 32 random bits are below it.
     fn threshold(&self) -> u32 {
         (self.rate * f64::from(u32::MAX)).round() as u32
     }
 
-    /// Returns a function from the index of an element to the number by which it is multiplied: 0
-    /// if it is dropped, otherwise `1 / (1 - rate)`.
+    /// Returns a function that maps the index of an element to its multiplier: 0 if the element is
+    /// dropped, otherwise `1 / (1 - rate)`.
     #[inline(always)]
     pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
         let (key, threshold) = (self.key, self.threshold());
@@ -49,8 +49,8 @@ impl Dropout {
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 
-    /// Returns what determines a mask: the key, the bound below which an element is dropped, and
-    /// the number by which kept elements are multiplied.
+    /// Returns the numbers that determine a mask: the key, the threshold, and the multiplier of
+    /// kept elements.
     pub(crate) fn drawn(&self) -> (u64, u32, f64) {
         (self.key, self.threshold(), 1.0 / (1.0 - self.rate))
     }

@@ -10,8 +10,8 @@ pub struct EmbeddingSpec {
     pub ids: Arc<[u32]>,
     /// Index of each token's row in the position table.
     pub positions: Arc<[u32]>,
-    /// Number by which the rows of the embedding table are multiplied. Rows of the position table
-    /// are not multiplied.
+    /// Multiplier of the rows of the embedding table. Rows of the position table are not
+    /// multiplied.
     pub scale: f64,
     /// Dropout on the sum of the two rows.
     pub dropout: Dropout,

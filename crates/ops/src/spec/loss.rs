@@ -9,8 +9,8 @@ pub struct LossSums {
     pub smoothed: f64,
     /// Negative log-likelihood of the true tokens, in nats.
     pub nll: f64,
-    /// Number of tokens for which the true class has the highest logit. If several logits are
-    /// equally high, the first of them counts as the highest.
+    /// Number of tokens whose true class has the highest logit. If several logits are equally high,
+    /// the first of them counts as the highest.
     pub correct: usize,
     /// Kullback–Leibler divergence KL(p‖q) in nats, for R-Drop. Here, p is the distribution in this
     /// forward pass, and q is the distribution in the token's other pass; 0 if there is no other
@@ -43,7 +43,7 @@ pub struct CrossEntropySpec {
     /// Weight of the divergences in R-Drop (Liang et al. 2021); 0 without R-Drop. If it is above 0,
     /// rows `i` and `i + N/2` of the N input rows belong to the same token, in two forward passes.
     pub r_drop: f64,
-    /// Number by which the sum over the tokens is multiplied.
+    /// Multiplier of the sum over the tokens.
     pub scale: f64,
     /// Type to which the operands of matrix products are rounded, forward and backward.
     pub products: Products,

@@ -4,7 +4,7 @@ use super::dropout::Dropout;
 use crate::products::Products;
 use candle_core::Tensor;
 
-/// Matrices `A` and `B` by which a weight `W (O, I)` is changed: it becomes `W + s · B A`.
+/// Matrices `A` and `B` that change a weight `W (O, I)` to `W + s · B A`.
 #[derive(Debug, Clone)]
 pub struct Factors {
     /// `A`, `(R, I)`.
@@ -16,7 +16,7 @@ pub struct Factors {
 /// Settings of low-rank adapters, apart from their parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LowRankSpec {
-    /// Number `s` by which `B A` is multiplied.
+    /// Multiplier `s` of `B A`.
     pub scale: f64,
     /// Dropout on the input of the adapter, `(N, I)`. Its element `(n, i)` has index `n·I + i` in
     /// the mask.

@@ -19,7 +19,7 @@ pub struct MuonStep {
 pub(crate) const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 /// Number of times that the polynomial is applied.
 pub(crate) const ROUNDS: usize = 5;
-/// Lower bound of the norm by which a matrix is divided; a smaller norm is replaced by this number.
+/// Smallest divisor of a matrix. The divisor is the norm of the matrix, unless the norm is smaller.
 pub(crate) const SMALLEST_NORM: f64 = 1e-7;
 
 /// Returns the factor by which the update of a matrix of this size is multiplied. It makes the root

@@ -56,7 +56,7 @@ pub struct RecurrenceSpec {
     pub lengths: Arc<[usize]>,
     /// True if sequences are read from their last row to their first.
     pub backwards: bool,
-    /// With attention, the range of rows of keys and values to which each sequence attends. For a
+    /// With attention, the range of rows of keys and values that each sequence attends to. For a
     /// backward pass, these ranges must not overlap.
     pub attended: Arc<[Range<usize>]>,
     /// Whether to return the attention weights.
@@ -113,8 +113,8 @@ pub struct Recurred {
     /// [`Recurrence::initial`]. No gradient passes through it.
     pub last: Tensor,
     /// Attention weights, if requested: `(B, T, S)`. `T` is the largest number of rows of a
-    /// sequence, and `S` the largest number of rows to which one attends. The weights are zero
-    /// beyond the end of a sequence, and beyond the rows to which it attends.
+    /// sequence, and `S` the largest number of rows that a sequence attends to. The weights are
+    /// zero beyond the end of a sequence, and beyond the rows that it attends to.
     pub weights: Option<Tensor>,
 }
 

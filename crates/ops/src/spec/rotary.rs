@@ -38,7 +38,7 @@ pub struct Rotations {
     pub fast: f64,
 }
 
-/// Quantity on which the speeds of the pairs between slow and fast pairs depend. The speed of such
+/// Quantity that determines the speeds of the pairs between slow and fast pairs. The speed of such
 /// a pair is a weighted mean of its interpolated speed (divided by `factor`) and its unchanged
 /// speed. The weight of the unchanged speed is a linear function of this quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,13 +49,13 @@ enum Ramp {
     Pairs,
 }
 
-/// Speeds at which the pairs of a head are rotated: by default, pair `i` is rotated by the angle
-/// `position · base^(-2i/Dh)`.
+/// Rotations of the pairs of a head: by default, pair `i` is rotated by the angle `position ·
+/// base^(-2i/Dh)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turns {
     base: f64,
     scaling: Scaling,
-    /// Number by which rotated queries and keys are multiplied.
+    /// Multiplier of rotated queries and keys.
     magnitude: f64,
     pairs: Pairs,
     /// Number of leading elements of a head that are rotated, or `None` if all are.
@@ -166,8 +166,8 @@ impl Turns {
         )
     }
 
-    /// Returns the angle of each pair of a head at position 1, and the number by which rotated
-    /// queries and keys are multiplied.
+    /// Returns the angle of each pair of a head at position 1, and the multiplier of rotated
+    /// queries and keys.
     #[must_use]
     pub fn speeds(self, head: usize) -> (Vec<f64>, f64) {
         let width = self.width(head);

@@ -13,8 +13,7 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
-    /// Index in the buffer at which each parameter's part starts, followed by the end of the last
-    /// part.
+    /// Start of each parameter's part in the buffer, followed by the end of the last part.
     offsets: Vec<usize>,
     /// For each parameter, whether its part holds a gradient. If not, the values there are old and
     /// count as zero.
@@ -57,7 +56,7 @@ impl Gradients {
         Ok(&self.flat)
     }
 
-    /// Calls `work` with the buffer on the host, and with the record of which parts hold a
+    /// Calls `work` with the buffer on the host, and with the list that says which parts hold a
     /// gradient.
     pub(crate) fn update(
         &mut self,

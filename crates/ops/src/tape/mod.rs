@@ -109,8 +109,7 @@ pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
     /// Results of the operations recorded on the outer tape if this tape was made by
-    /// [`Tape::for_segment`]; otherwise empty. The outer tape is the one to which the segment will
-    /// be added.
+    /// [`Tape::for_segment`]; otherwise empty. The segment will be added to the outer tape.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
     /// For each variable, the index of the first operation that uses it. Once the backward pass has
@@ -346,8 +345,8 @@ impl Tape {
         })
     }
 
-    /// Computes the gradients of the scalar `Σ root ⊙ adjoint` with respect to the variables on
-    /// which `root` depends. Meant for checks of single operations.
+    /// Computes the gradients of the scalar `Σ root ⊙ adjoint` with respect to all variables that
+    /// contribute to `root`. Meant for checks of single operations.
     ///
     /// # Errors
     /// If the shape of `adjoint` differs from that of `root`, and errors of the operations.
@@ -369,7 +368,7 @@ impl Tape {
 
 fn run(nodes: Vec<Node>, adjoints: &mut Adjoints<'_>, mut watch: Option<Watch<'_>>) -> Result<()> {
     for (place, node) in nodes.into_iter().enumerate().rev() {
-        // A result on which the root does not depend has no adjoint.
+        // A result that does not contribute to the root has no adjoint.
         if let Some(adjoint) = adjoints.values.remove(&node.output) {
             crate::profile::time(node.name, || (node.backward)(adjoint, adjoints))?;
         }

@@ -33,8 +33,8 @@ pub struct Parameter {
     projections: Vec<usize>,
     /// True if the parameter is frozen. All copies of the store share this flag.
     frozen: Arc<AtomicBool>,
-    /// Number by which the learning rate is multiplied for this parameter, stored as the bits of an
-    /// f64. All copies of the store share it.
+    /// Multiplier of the learning rate for this parameter, stored as the bits of an f64. All copies
+    /// of the store share it.
     rate: Arc<AtomicU64>,
 }
 
@@ -97,14 +97,12 @@ impl Parameter {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Sets the number by which the learning rate is multiplied for this parameter in later
-    /// updates.
+    /// Sets the multiplier of the learning rate for this parameter. It applies to later updates.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the number by which the learning rate is multiplied for this parameter; 1 by
-    /// default.
+    /// Returns the multiplier of the learning rate for this parameter; 1 by default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
@@ -211,7 +209,7 @@ impl Parameter {
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
     base: Vec<Parameter>,
-    /// Factor by which the product of an adapter's matrices is multiplied; `None` without adapters.
+    /// Multiplier of the product of an adapter's matrices; `None` without adapters.
     adapter_scale: Option<f64>,
     indices: HashMap<TensorId, usize>,
     total: usize,
@@ -317,13 +315,12 @@ impl ParameterStore {
         }
     }
 
-    /// Sets the factor by which the products of the adapters' matrices are multiplied.
+    /// Sets the multiplier of the products of the adapters' matrices.
     pub fn set_adapter_scale(&mut self, scale: f64) {
         self.adapter_scale = Some(scale);
     }
 
-    /// Returns the factor by which the products of the adapters' matrices are multiplied; `None`
-    /// without adapters.
+    /// Returns the multiplier of the products of the adapters' matrices; `None` without adapters.
     #[must_use]
     pub fn adapter_scale(&self) -> Option<f64> {
         self.adapter_scale
@@ -405,8 +402,8 @@ impl ParameterStore {
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
             [] => Tensor::zeros(0, DType::F32, &self.device),
-            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage, of
-            // which this tensor is a part.
+            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage that
+            // this tensor is a part of.
             [one] => one.force_contiguous(),
             several => Tensor::cat(several, 0),
         }

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 /// function must not read gradients before the index.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
-/// Tracks from which index of the flat layout on gradients are final, and reports it.
+/// Tracks which gradients are final: all those from some index of the flat layout on. Reports this
+/// index.
 pub(super) struct Watch<'a> {
     /// For each parameter, the index of the first recorded operation that uses it; `None` if no
     /// operation does. When the gradient of the last parameter in the list is final, the parameter

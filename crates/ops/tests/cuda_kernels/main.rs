@@ -387,8 +387,8 @@ fn kept(rate: f64) -> Argument<'static> {
     Real(1.0 / (1.0 - rate))
 }
 
-/// Returns variables with the same values in f64, with respect to which the reference is
-/// differentiated.
+/// Returns variables with the same values in f64. The reference is differentiated with respect to
+/// them.
 fn variables(arrays: &[(&Array, &[usize])]) -> Result<Vec<Var>> {
     arrays.iter().map(|(array, shape)| Var::from_tensor(&array.tensor(shape))).collect()
 }

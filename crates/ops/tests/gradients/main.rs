@@ -338,8 +338,8 @@ fn adjoints_add_up() {
     );
 }
 
-/// Checks that the tape refuses inputs through which it could not differentiate, and that without a
-/// tape Candle's graph is complete.
+/// Checks that the tape refuses inputs if gradients through them would be lost. Without a tape,
+/// Candle's graph must be complete.
 #[test]
 fn no_gradient_is_lost_in_silence() {
     let (x, weight) = (random(&[4, 6], 1), random(&[3, 6], 2));

@@ -163,7 +163,7 @@ impl Page {
     }
 }
 
-/// Hash by which a policy names a style or a script that is allowed.
+/// Hash that names an allowed style or script in a policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }

@@ -128,7 +128,7 @@ impl Layout {
         (products, Threads::One)
     }
 
-    /// Returns the numbers by which dropout multiplies the weights of one head.
+    /// Returns the dropout mask of the weights of one head.
     fn mask<'a, T: Float>(&self, scratch: &'a mut Vec<T>, span: &Span, head: usize) -> &'a mut [T] {
         let mask = room(scratch, span.queries * span.keys);
         let number = |query| mask_index(query, self.shape().heads, head, self.longest_key, 0);
@@ -290,9 +290,8 @@ impl<T: Float> Backward<'_, T> {
     }
 }
 
-/// Returns the number of pairs of a query and a key in a sequence, to which the time for the
-/// sequence is proportional. Returns 0 for a long sequence, because it is computed in tiles
-/// instead.
+/// Returns the number of pairs of a query and a key in a sequence. The time for the sequence is
+/// proportional to it. Returns 0 for a long sequence, because it is computed in tiles instead.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }

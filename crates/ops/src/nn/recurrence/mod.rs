@@ -139,8 +139,8 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
     Ok(())
 }
 
-/// A weight matrix by which each step multiplies. It is packed (copied to the kernel's order) once,
-/// if the kernel uses packed matrices.
+/// A weight matrix that every step uses. It is packed (copied to the kernel's order) once, if the
+/// kernel uses packed matrices.
 struct Repeated<'a, T> {
     values: &'a [T],
     at: Matrix,
@@ -198,8 +198,8 @@ struct Saved<T> {
     /// With attention: the queries `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// Attention weights: for each row, one after the other, one weight for each key to which the
-    /// row attends.
+    /// Attention weights of all rows, one row after the other. A row has one weight for each key
+    /// that it attends to.
     weights: Vec<T>,
     /// Index in `weights` of the first weight of each row, followed by the total number of weights.
     first_weight: Vec<usize>,
@@ -255,8 +255,8 @@ impl<'a> AttentionHosts<'a> {
     }
 }
 
-/// Operands of attention. The matrices by which each step multiplies are prepared for the current
-/// pass: transposed in the forward pass.
+/// Operands of attention. The matrices that every step uses are prepared for the current pass; they
+/// are transposed in the forward pass.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,

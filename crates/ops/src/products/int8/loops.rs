@@ -52,9 +52,9 @@ pub(super) unsafe fn all_rows<
     }
 }
 
-/// Value of `RESULTS` for which [`all_rows`] writes scaled results in f32.
+/// Value of `RESULTS` that makes [`all_rows`] write scaled results in f32.
 pub(super) const SCALED: bool = true;
-/// Value of `RESULTS` for which [`all_rows`] writes sums in i32.
+/// Value of `RESULTS` that makes [`all_rows`] write sums in i32.
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 

@@ -1,9 +1,9 @@
 //! Products of int8 weights and activations. Activations are rounded to int8 just before they are
 //! multiplied.
 //!
-//! Each row of a matrix is represented by integers from -127 to 127 and a scale, by which they are
-//! multiplied. The weights of each output are rounded when they are packed. The activations of each
-//! token are rounded when they are multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1,
+//! Each row of a matrix is represented by integers from -127 to 127, and by a scale that multiplies
+//! them. The weights of each output are rounded when they are packed. The activations of each token
+//! are rounded when they are multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1,
 //! vector-wise quantization). Sums of products are exact in i32, so they are the same with every
 //! kernel. The result of a row of activations depends on this row alone. A result is `sum · scale
 //! of the weights · scale of the row`, in f32.

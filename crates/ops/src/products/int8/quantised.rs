@@ -33,7 +33,7 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Returns the number by which values are multiplied before they are rounded.
+/// Returns the inverse of a scale; 0 if the scale is 0 or NaN.
 #[inline(always)]
 pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }

@@ -32,7 +32,7 @@ pub enum Kernel {
     Gemm,
 }
 
-/// Environment variable by which the user chooses a kernel.
+/// Environment variable with the user's choice of a kernel.
 const VARIABLE: &str = "TAPER_KERNEL";
 
 /// Error in the user's choice of a kernel.
@@ -68,7 +68,7 @@ impl Kernel {
         Self::Gemm,
     ];
 
-    /// Returns the name by which `TAPER_KERNEL` chooses the kernel.
+    /// Returns the kernel's name, as a value of `TAPER_KERNEL`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -163,8 +163,8 @@ pub enum VisibleKeys<'a> {
         /// The last column is for the last token that a query sees; earlier columns are for earlier
         /// tokens.
         bias: Option<&'a Tensor>,
-        /// ALiBi's slope for each head, by which the distance to the last token is multiplied
-        /// (Press et al. 2022).
+        /// ALiBi's slope for each head, which multiplies the distance to the last token (Press et
+        /// al. 2022).
         slopes: Option<&'a Arc<[f64]>>,
         /// Sparse pattern that restricts the tokens that a query sees; `None` for no restriction. A
         /// query counts as being at the position of its last token.

@@ -9,7 +9,7 @@ use candle_core::{Result, Tensor};
 
 use super::{Parameter, ParameterStore};
 
-/// Factors by which the elements of a range of the flat layout are multiplied.
+/// Multipliers of the elements in a range of the flat layout.
 #[derive(Debug, Clone)]
 pub enum ElementFactors {
     /// One factor for all elements.

@@ -37,7 +37,7 @@ pub struct ScanInputs<'a> {
     pub in_out: &'a Tensor,
     /// Logarithm of the decay, ln(−A): the elements of a matrix `(E, S)`, in a tensor of any shape.
     pub log_decay: &'a Tensor,
-    /// Factor D by which the input reaches the result directly, past the state, `(E,)`.
+    /// Factor D of the input, `(E,)`: D u is added to the result, past the state.
     pub skip: &'a Tensor,
     /// Tensor whose second half of columns is the gate z of the result, `(N, 2·E)`.
     pub gated: &'a Tensor,
