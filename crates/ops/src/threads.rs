@@ -89,7 +89,7 @@ impl Drop for SetOnDrop<'_> {
 /// already set.
 ///
 /// Candle runs these operations on a pool whose workers spin while they wait for each other.
-/// Taper's fused operations leave only short passes over memory to Candle. Its spinning takes cores
+/// Taper's fused operations leave only short passes over memory to Candle. Spinning takes cores
 /// away from the matrix products: on two busy cores, a training step took 1.27 times as long.
 /// Candle reads the variable once, at its first parallel operation.
 ///

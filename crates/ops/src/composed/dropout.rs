@@ -141,11 +141,12 @@ impl Words {
     /// Computes `(x ^ x >> 16) · factor`, where `x = key ^ i`, for each index `i` below `count`.
     ///
     /// The indices are processed in blocks of 2¹⁶, in which the upper 16 bits of `i` are constant.
-    /// Then the upper 16 bits of `x ^ x >> 16` are constant, too. Each of its two lower bytes
-    /// depends on one byte of `i` only. So `x ^ x >> 16` is the sum of two numbers. One depends on
-    /// the second-lowest byte of `i`, and includes the constant bits; the other depends on the
-    /// lowest byte. Each has only 256 possible values in a block. Their products with `factor` are
-    /// computed in advance, and the result for an index is the sum of two such products.
+    /// Then the upper 16 bits of `x ^ x >> 16` are constant, too. Each of the two lower bytes of
+    /// this number depends on one byte of `i` only. So `x ^ x >> 16` is the sum of two numbers. One
+    /// depends on the second-lowest byte of `i`, and includes the constant bits; the other depends
+    /// on the lowest byte. Each has only 256 possible values in a block. Their products with
+    /// `factor` are computed in advance, and the result for an index is the sum of two such
+    /// products.
     fn first_round(&self, key: u32, factor: u32, count: usize) -> Result<Tensor> {
         let blocks = count.div_ceil(BLOCK);
         let (mut upper, mut lower) = (Vec::new(), Vec::new());

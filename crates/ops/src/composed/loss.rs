@@ -289,8 +289,8 @@ fn sums_and_gradient(
         divergence = (of_p.sum_all()? + of_q.sum_all()?)?;
         if differentiate {
             // Computes the gradient with respect to the logits of p. The smoothed targets are
-            // subtracted from it later. It is p + r (p (s - KL(p‖q)) + p - q), where r is `r_drop`
-            // and s = ln p - ln q; see `loss/pairs.rs`.
+            // subtracted from it later. The gradient is p + r (p (s - KL(p‖q)) + p - q), where r is
+            // `r_drop` and s = ln p - ln q; see `loss/pairs.rs`.
             let weighed = |p: &Tensor, q: &Tensor, apart: &Tensor, divergence: &Tensor| {
                 let drawn = (p.mul(&apart.broadcast_sub(divergence)?)? + (p - q)?)?;
                 p + (drawn * r_drop)?

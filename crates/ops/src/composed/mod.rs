@@ -1,10 +1,11 @@
 //! Reference implementations: every operation of this crate, composed of Candle's differentiable
 //! operations.
 //!
-//! Tests compare the fused kernels with these operations. They are also used on devices and for
-//! types without a kernel. With a [`Tape`](crate::Tape), which records operations for the backward
-//! pass, each of them is then recorded as a single operation ([`on_tape`]). A parameter stays in
-//! f32. If the input has another type, a differentiable operation converts the parameter to it.
+//! Tests compare the fused kernels with these operations. The operations are also used on devices
+//! and for types without a kernel. With a [`Tape`](crate::Tape), which records operations for the
+//! backward pass, each of them is then recorded as a single operation ([`on_tape`]). A parameter
+//! stays in f32. If the input has another type, a differentiable operation converts the parameter
+//! to it.
 //!
 //! **Decision.** In half precision (f16 or bf16), the result of an operation is rounded only once.
 //! Matrix products have operands and results of the half type. Everything after a product (bias,

@@ -1,5 +1,5 @@
-//! Cross entropy of a block of logits in one kernel. It reads the logits twice, and replaces them
-//! with the gradient of the loss with respect to them.
+//! Cross entropy of a block of logits in one kernel. It reads the logits twice, and then replaces
+//! them with the gradient of the loss.
 
 use super::launch::{address_of, empty, launch, suffix, word};
 use super::row_sums::sum_rows;

@@ -143,9 +143,9 @@ fn look_up<T: Float>(
     }
 }
 
-/// Returns how many columns of the table's gradient one task adds to. It is an equal share for each
-/// thread, rounded up to whole cache lines. It is at most 64, so that a row of these columns stays
-/// in the first-level cache.
+/// Returns how many columns of the table's gradient one task adds to. All threads get equal shares
+/// of the columns, rounded up to whole cache lines. A share has at most 64 columns, so that a row
+/// of them stays in the first-level cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).clamp(16, 64)
 }

@@ -13,9 +13,9 @@ use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction), which updates
-/// parameters in place. They are those in `range` of the store's flat layout (all parameters one
-/// after the other).
+/// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction). Updates, in
+/// place, the parameters in `range` of the store's flat layout (all parameters one after the
+/// other).
 ///
 /// # Shapes
 /// `gradient` and the two moments are f32, `(range.len(),)`. The moments are updated in place on

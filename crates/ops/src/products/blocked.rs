@@ -50,8 +50,8 @@ const DEEP_RESULTS: usize = 512 * 1024;
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
 /// Number of results (rounded to whole rows) that `finish` gets at a time. `finish` is a function
-/// that processes complete rows of the result, for example by adding a bias. These results, and the
-/// values that `finish` combines with them, fit in the first-level cache.
+/// that processes complete rows of the result, for example by adding a bias. This many results, and
+/// the values that `finish` combines with them, fit in the first-level cache.
 const FINISHED: usize = 4 * 1024;
 
 /// Computes a product. Returns `true` if `finish` has been called for every row, while the row was

@@ -29,8 +29,8 @@ impl LossSums {
 
 /// Returns the label-smoothed cross entropy of a token. `nll` is the negative log-likelihood of the
 /// true class, and `uniform` is the mean of the negative log-likelihoods of all classes. If a class
-/// has the logit −∞, `uniform` is infinite. It is not used without smoothing, because its product
-/// with 0 would be NaN.
+/// has the logit −∞, `uniform` is infinite. Without smoothing, `uniform` is not used, because its
+/// product with 0 would be NaN.
 pub(crate) fn smoothed(nll: f64, uniform: f64, smoothing: f64) -> f64 {
     if smoothing == 0.0 { nll } else { (1.0 - smoothing) * nll + smoothing * uniform }
 }

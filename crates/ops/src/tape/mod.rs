@@ -131,7 +131,7 @@ impl Tape {
     }
 
     /// Makes an empty tape for a segment. A segment is a sequence of operations, some of them on
-    /// results of this tape. They are recorded on the new tape, which is then
+    /// results of this tape. The operations are recorded on the new tape, which is then
     /// [added](Tape::record_segment) to this tape as a single operation.
     #[must_use]
     pub fn for_segment(&self) -> Self {

@@ -13,9 +13,9 @@
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
 //! backward pass is a set of blocks of keys. No other task writes the gradients with respect to
-//! these keys. Its contributions to the gradients with respect to the queries are summed in its own
-//! memory. So the backward pass takes five matrix products; with separate passes for keys and for
-//! queries it would take seven.
+//! these keys. The task sums its contributions to the gradients with respect to the queries in its
+//! own memory. So the backward pass takes five matrix products; with separate passes for keys and
+//! for queries it would take seven.
 
 mod backward;
 mod forward;
