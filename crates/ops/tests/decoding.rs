@@ -1,5 +1,5 @@
-//! Compares operations for decoding (attention of single queries, and linear layers with packed
-//! weights) with the composed ones.
+//! Compares operations for decoding with the composed ones: attention of single queries, and linear
+//! layers whose weights are packed (copied to the kernel's order).
 
 mod common;
 

@@ -130,7 +130,8 @@ impl AttentionCase {
         }
     }
 
-    /// Makes packed projections whose queries have this width, and the bias.
+    /// Makes the projections of all tokens, without padding, whose queries have this width. Also
+    /// makes the bias.
     fn inputs(&self, width: usize) -> Vec<Var> {
         let count = |lengths: &[usize]| lengths.iter().sum::<usize>();
         let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);

@@ -31,9 +31,9 @@ pub(super) fn adam_step(
     for (parameter, within) in store.within(range) {
         let start = parameter.offset() + within.start - range.start;
         let weights = address_of(&parameter.var().as_detached_tensor())?;
-        // The kernel adds the offset of an element in the flat buffers to `weights`, to get the
-        // address of the element in this parameter. The address `weights` itself can lie outside of
-        // all memory.
+        // The kernel adds the offset of an element in the flat buffers (all parameters one after
+        // the other) to `weights`, to get the address of the element in this parameter. The address
+        // `weights` itself can lie outside of all memory.
         let element = |number: usize| (number * size_of::<f32>()) as u64;
         let weights = (weights + element(within.start)).wrapping_sub(element(start));
         let rate = step.learning_rate * parameter.rate();

@@ -112,8 +112,8 @@ pub fn biased_cross_entropy(
 }
 
 /// Returns the number of bytes that the loss of `rows` rows takes on the host, in addition to its
-/// inputs and their gradients. These bytes hold the logits of `classes` classes, and the packed
-/// copy of the weight matrix, which has `values` elements.
+/// inputs and their gradients. These bytes hold the logits of `classes` classes, and a copy of the
+/// weight matrix in the kernel's order. The matrix has `values` elements.
 #[must_use]
 pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
     let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);

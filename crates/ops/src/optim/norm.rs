@@ -24,8 +24,8 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat, &[whole])?.iter().sum::<f64>().sqrt())
 }
 
-/// Computes sums of squares in segments of a flat buffer. Each segment has one sum for every
-/// [`NORM_CHUNK`] elements, followed by one sum for the remaining elements. The norm of all
+/// Computes sums of squares in segments of a one-dimensional buffer. Each segment has one sum for
+/// every [`NORM_CHUNK`] elements, followed by one sum for the remaining elements. The norm of all
 /// segments is the square root of the total of all sums, added in their order.
 ///
 /// # Shapes

@@ -8,7 +8,7 @@ use crate::shared::Write;
 use std::ops::Range;
 
 /// An operand that has been packed, for many products with the whole operand or with some of its
-/// panels.
+/// panels (groups of 32 rows or columns).
 #[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,

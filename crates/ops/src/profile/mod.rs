@@ -32,8 +32,8 @@ pub struct Profile {
     /// Measurements of each operation, sorted by name.
     pub operations: Vec<(&'static str, Operation)>,
     /// Number of multiplications and additions in all matrix products and scans (recurrences over
-    /// time). The tiled loss and the scans compute some values twice; the second computation is not
-    /// counted. Candle's backward pass is not counted either.
+    /// time). Scans, and the loss that recomputes its logits, compute some values twice; the second
+    /// computation is not counted. Candle's backward pass is not counted either.
     pub flops: u64,
 }
 

@@ -294,7 +294,7 @@ impl Check<'_> {
                 vars[0].broadcast_add(&mask.tensor(&[batch, mask_heads, queries, keys]))?;
             let powers = masked.broadcast_sub(&masked.max_keepdim(D::Minus1)?.detach())?.exp()?;
             let weights = powers.broadcast_div(&powers.sum_keepdim(D::Minus1)?)?;
-            // The index of a query in the dropout mask is that of its packed row: (N, H, Tk).
+            // The dropout mask has no padding: (N, H, Tk).
             let all = Dropout::new(rate, KEY).mask(8 * heads * keys, DType::F64, &Device::Cpu)?;
             let all = all.reshape((8, heads, keys))?;
             let drawn = [all.narrow(0, 0, queries)?, all.narrow(0, 4, queries)?];

@@ -297,9 +297,9 @@ fn go_back<T: Float>(
 }
 
 /// Runs the backward pass, `back`, of attention whose queries are in one tensor, and whose keys and
-/// values are in another. Adds the gradients to the adjoints of the tensors, and returns the
-/// gradient with respect to the bias. If `query` has columns other than the queries, the gradient
-/// with respect to these columns is zero.
+/// values are in another. Adds the gradients to those that have been collected for the tensors, and
+/// returns the gradient with respect to the bias. If `query` has columns other than the queries,
+/// the gradient with respect to these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

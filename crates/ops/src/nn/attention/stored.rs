@@ -291,7 +291,8 @@ impl<T: Float> Backward<'_, T> {
 }
 
 /// Returns the number of pairs of a query and a key in a sequence. The time for the sequence is
-/// proportional to it. Returns 0 for a long sequence, because it is computed in tiles instead.
+/// proportional to it. Returns 0 for a long sequence, because it is computed in tiles (small blocks
+/// of scores) instead.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }

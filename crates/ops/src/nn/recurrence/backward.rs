@@ -341,7 +341,7 @@ impl Back {
         });
     }
 
-    /// Adds the gradients to the adjoints of the tensors to which they belong.
+    /// Adds each gradient to the gradient that has been collected for its tensor.
     fn give<T: Float>(
         &self,
         steps: &TimeSteps,

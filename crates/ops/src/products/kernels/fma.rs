@@ -78,8 +78,8 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Packs one step (32 indices of the summed dimension) of one panel into `lines`. If `round` is
-/// true, values are rounded to bf16.
+/// Packs one step (32 indices of the summed dimension) of one panel (32 rows or columns) into
+/// `lines`. If `round` is true, values are rounded to bf16.
 ///
 /// # Safety
 /// The processor has the vector's instructions. The operand is in bounds and packable, and has this

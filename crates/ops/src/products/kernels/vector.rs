@@ -18,7 +18,7 @@ pub(in crate::products) trait Vector: Copy {
     const LANES: usize;
 
     unsafe fn zero() -> Self;
-    /// Returns a register with `value` in every lane.
+    /// Returns a register with `value` in every lane (element).
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     /// Loads `count` values, fewer than a register has, into the first lanes. The other lanes are

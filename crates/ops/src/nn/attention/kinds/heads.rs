@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// Layout of sequences whose rows have query, key and value side by side, each with all heads.
 pub(super) trait PackedLayout: Sync {
-    /// Description of one sequence, with its position in the packed rows.
+    /// Description of one sequence, with its position in the packed rows (one for each real token).
     type Sequence: Sync;
 
     /// Returns the number of heads, and the width of a head.

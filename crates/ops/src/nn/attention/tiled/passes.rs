@@ -156,7 +156,8 @@ vectorised! {
 pub(super) struct Known<'a, T> {
     /// Logarithm of each query's softmax denominator.
     pub(super) log_sums: &'a [T],
-    /// Inner product of each query's result and the adjoint of the result.
+    /// Inner product of each query's result and its adjoint (the gradient of the loss with respect
+    /// to it).
     pub(super) products: &'a [T],
 }
 

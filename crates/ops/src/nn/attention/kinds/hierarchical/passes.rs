@@ -66,8 +66,8 @@ vectorised! {
 vectorised! {
     /// Replaces `scores`, the products of queries and keys, by the weights after dropout. Replaces
     /// `adjoints`, the gradients of the loss with respect to these weights, by the gradients with
-    /// respect to the products of queries and keys. `products[i]` is the inner product `dO_i·O_i`
-    /// of the result for query i and its adjoint.
+    /// respect to the products of queries and keys. `products[i]` is the inner product `dO_i·O_i`,
+    /// where `O_i` is the result for query i, and `dO_i` the gradient with respect to it.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],
