@@ -43,7 +43,7 @@ pub enum MetricError {
     /// An unknown name.
     #[error("unknown {kind} {name:?}; choose one of {choices}")]
     UnknownName {
-        /// Kind of the named thing.
+        /// What the name should be, such as `tokenizer`.
         kind: &'static str,
         /// The name in the request.
         name: String,
@@ -57,7 +57,7 @@ pub enum MetricError {
         name: &'static str,
         /// Model or dictionary that it needs.
         needs: &'static str,
-        /// Advice.
+        /// What the user can do instead.
         instead: &'static str,
     },
     /// The statistics belong to another metric, or were counted with other options.

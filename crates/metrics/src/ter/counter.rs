@@ -32,8 +32,8 @@ pub(crate) struct TerCounter<'a> {
     distance: EditDistance,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// The hypothesis after the shifts that were made so far. The next two fields are the
-    /// hypothesis after the shift that is being tried, and after the best shift that was tried.
+    /// The hypothesis after the shifts that were made so far. `tried` is the hypothesis after the
+    /// shift that is being tried, and `best` the hypothesis after the best shift.
     shifted: Vec<u32>,
     tried: Vec<u32>,
     best: Vec<u32>,

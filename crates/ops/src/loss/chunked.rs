@@ -18,7 +18,7 @@ use rayon::prelude::*;
 /// Largest number of rows whose logits exist at the same time, for estimates of memory.
 pub(super) const MOST_ROWS: usize = 4 * BLOCK_ROWS;
 
-/// Number of columns that a task sums over rows.
+/// Number of columns whose sums over rows one task computes.
 const COLUMNS: usize = 4 * 1024;
 
 /// Computes [`biased_cross_entropy`](super::biased_cross_entropy); the inputs have been checked.

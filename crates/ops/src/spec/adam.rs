@@ -3,7 +3,8 @@
 /// Hyperparameters of one step of Adam (Kingma and Ba 2015).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
-    /// Learning rate of this step; for each parameter, it is multiplied by the parameter's factor.
+    /// Learning rate of this step. Each parameter multiplies it by its own factor
+    /// ([`Parameter::rate`](crate::Parameter::rate)).
     pub learning_rate: f64,
     /// Decay of the first moment, β₁.
     pub beta1: f64,

@@ -6,8 +6,8 @@ use super::AdamStep;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MuonStep {
     /// Hyperparameters of Adam, which updates parameters that are not projections (weight matrices
-    /// of layers). The update of projections uses three of them: the learning rate, the weight
-    /// decay, which is then always decoupled, and the factor of the gradient.
+    /// of layers). The update of projections uses only the learning rate, the multiplier of the
+    /// gradient, and the weight decay, which is always decoupled there.
     pub adam: AdamStep,
     /// Decay of the momentum of projections.
     pub momentum: f64,

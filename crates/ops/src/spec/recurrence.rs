@@ -91,15 +91,15 @@ pub struct Recurrence<'a> {
 /// width `A`, and `M` values of width `V`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
-    /// `W`: `(A, H)`.
+    /// The matrix `W`, which makes queries from states: `(A, H)`.
     pub query: &'a Tensor,
-    /// `v`: `(A,)`.
+    /// The vector `v`, which makes scores: `(A,)`.
     pub energy: &'a Tensor,
     /// Keys `k`: `(M, A)`.
     pub keys: &'a Tensor,
     /// Values: `(M, V)`.
     pub values: &'a Tensor,
-    /// `C`: `(G·H, V)`.
+    /// The matrix `C`, from contexts to gates: `(G·H, V)`.
     pub context: &'a Tensor,
 }
 

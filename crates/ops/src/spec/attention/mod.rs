@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Settings of an attention layer, apart from its inputs.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
-    /// Numbers of heads, their width, and the factor of scores.
+    /// Numbers of heads, their width, and the multiplier of scores.
     pub shape: AttentionShape,
     /// Number of tokens of each query sequence; their sum is the number of rows of the query
     /// tensor.
@@ -153,8 +153,8 @@ pub enum VisibleKeys<'a> {
     Past {
         /// Rows of the past tokens, each with key and value side by side, `2·K`.
         kept: CachedRows<'a>,
-        /// For each query, the range of its rows among the rows of texts that were read in a single
-        /// pass. The list is empty if there are no texts.
+        /// For each query, the range of rows that it sees among those of texts that were read in a
+        /// single pass. The list is empty if there are no texts.
         text: &'a [Range<usize>],
         /// For each step, the row that each query sees; [`ABSENT`] if it sees none.
         history: &'a [Vec<u32>],

@@ -19,7 +19,7 @@ struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Index of this pair of a sequence and a head among the pairs of all long sequences.
+    /// Index of the task's sequence and head among all pairs of a long sequence and a head.
     number: usize,
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 pub struct ConvolutionSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees the tokens after it; if `false`, those before it.
+    /// If `true`, a token sees itself and the tokens after it; if `false`, itself and the tokens
+    /// before it.
     pub reverse: bool,
 }
 
