@@ -86,8 +86,8 @@ impl Expected {
 
 impl Case {
     /// True if sums are inexact. Mean lengths of three references are multiples of 1/3. Their sum
-    /// depends on the order in which NumPy's BLAS library adds them. So it can differ whether a
-    /// trial counts whose difference equals the actual difference up to rounding.
+    /// depends on the order in which NumPy's BLAS library adds them. If the difference in a trial
+    /// equals the actual difference up to rounding, this order decides whether the trial counts.
     fn has_inexact_sums(&self) -> bool {
         self.metric.starts_with("ter") && self.set.ends_with("3 references")
     }

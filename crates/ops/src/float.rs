@@ -125,9 +125,9 @@ impl Float for f32 {
         let far = (1.0 - Float::exp(-far)).copysign(self);
         if size < 0.9 { near } else { far }
     }
-    /// Computes the hyperbolic tangent: near zero as `x + x³ p(x²)`, further out as `1 - 2 /
-    /// (e^2|x| + 1)`. The polynomial p is that of `tanhf` in Cephes. The relative error is at most
-    /// 2e-7. Both expressions are computed for every argument, so that loops vectorise.
+    /// Computes the hyperbolic tangent: near zero as `x + x³ p(x²)`, further out as
+    /// `1 - 2 / (e^2|x| + 1)`. The polynomial p is that of `tanhf` in Cephes. The relative error is
+    /// at most 2e-7. Both expressions are computed for every argument, so that loops vectorise.
     #[inline(always)]
     fn tanh(self) -> Self {
         let square = self * self;

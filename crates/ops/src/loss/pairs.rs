@@ -1,6 +1,6 @@
 //! R-Drop (Liang et al. 2021, section 2.2): each token passes through the network twice, with
-//! different dropout, which gives two distributions, `p` and `q`. The additional loss `KL(p‖q) +
-//! KL(q‖p)` pulls them towards each other.
+//! different dropout, which gives two distributions, `p` and `q`. The additional loss
+//! `KL(p‖q) + KL(q‖p)` pulls them towards each other.
 //!
 //! Let `s = ln p - ln q`. The gradient of the additional loss with respect to the logits of `p` is
 //! then `p (s - KL(p‖q)) + p - q`. The gradient with respect to the logits of `q` follows by

@@ -56,8 +56,8 @@ impl<'a, T: Float> Right<'a, T> {
     }
 }
 
-/// Computes `a (m, k) · b (k, n)` on all threads. Depending on `write`, the product replaces `out
-/// (m, n)` or is added to it. `b` must not be packed (copied to a kernel's order).
+/// Computes `a (m, k) · b (k, n)` on all threads. Depending on `write`, the product replaces
+/// `out (m, n)` or is added to it. `b` must not be packed (copied to a kernel's order).
 pub(crate) fn product_onto<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),

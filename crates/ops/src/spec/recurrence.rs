@@ -85,10 +85,10 @@ pub struct Recurrence<'a> {
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
-/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2): `e_j = vᵀ
-/// tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`. Here `s` is the state before the row,
-/// and `k_j` is the key at row `j`. The context `c` adds `C c` to the gates. There are `M` keys of
-/// width `A`, and `M` values of width `V`.
+/// Attention with additive scores (Bahdanau et al. 2015, section 3.1 and appendix A.1.2):
+/// `e_j = vᵀ tanh(W s + k_j)`, `α = softmax(e)`, `c = Σ α_j value_j`. Here `s` is the state before
+/// the row, and `k_j` is the key at row `j`. The context `c` adds `C c` to the gates. There are `M`
+/// keys of width `A`, and `M` values of width `V`.
 #[derive(Debug, Clone, Copy)]
 pub struct AdditiveAttention<'a> {
     /// The matrix `W`, which makes queries from states: `(A, H)`.
@@ -106,8 +106,8 @@ pub struct AdditiveAttention<'a> {
 /// Results of a recurrent layer.
 #[derive(Debug, Clone)]
 pub struct Recurred {
-    /// State `h` at each row, followed by the context `c` of its attention, if there is any: `(N,
-    /// H)` or `(N, H + V)`.
+    /// State `h` at each row, followed by the context `c` of its attention, if there is any:
+    /// `(N, H)` or `(N, H + V)`.
     pub rows: Tensor,
     /// State of each sequence after the row that was read last, with the shape of
     /// [`Recurrence::initial`]. No gradient passes through it.

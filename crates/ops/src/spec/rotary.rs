@@ -49,8 +49,8 @@ enum Ramp {
     Pairs,
 }
 
-/// Rotations of the pairs of a head: by default, pair `i` is rotated by the angle `position ·
-/// base^(-2i/Dh)`.
+/// Rotations of the pairs of a head: by default, pair `i` is rotated by the angle
+/// `position · base^(-2i/Dh)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turns {
     base: f64,

@@ -5,8 +5,8 @@
 //! them. The weights of each output are rounded when they are packed. The activations of each token
 //! are rounded when they are multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1,
 //! vector-wise quantization). Sums of products are exact in i32, so they are the same with every
-//! kernel. The result of a row of activations depends on this row alone. A result is `sum · scale
-//! of the weights · scale of the row`, in f32.
+//! kernel. The result of a row of activations depends on this row alone. A result is
+//! `sum · scale of the weights · scale of the row`, in f32.
 //!
 //! The kernels, [`Int8Kernel`], differ in their instructions and in how they store activations.
 //! Saturating instructions (`vpmaddubsw`) are not used, because the sum of two products of 8-bit

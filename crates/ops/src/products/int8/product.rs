@@ -46,13 +46,13 @@ pub(crate) unsafe fn product(
     let job = Job { activations: &activations, weights, out };
     let panels = outputs.div_ceil(weights.parts().width);
     let whole_rows = |rows: Range<usize>| {
-        // SAFETY: each piece has its own rows.
+        // SAFETY: each task has its own rows.
         unsafe { job.run(rows.clone(), 0..panels) };
         let Some(finish) = finish else { return };
         let count = (FINISHED / outputs).max(1);
         for row in rows.clone().step_by(count) {
             let end = rows.end.min(row + count);
-            // SAFETY: these rows have just been written, and only this piece uses them.
+            // SAFETY: these rows have just been written, and only this task uses them.
             finish(row, unsafe { out.range(row * outputs..end * outputs) });
         }
     };

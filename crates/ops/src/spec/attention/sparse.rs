@@ -12,8 +12,8 @@ use std::ops::Range;
 /// block `I` sees the keys in block `J` if one of these conditions holds:
 ///
 /// - `|I − J| = k · dilation` for an integer `0 ≤ k < window`. With blocks of one token, this is
-///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if `dilation >
-///   1`;
+///   the sliding window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated if
+///   `dilation > 1`;
 /// - `I` or `J` is one of the `first` blocks at the beginning, or of the `last` blocks at the end.
 ///   The tokens of these blocks are the global tokens of Longformer, but here they have no separate
 ///   projection matrices;

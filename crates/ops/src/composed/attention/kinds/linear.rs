@@ -150,8 +150,8 @@ fn mapped(
 }
 
 impl Sums {
-    /// Returns the sums as decoding keeps them from token to token: one row for each sequence, `(R,
-    /// …)`.
+    /// Returns the sums as decoding keeps them from token to token: one row for each sequence,
+    /// `(R, …)`.
     fn kept(self) -> Result<Tensor> {
         let sums = self.0.flatten_from(1)?;
         match self.1 {

@@ -35,8 +35,8 @@ pub struct HierarchicalSpec {
 }
 
 impl HierarchicalSpec {
-    /// Checks the settings against a tensor that has queries, keys and values side by side, `(N,
-    /// 3·D)`. Returns the number of tokens `N`, and the width `D` of all heads together.
+    /// Checks the settings against a tensor that has queries, keys and values side by side,
+    /// `(N, 3·D)`. Returns the number of tokens `N`, and the width `D` of all heads together.
     pub(crate) fn check(&self, qkv: &Tensor) -> Result<(usize, usize)> {
         let (tokens, width) = qkv.dims2()?;
         let all: usize = self.lengths.iter().sum();

@@ -202,8 +202,8 @@ pub(super) struct Ran<T> {
     pub(super) out: Vec<T>,
     /// States after the last token of each sequence, `(B, E, S)`.
     pub(super) last: Vec<T>,
-    /// States before the first step of each sequence, and before every [`TIME`] further steps: `(…,
-    /// blocks, S, LANES)`. Empty if none are kept.
+    /// States before the first step of each sequence, and before every [`TIME`] further steps:
+    /// `(…, blocks, S, LANES)`. Empty if none are kept.
     pub(super) kept: Vec<T>,
 }
 

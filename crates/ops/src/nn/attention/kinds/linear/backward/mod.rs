@@ -11,11 +11,11 @@
 //!
 //! where j runs over the tokens that i sees, and i over the tokens that see j. Under a causal mask,
 //! pairs within a chunk are computed directly. All other pairs are computed from two states. The
-//! first is `Σ φ(k) (v, 1)ᵀ`, summed over the tokens before the chunk. The second is `Σ φ(q) (P,
-//! p)ᵀ`, summed over the tokens after the chunk. Chunks are processed from the last to the first,
-//! in groups of consecutive chunks. The states before the chunks of a group are recomputed from the
-//! state that was kept before the group. Without a mask, both states are sums over all tokens of
-//! the sequence.
+//! first is `Σ φ(k) (v, 1)ᵀ`, summed over the tokens before the chunk. The second is
+//! `Σ φ(q) (P, p)ᵀ`, summed over the tokens after the chunk. Chunks are processed from the last to
+//! the first, in groups of consecutive chunks. The states before the chunks of a group are
+//! recomputed from the state that was kept before the group. Without a mask, both states are sums
+//! over all tokens of the sequence.
 
 mod both_ways;
 mod causal;
