@@ -2,9 +2,9 @@
 //!
 //! **Decision.** An operation asks for a kernel here before it falls back to a composition of
 //! Candle's operations. This is the only place where a device and an operation meet: operations and
-//! models do not know devices. The composed reference (the same operations, built from Candle's for
-//! tests) uses only kernels that Candle can differentiate. The host's fused operations are not
-//! here: their inputs are slices, and they are chosen earlier.
+//! models do not know devices. The reference for tests, which is composed of Candle's operations,
+//! uses only kernels that Candle can differentiate. The host's fused operations are not here: their
+//! inputs are slices, and they are chosen earlier.
 
 use crate::device::{KernelSizes, KernelTime};
 use crate::spec::{

@@ -95,9 +95,9 @@ fn past<'a>(
     VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk: None }
 }
 
-/// Compares attention to compact rows with the composed operation on the rounded rows, and with
-/// attention to the exact rows. Some heads are as wide as a whole number of vector registers, some
-/// are narrower than one register, and some are neither.
+/// Compares attention to compact rows with the operation composed of Candle's on the rounded rows,
+/// and with attention to the exact rows. Some heads are as wide as a whole number of vector
+/// registers, some are narrower than one register, and some are neither.
 #[test]
 fn queries_see_the_rounded_rows() -> Result<()> {
     let slopes: Arc<[f64]> = (0..4).map(|head| 0.5 / f64::from(1 << head)).collect();

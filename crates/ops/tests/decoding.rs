@@ -1,5 +1,5 @@
-//! Compares operations for decoding with the composed ones: attention of single queries, and linear
-//! layers whose weights are packed (copied to the kernel's order).
+//! Compares operations for decoding with the same operations composed of Candle's: attention of
+//! single queries, and linear layers whose weights are packed (copied to the kernel's order).
 
 mod common;
 

@@ -3,9 +3,10 @@
 //! host.
 //!
 //! The gradients on the device are computed by the tape, as in training; those on the host by
-//! Candle, which differentiates the composed operations. With the device `cpu`, the tape runs fused
-//! operations in f32, and composed ones in the other types. Everything is one test: only the thread
-//! that opened a GPU is allowed to use it, and each test runs on a separate thread.
+//! Candle, which differentiates the composed operations (the same operations, composed of
+//! Candle's). With the device `cpu`, the tape runs fused operations in f32, and composed ones in
+//! the other types. Everything is one test: only the thread that opened a GPU is allowed to use it,
+//! and each test runs on a separate thread.
 
 mod common;
 
@@ -232,7 +233,7 @@ impl Check {
         self.operation("attention across", &inputs, 2, &|tape, v| {
             cross_attention(tape, &v[0], &v[1], None, &across)
         })?;
-        // Three hypotheses after two steps; the last two have the same parent.
+        // Three hypotheses of a beam search after two steps; the last two have the same parent.
         let inputs =
             [values(&[3, width], 5)?, values(&[2, 2 * width], 6)?, values(&[3, 2 * width], 7)?];
         let history = [vec![0, 1, 1], vec![0, 1, 2]];

@@ -1,6 +1,6 @@
-//! Compares the composed operations in bf16 and f16, the types of GPUs, with f64, forward and
-//! backward. A result must be rounded only once. A sum must not stop growing, as a long sum in bf16
-//! would.
+//! Compares operations that are composed of Candle's, in bf16 and f16, the types of GPUs, with f64,
+//! forward and backward. A result must be rounded only once. A sum must not stop growing, as a long
+//! sum in bf16 would.
 
 mod common;
 

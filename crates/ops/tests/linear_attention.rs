@@ -1,7 +1,7 @@
 //! Tests linear attention, with and without random features. Results are compared with the composed
-//! operation and with finite differences. Results in f32 and with bf16 products are compared with
-//! f64. The bits must not depend on the other sequences of a batch or on the number of threads, and
-//! every matrix kernel is tested.
+//! operation (the same, composed of Candle's operations) and with finite differences. Results in
+//! f32 and with bf16 products are compared with f64. The bits must not depend on the other
+//! sequences of a batch or on the number of threads, and every matrix kernel is tested.
 
 mod common;
 

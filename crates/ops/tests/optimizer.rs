@@ -1,4 +1,4 @@
-//! Compares the fused optimizer passes with the composed ones.
+//! Compares the fused optimizer passes with those that are composed of Candle's operations.
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;

@@ -1,5 +1,6 @@
-//! Tests recurrent layers and related operations. Fused operations are compared with composed ones
-//! and finite differences, with every matrix kernel and on any number of threads.
+//! Tests recurrent layers and related operations. Fused operations are compared with finite
+//! differences and with operations composed of Candle's, with every matrix kernel and on any number
+//! of threads.
 
 mod common;
 

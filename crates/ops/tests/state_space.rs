@@ -1,6 +1,7 @@
-//! Tests the operations of state-space layers. Fused operations are compared with composed ones,
-//! with finite differences, with the recurrence and with a convolution. A sequence in two parts
-//! must give the same as the whole, and results must not depend on the number of threads.
+//! Tests the operations of state-space layers. Fused operations are compared with operations
+//! composed of Candle's, with finite differences, with the recurrence and with a convolution. A
+//! sequence in two parts must give the same as the whole, and results must not depend on the number
+//! of threads.
 
 mod common;
 

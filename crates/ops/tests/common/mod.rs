@@ -54,8 +54,8 @@ pub(crate) fn adjoint(out: &Tensor) -> Tensor {
 pub(crate) type Fused<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
 pub(crate) type Oracle<'a> = &'a dyn Fn(&[Var]) -> Result<Tensor>;
 
-/// Compares results and gradients of the fused operation with those of the composed one, and
-/// gradients with central differences.
+/// Compares results and gradients of the fused operation with those of `oracle`, which is composed
+/// of Candle's operations. Also compares gradients with central differences.
 pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle<'_>) {
     let tape = Tape::new();
     let (ours, theirs) = (fused(Some(&tape), inputs).unwrap(), oracle(inputs).unwrap());

@@ -1,6 +1,7 @@
 //! Tests CUDA kernels on the host, without a GPU. The host's C++ compiler compiles the same source
 //! that is compiled for a GPU (`scripts/check/host_gpu`). Kernels run in each type, on rows of odd
-//! and of even lengths, aligned and not, and are compared with the composed operations in f64.
+//! and of even lengths, aligned and not, and are compared with the same operations composed of
+//! Candle's, in f64.
 //!
 //! Destinations are filled with NaN before a kernel runs, and a write outside of them is an error.
 #![cfg(target_os = "linux")]

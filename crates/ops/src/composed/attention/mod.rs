@@ -210,7 +210,7 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
             return out?.reshape(shape);
         }
     }
-    // In place of padding, a row of zeros is read, which follows the last token.
+    // Padding reads the row of zeros that follows the last token.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
     let index = padded(lengths, longest, rows as u32, x.device())?;

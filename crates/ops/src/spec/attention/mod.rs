@@ -122,7 +122,8 @@ impl AttentionSpec {
 /// Returns the index in the dropout mask for a query row, a head, and a key's position in its
 /// sequence.
 ///
-/// This index is defined only here, because the composed reference must drop the same weights.
+/// This index is defined only here: the reference, composed of Candle's operations, must drop the
+/// same weights.
 pub(crate) fn mask_index(
     query_row: usize,
     heads: usize,

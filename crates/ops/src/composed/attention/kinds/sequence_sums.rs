@@ -1,5 +1,5 @@
-//! Weighted sums over the tokens of sequences (the keys and values to which a Linformer attends),
-//! composed of Candle's operations.
+//! Weighted sums over the tokens of sequences, composed of Candle's operations. A Linformer attends
+//! to them as keys and values.
 
 use crate::composed::{CountedProduct, pad};
 use candle_core::{Result, Tensor};

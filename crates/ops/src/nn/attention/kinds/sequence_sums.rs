@@ -1,4 +1,4 @@
-//! Weighted sums over the tokens of sequences: the keys and values to which a Linformer attends.
+//! Weighted sums over the tokens of sequences. A Linformer attends to them as keys and values.
 
 use crate::composed;
 use crate::float::Float;
