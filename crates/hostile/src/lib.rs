@@ -7,9 +7,9 @@
 //! fuzzer generates.
 //!
 //! Random bytes test little of a parser, because it already refuses the first bytes. [`assault`]
-//! therefore starts from valid input and damages it a little, so that the parser understands most
-//! of the input before it reaches the damage. The cases are the same each time. A failing case is
-//! reduced to the smallest case that still fails, which is printed.
+//! therefore starts from valid input and damages it a little. So the parser understands most of the
+//! input before it reaches the damage. The cases are the same each time. A failing case is reduced
+//! to the smallest case that still fails, which is printed.
 //!
 //! This crate is for tests only, so failures are panics.
 

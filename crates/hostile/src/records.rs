@@ -45,8 +45,8 @@ pub fn run_folder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Checks that reading a log gives the same result at once and in two parts, and that curves can be
-/// drawn from it.
+/// Reads a log as a whole and in two parts. Checks that the result is the same, and that curves can
+/// be drawn from it.
 ///
 /// # Panics
 /// If the log in two parts gives another result than the whole log.
@@ -66,8 +66,8 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// Writes `bytes` to the file `file` of a run. Checks that the page with the report of the run
-/// contains no script from this file, or that the run is refused with an error that names the file.
+/// Writes `bytes` to the file `file` of a run. Checks that the report of the run contains no script
+/// from this file, or that the run is refused with an error that names the file.
 ///
 /// # Panics
 /// If the check fails.

@@ -16,9 +16,9 @@ pub const BINARY_VECTORS: &[u8] =
 pub const JUDGEMENTS: &[u8] =
     b"# pairs\nWord 1\tWord 2\tHuman\nthe\tof\t3.5\nthe\tzero\t1\nof\tzero\t9.25\n";
 
-/// Checks a damaged file of vectors. If it can be read, queries must be answered, and the vectors
-/// must be equal to the bit after they are written and read again. Otherwise, the error must name
-/// the file.
+/// Checks a damaged file of vectors. If it can be read, queries must be answered. If the vectors
+/// are then written and read again, they must have the same bits. If the file cannot be read, the
+/// error must name the file.
 ///
 /// # Panics
 /// If the check fails.
@@ -38,7 +38,7 @@ pub fn vector_file(path: &Path, bytes: &[u8]) {
     }
     let again = path.with_extension("again");
     // The binary format is used here. In both formats, a word with a blank or a line end cannot be
-    // read again, so vectors with such words are written, but not compared.
+    // read again. Vectors with such words are written, but not compared.
     vectors.write(&again, Format::Binary).unwrap();
     if vectors.words().iter().any(|word| word.contains([' ', '\n'])) {
         return;

@@ -34,8 +34,8 @@ fn int8_tensors(cases: u32) {
 
 fn weights(cases: u32, checkpoint: &Checkpoint) {
     let seed = checkpoint.file(MODEL_FILE);
-    // The seed `beginning` ends soon after the header of the file, so that most of the damage falls
-    // in the header, which the reader parses.
+    // The seed `beginning` ends soon after the header of the file. So most of the damage falls in
+    // the header, which the reader parses.
     let beginning = &seed[..header(&seed) + 64];
     assault(cases, &[beginning, &seed], |bytes| {
         assert!(!checkpoint.weights(bytes) || bytes == seed)

@@ -99,7 +99,7 @@ pub struct InUse {
     pub kept: u64,
 }
 
-/// Runs `work`, and returns its result and the bytes that it used, or `None` for the bytes if
+/// Runs `work`, and returns its result and the bytes that it used. The bytes are `None` if
 /// [`Explaining`] is not the program's allocator.
 ///
 /// Unlike the resident memory of the process, the count does not include memory that a thread keeps
@@ -136,9 +136,9 @@ fn set_purge_delay(milliseconds: std::ffi::c_long) {
     };
 }
 
-/// An allocator that ends the process with an error message and exit code 2 when memory is
-/// exhausted, instead of aborting without an explanation. A configuration file or a command-line
-/// option can request any amount of memory, and the user has to learn why the process ended.
+/// An allocator that explains when memory is exhausted: it ends the process with an error message
+/// and exit code 2. A configuration file or a command-line option can request any amount of memory,
+/// so the user has to learn why the process ended.
 ///
 /// It rounds sizes from 8 KiB up to 512 KiB to powers of two.
 #[derive(Debug, Clone, Copy)]

@@ -1,15 +1,15 @@
 //! Checks that no two tasks of a parallel loop write the same element. The compiler cannot check
 //! this, because the tasks write through raw pointers. With the feature `claims`, each task claims
-//! the elements that it is about to write, and panics if another task has claimed one of them:
+//! the elements that it is about to write. It panics if another task has claimed one of them:
 //!
 //! ```sh
 //! RAYON_NUM_THREADS=8 cargo test --release -p taper-ops --features claims -- --test-threads 1
 //! ```
 //!
-//! A task is identified only by its thread, so if two tasks on the same thread write the same
-//! element, this is not noticed. The more threads there are, the more rarely one thread runs two
-//! tasks of a loop, so use more threads than the machine has cores. The tests must run one after
-//! another, because all loops share one record of claims.
+//! A task is identified only by its thread. So if two tasks on the same thread write the same
+//! element, this is not noticed. With more threads, it is rarer that one thread runs two tasks of a
+//! loop, so use more threads than the machine has cores. The tests must run one after another,
+//! because all loops share one record of claims.
 
 #[cfg(feature = "claims")]
 pub(crate) use noted::{begin, claim, disclaim};

@@ -222,7 +222,7 @@ pub(crate) enum Registers {
 
 #[cfg(target_arch = "x86_64")]
 impl Registers {
-    /// Returns the registers for loops: the widest ones of this processor, unless the user
+    /// Returns the registers for loops. They are the widest of this processor, unless the user
     /// [chose](Kernel::chosen) a kernel with narrower ones for matrix products.
     pub(crate) fn widest() -> Self {
         static WIDEST: OnceLock<Registers> = OnceLock::new();
@@ -250,7 +250,7 @@ impl Registers {
 }
 
 /// Defines a function whose body is compiled three times, for AVX-512, AVX2 and the baseline of
-/// x86-64; which version runs is decided at run time.
+/// x86-64. The processor decides at run time which version is called.
 macro_rules! vectorised {
     ($(#[$meta:meta])* fn $name:ident<$T:ident $(, $U:ident: $bound:path)?>(
         $($arg:ident: $ty:ty),* $(,)?

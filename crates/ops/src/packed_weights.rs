@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Packed weights of a model for decoding; each weight is packed when it is first used in a
 /// product.
 ///
-/// Packing costs about as much as a product with thirty rows; without this cache, each step of
+/// Packing costs about as much as a product with thirty rows. Without this cache, each step of
 /// decoding would pay this for every weight. A packed weight takes memory in addition to the weight
 /// itself. Relative to the size of the weight, it takes
 ///
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// - nothing on a processor whose kernel does not pack,
 /// - as much as the weight in all other cases.
 ///
-/// On a GPU in half precision, each weight is converted once, and the converted copy takes half as
-/// much memory as the weight.
+/// On a GPU in half precision, each weight is converted once. The converted copy takes half as much
+/// memory as the weight.
 ///
 /// Packed weights do not follow changes of the weights, so training does not use them.
 ///
@@ -114,7 +114,7 @@ impl PackedWeights {
     }
 
     /// Packs a weight `(O, I)`, and frees the values of the weight itself. From then on, only
-    /// products of the type `products` that use this cache can read the weight, and all other
+    /// products of the type `products` that use this cache can read the weight. All other
     /// operations on it return an error. Does nothing for a weight that this cache would not pack.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 /// Whether `signal` is ignored. Before the process itself changes how it treats the signal, this
 /// tells if the process was started with the signal ignored. For example, `nohup` starts a program
-/// with SIGHUP ignored, so that the program outlives its terminal; a handler for SIGHUP would undo
+/// with SIGHUP ignored, so that the program outlives its terminal. A handler for SIGHUP would undo
 /// that.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
@@ -17,7 +17,7 @@ pub fn is_ignored(signal: i32) -> bool {
 }
 
 /// Makes a write beyond the limit on file sizes (`ulimit -f`) fail with an error, as on a full
-/// disk, instead of ending the process with the signal SIGXFSZ.
+/// disk. Otherwise the signal SIGXFSZ would end the process.
 pub fn survive_file_size_limit() {
     #[cfg(unix)]
     // SAFETY: the signal is ignored, so that no handler runs.

@@ -25,7 +25,7 @@ fn close(name: &str, ours: &Tensor, theirs: &Tensor, bound: f64) {
 }
 
 /// Compares the result of an operation on the tape, and the gradient with respect to each input,
-/// with those of candle-nn, which Candle's autodiff differentiates.
+/// with those of candle-nn. Candle's autodiff differentiates the operation of candle-nn.
 fn agree(
     name: &str,
     inputs: &[Var],

@@ -192,8 +192,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     Ok(())
 }
 
-/// Checks queries that see only a part of their past, against the composed operation and against
-/// the last query of a whole sequence.
+/// Checks queries that see only a part of their past. They are compared with the operation composed
+/// of Candle's, and with the last query of a whole sequence.
 #[test]
 fn queries_see_a_part_of_their_past() -> Result<()> {
     let window = Sparse::window(3);
@@ -367,8 +367,8 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the operation in int8 gives the same result as the operation in f32 on operands that
-/// were rounded to int8 and converted back.
+/// Compares the operation in int8 with the operation in f32 on operands that were rounded to int8
+/// and converted back. Checks that the results are the same.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {

@@ -2,11 +2,10 @@
 //! `metal`), in each type and with odd shapes. Results and gradients are compared with f64 on the
 //! host.
 //!
-//! The gradients on the device are computed by the tape, as in training; those on the host by
-//! Candle, which differentiates the composed operations (the same operations, composed of
-//! Candle's). With the device `cpu`, the tape runs fused operations in f32, and composed ones in
-//! the other types. Everything is one test: only the thread that opened a GPU is allowed to use it,
-//! and each test runs on a separate thread.
+//! On the device, the tape computes gradients, as in training. On the host, Candle differentiates
+//! the composed operations (the same operations, composed of Candle's). With the device `cpu`, the
+//! tape runs fused operations in f32, and composed ones in the other types. Everything is one test:
+//! only the thread that opened a GPU is allowed to use it, and each test runs on a separate thread.
 
 mod common;
 
@@ -339,7 +338,7 @@ impl Check {
         Ok(())
     }
 
-    /// Checks steps of Adam and of Muon, and the norm of a gradient; these are computed in f32 for
+    /// Checks steps of Adam and of Muon, and the norm of a gradient. They are computed in f32 for
     /// any type of activations.
     fn optimizer(&self) -> Result<()> {
         let run = |device: &Device| -> Result<([Vec<f64>; 2], f64)> {

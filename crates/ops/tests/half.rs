@@ -113,8 +113,8 @@ fn norms_are_taken_in_f32() -> Result<()> {
         let spec = NormSpec::layer(1e-5);
         let norm = |v: &[Var]| composed::norm(&v[0], &v[1], Some(&v[2]), &spec);
         let errors = errors(dtype, &inputs, 1, &norm)?;
-        // The gradient with respect to the input (of the sum of results) is a small difference of
-        // large numbers, and is not compared.
+        // The gradient with respect to the input is not compared, because it is a small difference
+        // of large numbers.
         for error in [errors[0], errors[2], errors[3]] {
             assert!(error < 2.0, "{dtype:?}: {error} spacings");
         }

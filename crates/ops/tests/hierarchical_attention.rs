@@ -1,8 +1,8 @@
 //! Tests hierarchical attention with one level of summaries and with several levels. Results are
 //! compared with the equation, with the composed operation (the same, composed of Candle's
 //! operations) and with finite differences. Results in f32 and with bf16 products are compared with
-//! f64. The bits must not depend on the other sequences of a batch or on the number of threads, and
-//! every matrix kernel is tested.
+//! f64. The bits must not depend on the other sequences of a batch, or on the number of threads.
+//! Every matrix kernel is tested.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Tests linear attention, with and without random features. Results are compared with the composed
 //! operation (the same, composed of Candle's operations) and with finite differences. Results in
 //! f32 and with bf16 products are compared with f64. The bits must not depend on the other
-//! sequences of a batch or on the number of threads, and every matrix kernel is tested.
+//! sequences of a batch, or on the number of threads. Every matrix kernel is tested.
 
 mod common;
 
@@ -97,8 +97,7 @@ fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
 }
 
 /// Tests keys that become ever larger, and keys that become ever smaller. Features of keys are
-/// divided by the exponential of an exponent, which grows in the forward pass, and shrinks in the
-/// backward pass.
+/// divided by `exp(c)`, where c grows in the forward pass, and shrinks in the backward pass.
 #[test]
 fn exponents_may_grow_and_shrink() -> Result<()> {
     let (tokens, vectors) = (300, random(&[40, WIDTH], 2).as_tensor().detach());

@@ -1,6 +1,6 @@
 //! Tests the operations of a Linformer: sums over the tokens of sequences, and attention to these
 //! sums. Fused operations are compared with finite differences and with operations composed of
-//! Candle's, on any number of threads and with every matrix kernel.
+//! Candle's. They run on any number of threads and with every matrix kernel.
 
 mod common;
 

@@ -67,8 +67,8 @@ fn adam_is_the_composed_adam() {
     }
 }
 
-/// Checks that steps on parts of the layout, which can be cut within a parameter, give the same
-/// bits as one step on the whole.
+/// Checks that steps on parts of the flat layout give the same bits as one step on the whole. The
+/// parts can end within a parameter.
 #[test]
 fn steps_on_parts_are_one_step() {
     let (whole, parts, plain, plain_parts) = (store(), store(), store(), store());

@@ -1,6 +1,6 @@
 //! Tests recurrent layers and related operations. Fused operations are compared with finite
-//! differences and with operations composed of Candle's, with every matrix kernel and on any number
-//! of threads.
+//! differences and with operations composed of Candle's. They run with every matrix kernel and on
+//! any number of threads.
 
 mod common;
 

@@ -10,8 +10,8 @@ use crate::html::escape;
 use crate::scale::SCALE;
 
 /// Width of the lines that will be dashed, in drawing units. `plotters` draws these lines without
-/// dashes. No other line has this width, so they can be found by it in the output of `plotters`,
-/// where the dashes are then added.
+/// dashes. No other line has this width. So the lines can be found in the output of `plotters`, and
+/// dashes are added to them there.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A finished drawing.

@@ -222,8 +222,8 @@ impl Metric for Bleu {
     }
 
     /// Computes the score of a shuffle in a significance test. In such a test, sacreBLEU adds the
-    /// constant k of add-k smoothing to an array of integers of NumPy, which drops the fraction of
-    /// k. The same is done here.
+    /// constant k of add-k smoothing to a NumPy array of integers. This drops the fraction of k,
+    /// and so does this function.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {

@@ -2,13 +2,13 @@
 //! systems against a baseline (Koehn, 2004; Riezler and Maxwell, 2005).
 //!
 //! Everything works on the statistics of any [`Metric`]. Random numbers, the order of sums and
-//! their precision are the same as in sacreBLEU, so intervals and p-values agree digit for digit.
-//! The sums of a resample are added row after row in single precision, which matters for counts
-//! above 2^24. The sums of a shuffle are exact, because nearly all statistics are whole numbers.
-//! The exception is TER's mean length of the references, which is rounded if the number of
-//! references is not a power of two. Then sacreBLEU's own p-values depend on the order in which the
-//! BLAS library of its machine adds these lengths. This affects only trials whose difference of
-//! scores equals the actual difference except for rounding.
+//! their precision are those of sacreBLEU. So intervals and p-values agree digit for digit. The
+//! sums of a resample are added row after row in single precision, which matters for counts above
+//! 2^24. The sums of a shuffle are exact, because nearly all statistics are whole numbers. The
+//! exception is TER's mean length of the references, which is rounded if the number of references
+//! is not a power of two. Then sacreBLEU's own p-values depend on the order in which the BLAS
+//! library of its machine adds these lengths. This affects only trials whose difference of scores
+//! equals the actual difference except for rounding.
 
 mod random;
 mod resampled_scores;

@@ -93,8 +93,8 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
     lengths.iter().flat_map(of_query).collect()
 }
 
-/// Adds the terms that depend on distances (relative bias and ALiBi) to the scores, `(R, H, 1, T)`,
-/// if the keys are past tokens. Keys of a source have no such terms.
+/// Adds the relative bias and ALiBi's terms to the scores, `(R, H, 1, T)`, if the keys are past
+/// tokens. Keys of a source have no such terms.
 fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
     let VisibleKeys::Past { bias, slopes, .. } = visible else { return Ok(scores) };
     if let Some(bias) = bias {
@@ -108,9 +108,9 @@ fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> 
     Ok(scores)
 }
 
-/// Returns a tensor with all keys and values and, for each column of each query, the index of a row
-/// of this tensor. A hidden column has the index of the query's last key. Its value is multiplied
-/// by the weight 0, which gives 0 if the value is finite.
+/// Returns a tensor with all keys and values. Also returns, for each column of each query, the
+/// index of a row of this tensor. A hidden column has the index of the query's last key. Its value
+/// is multiplied by the weight 0, which gives 0 if the value is finite.
 fn places(
     visible: VisibleKeys<'_>,
     lengths: &[usize],

@@ -130,7 +130,7 @@ pub(super) fn activated(x: Tensor, activation: Activation) -> Result<Tensor> {
     match activation {
         Activation::Identity => Ok(x),
         // Candle's relu has derivative 1 at 0. Here, `x` is multiplied by a step function that has
-        // no gradient, so that the derivative at 0 is 0, as in PyTorch.
+        // no gradient. So the derivative at 0 is 0, as in PyTorch.
         Activation::Relu => x.mul(&x.detach().gt(0.0)?.to_dtype(x.dtype())?),
         // Composed with Candle's `erf`, because Candle's `gelu_erf` rounds a constant of its
         // derivative to six digits.

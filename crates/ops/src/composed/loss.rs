@@ -329,9 +329,9 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
 }
 
 /// Returns a tensor with the value `value`, from which Candle's backward pass computes the given
-/// gradients with respect to two tensors. For each tensor x with gradient g, the sum of all
-/// elements of x ⊙ g is added to `value`, and subtracted again as a constant. This leaves the value
-/// unchanged, and the derivative of the added sum with respect to x is g.
+/// gradients with respect to two tensors. For each tensor x with gradient g, let S be the sum of
+/// all elements of x ⊙ g. S is added to `value`, and subtracted again as a constant. This leaves
+/// the value unchanged, and the derivative of the added S with respect to x is g.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {

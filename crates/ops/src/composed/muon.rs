@@ -50,8 +50,8 @@ fn ahead(momentum: &Tensor, gradient: &Tensor, kept: f64) -> Result<Tensor> {
 }
 
 /// Returns the weights of a parameter after a step along `direction`. A parameter can consist of
-/// several matrices (projections), one below the other; the part of `direction` for each of them is
-/// orthogonalised first.
+/// several matrices (projections), one below the other. Before the step, the part of `direction`
+/// for each matrix is orthogonalised.
 fn moved(parameter: &Parameter, direction: &Tensor, step: &MuonStep) -> Result<Tensor> {
     let rate = step.adam.learning_rate * parameter.rate();
     let rows: usize = parameter.projections().iter().sum();

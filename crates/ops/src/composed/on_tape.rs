@@ -51,8 +51,8 @@ use std::collections::HashMap;
 /// The shapes of `operation`.
 ///
 /// # Errors
-/// If `operation` fails; in the backward pass, if it has captured a parameter or a result on the
-/// tape, whose gradient would be lost.
+/// If `operation` fails. The backward pass returns an error if `operation` has captured a parameter
+/// or a result on the tape, because its gradient would be lost.
 pub fn on_tape(
     tape: Option<&Tape>,
     name: &'static str,

@@ -121,8 +121,8 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient with respect to `x`, and adds the gradients with respect to weight and
-    /// bias to those collected on the tape.
+    /// Computes the gradient with respect to `x`. Adds the gradients with respect to weight and
+    /// bias to those that have been collected for them.
     fn back(
         &self,
         gradient: &Tensor,

@@ -36,9 +36,9 @@ pub fn memory(device: &Device) -> Result<Option<DeviceMemory>> {
     }
 }
 
-/// Runs `work`, and returns its result and the peak number of bytes in use on `device`, including
-/// bytes that were in use before. The number is `None` where it is not counted: on the host, and on
-/// Metal.
+/// Runs `work`, and returns its result and the peak number of bytes in use on `device`. Bytes that
+/// were in use before are included. The number is `None` where it is not counted: on the host, and
+/// on Metal.
 ///
 /// # Errors
 /// If the driver does not answer.
@@ -86,8 +86,8 @@ pub(super) mod cuda {
     }
 
     /// Makes the pool keep the memory that it has taken from the device. By default, it returns all
-    /// free memory whenever the host waits for the device, which happens in each training step, and
-    /// then takes it again.
+    /// free memory whenever the host waits for the device, and then takes it again. This would
+    /// happen in each training step.
     pub(in crate::device) fn keep_freed(device: &CudaDevice) -> Result<()> {
         set(device, Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }

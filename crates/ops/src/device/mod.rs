@@ -4,10 +4,10 @@
 //! not order the work of two threads. So one thread could read weights before an update that
 //! another thread has queued. Memory that one thread frees could be reused while a kernel of
 //! another thread still reads it. Here a device has one explicit stream for the whole process,
-//! which runs work in the order in which it was queued. So nothing has to wait for events, and the
-//! two events that cudarc creates for each allocation are turned off before the first allocation.
-//! The alternative, events between streams, costs two driver calls for each tensor of each kernel.
-//! It would gain nothing, because each operation of a training step needs the result of the one
+//! which runs work in the order in which it was queued. So nothing has to wait for events. The two
+//! events that cudarc creates for each allocation are turned off before the first allocation. The
+//! alternative, events between streams, costs two driver calls for each tensor of each kernel. It
+//! would gain nothing, because each operation of a training step needs the result of the one
 //! before.
 //!
 //! Work is queued in program order as long as a single thread queues all of it. Operations,

@@ -56,8 +56,8 @@ pub fn smoothed_cross_entropy(
 
 /// Computes [`smoothed_cross_entropy`] of `softmax(hidden weightᵀ + bias)`.
 ///
-/// If the logits are not computed in chunks, or if all operands are rounded, the matrix is copied
-/// with the biases as an additional column.
+/// The matrix is copied, with the biases as an additional column, if the logits are not computed in
+/// chunks or if all operands are rounded.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, N class indices `targets` → a scalar.

@@ -84,7 +84,7 @@ impl<T: Float> Online<T> {
 
 vectorised! {
     /// Adds the logits of a segment of classes, which begins at class `first`, to the state of a
-    /// token. `target` is the index of the true class within the segment; if the class is not in
+    /// token. `target` is the index of the true class within the segment. If the class is not in
     /// the segment, `target` is at least the segment's length. `partner`: logits of the token's
     /// partner in the segment, if it has one.
     fn online<T>(

@@ -15,7 +15,7 @@ use crate::spec::{CrossEntropySpec, LossSums};
 /// Number of rows in a block, whose logits exist at the same time.
 pub(super) const BLOCK_ROWS: usize = 128;
 
-/// Arranges rows of `width` elements in blocks. Row `i + N/2` is the partner of row `i`; a block
+/// Arranges rows of `width` elements in blocks. Row `i + N/2` is the partner of row `i`. A block
 /// has [`BLOCK_ROWS`] `/ 2` rows of the first half, followed by their partners. The last block can
 /// be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {

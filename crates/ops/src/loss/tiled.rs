@@ -4,8 +4,8 @@
 //! With AMX, it is cheaper to recompute logits than to store them, so none are kept. The forward
 //! pass keeps the logarithm of the softmax denominator of each token, computed online over the
 //! segments (Milakov and Gimelshein 2018, section 3). The backward pass recomputes the logits
-//! twice: for the gradient with respect to the hidden states, in blocks of tokens, and for the
-//! gradient with respect to the weights, in segments of classes.
+//! twice. For the gradient with respect to the hidden states, it goes over blocks of tokens. For
+//! the gradient with respect to the weights, it goes over segments of classes.
 
 use super::online::{Online, Softmax, online};
 use super::pairs::{BLOCK_ROWS as TOKENS, pair_gradients, partner};

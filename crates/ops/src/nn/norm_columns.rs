@@ -14,7 +14,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Normalises the leading columns of each row. These columns are divided into `parts` from left to
-/// right, and the columns of a part into groups as wide as the part's weight. Each group is
+/// right. The columns of a part are divided into groups as wide as the part's weight. Each group is
 /// normalised separately. All other columns are unchanged.
 ///
 /// # Shapes
@@ -157,9 +157,9 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-/// Computes the gradient with respect to the rows `x`, which replaces the values of `out` or is
-/// added to them, depending on `write`. Returns the gradients with respect to the weights and
-/// biases of all parts, one after the other.
+/// Computes the gradient with respect to the rows `x`. Depending on `write`, it replaces the values
+/// of `out` or is added to them. Returns the gradients with respect to the weights and biases of
+/// all parts, one after the other.
 fn back_rows<T: Float>(
     parts: &[Values<'_, T>],
     width: usize,

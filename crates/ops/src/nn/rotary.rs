@@ -16,8 +16,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates all heads, of `head` elements each, in the first `turned` columns of `x`, by angles that
-/// depend on the position of each row. If `x` has query, key and value side by side, its first
+/// Rotates all heads in the first `turned` columns of `x`, by angles that depend on the position of
+/// each row. A head has `head` elements. If `x` has query, key and value side by side, its first
 /// columns are queries and keys.
 ///
 /// # Shapes

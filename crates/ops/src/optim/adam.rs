@@ -19,8 +19,7 @@ use std::ops::Range;
 ///
 /// # Shapes
 /// `gradient` and the two moments are f32, `(range.len(),)`. The moments are updated in place on
-/// the host and on CUDA; on other devices they are replaced, which is why the references are
-/// mutable.
+/// the host and on CUDA. On other devices they are replaced; therefore the references are mutable.
 ///
 /// # Errors
 /// If `gradient` or a moment does not have `range.len()` elements.

@@ -37,7 +37,7 @@ use std::ops::Range;
 ///
 /// # Shapes
 /// `gradient` and the two buffers are f32, `(range.len(),)`. For projections, the first buffer
-/// holds the momentum, and the second is not used; for other parameters, the buffers are the two
+/// holds the momentum, and the second is not used. For other parameters, the buffers are the two
 /// moments of Adam. The buffers are updated in place on the host, and replaced on other devices.
 ///
 /// # Errors
@@ -169,7 +169,7 @@ impl Projection<'_> {
 }
 
 /// Moves the singular values of a matrix close to 1, by repeatedly applying [`POLYNOMIAL`]. The
-/// polynomial needs the product of the matrix and its transpose; of the two possible orders, the
+/// polynomial needs the product of the matrix and its transpose. Of the two possible orders, the
 /// one with the smaller product is used.
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();

@@ -231,7 +231,7 @@ impl Pieces {
     /// Divides a product of `rows` by `columns` panels so that all threads end at about the same
     /// time. `least`: smallest number of blocks that makes each block fit in the cache. A wide
     /// result is divided by columns, so that each panel of columns is read once for all rows of a
-    /// block. Other results are divided by rows; if there are few rows, they are also divided by
+    /// block. Other results are divided by rows. If there are few rows, they are also divided by
     /// columns, although each group then packs the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
@@ -252,7 +252,7 @@ impl Pieces {
 /// Computes a product with few results and a long summed dimension, such as the gradient with
 /// respect to a weight. Each task takes a stretch of the summed dimension, so that no two tasks
 /// pack the same data. The stretches depend only on the shape, and their sums are added in order.
-/// If there are more threads than stretches, the columns are divided, too; then each task of a
+/// If there are more threads than stretches, the columns are divided, too. Then each task of a
 /// stretch packs the same rows again.
 ///
 /// # Safety
@@ -324,8 +324,8 @@ mod tests {
     use crate::products::{Kernel, Matrix, Products};
     use crate::rng::Counter;
 
-    /// Checks that products have the same bits whether the right operand is packed as a whole or in
-    /// pieces, which are columns or stretches of the depth.
+    /// Packs the right operand as a whole and in pieces (columns or stretches of the depth). Checks
+    /// that the products have the same bits.
     #[test]
     fn pieces_of_the_right_operand_change_no_bit() {
         let random = |count: usize, key| -> Vec<f32> {

@@ -79,8 +79,8 @@ pub(crate) fn product_onto<T: Float>(
 }
 
 /// Computes a product with a matrix that is held in bf16, for some rows of the matrix at a time. If
-/// the operand is the transpose of the matrix, each of these rows gives a column of the result;
-/// otherwise each contributes to all sums.
+/// the operand is the transpose of the matrix, each of these rows gives a column of the result.
+/// Otherwise each of them contributes to all results.
 ///
 /// # Safety
 /// As for [`raw_product`].

@@ -60,9 +60,9 @@ impl Job<'_> {
     }
 
     /// Prefetches the memory of a block of results while the block before it is computed. Otherwise
-    /// the next block would have to wait for this memory, because its rows are too far apart for
-    /// the hardware to prefetch them. For bf16 products, which are very fast, prefetching would
-    /// cost as much time as it saves.
+    /// the next block would have to wait for this memory: its rows are too far apart for the
+    /// hardware to prefetch them. For bf16 products, which are very fast, prefetching would cost as
+    /// much time as it saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;

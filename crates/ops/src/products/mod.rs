@@ -24,8 +24,8 @@
 //! which does not change how an element is summed. If the summed dimension is divided too, the
 //! division depends only on the shape of the product.
 
-// On processors other than those named here, no kernel packs its operands: the code for kernels
-// that pack is compiled but not used.
+// On all other processors, no kernel packs its operands. The code for kernels that pack is compiled
+// but not used.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")),
     allow(unreachable_code, unused_variables, dead_code)
@@ -355,7 +355,7 @@ pub struct Factor<'a> {
     pub transposed: bool,
 }
 
-/// Computes `out (m, n) = a (m, k) · b (k, n)` on all threads with the given kernel, for
+/// Computes `out (m, n) = a (m, k) · b (k, n)` on all threads with the given kernel. Meant for
 /// comparisons of kernels. Returns whether the kernel supports the product; if not, nothing is
 /// computed.
 ///

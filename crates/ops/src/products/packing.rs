@@ -77,9 +77,10 @@ impl Packing {
     /// numbers.
     ///
     /// With 16 steps, a panel of bf16 values in one part fits in the first-level cache. A panel of
-    /// f32 values is twice as large and comes from the second-level cache, which is fast enough for
-    /// multiply-adds of AVX-512. With fewer steps, results would be read and written more often,
-    /// which costs more time. Eight panels take 256 KiB in bf16 with one part, and 512 KiB in f32.
+    /// f32 values is twice as large, so it comes from the second-level cache. This is fast enough
+    /// for multiply-adds of AVX-512. With fewer steps, results would be read and written more
+    /// often, which costs more time. Eight panels take 256 KiB in bf16 with one part, and 512 KiB
+    /// in f32.
     ///
     /// Processors without AVX-512 have a second-level cache of 256 or 512 KiB, half of which is
     /// available for the left operand. With blocks of a quarter of the size, products on two cores
@@ -217,8 +218,8 @@ pub(super) fn pack(
     let step_lines = packing.step_lines();
     let panel_lines = steps.len() * step_lines;
     let shared = Shared::new(lines);
-    // If the operand is contiguous along the summed dimension, packs one panel after the other;
-    // otherwise packs one step of all panels, then the next step.
+    // If the operand is contiguous along the summed dimension, one panel is packed after the other.
+    // Otherwise one step of all panels is packed, then the next step.
     let along = operand.inner == 1;
     let (outer, inner) =
         if along { (panels.clone(), steps.clone()) } else { (steps.clone(), panels.clone()) };

@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Calls `work` with `lines` lines of scratch memory. While `work` runs, the memory is not in its
-/// cell, so that a task that runs on this thread while `work` waits gets other memory.
+/// cell. While `work` waits, this thread can run another task, which then gets other memory.
 pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,

@@ -54,8 +54,8 @@ type Multiply =
     unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
 
 /// Multiplies with the variant of `kernel` for small products. Computes nothing and returns `false`
-/// if the kernel has no such variant, or if the right operand is too large, or is contiguous along
-/// neither of its dimensions.
+/// if the kernel has no such variant. The same holds if the right operand is too large, or is
+/// contiguous along neither of its dimensions.
 ///
 /// # Safety
 /// The operands and the destination are in bounds, and no other thread reads or writes the
@@ -115,8 +115,8 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     }
 }
 
-/// Returns the right operand `(k, n)` in contiguous rows of whole registers: in place, or copied to
-/// `scratch`, where values beyond the operand's columns are arbitrary.
+/// Returns the right operand `(k, n)` in contiguous rows of whole registers, either in place or
+/// copied to `scratch`. In `scratch`, values beyond the operand's columns are arbitrary.
 ///
 /// # Safety
 /// As for [`Multiply`].
@@ -290,9 +290,8 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// Checks that the results have the same bits as those of a loop that computes one result after
-    /// the other, for any position and orientation of the operands. Also checks that nothing
-    /// outside of the results is written.
+    /// Checks, for any position and orientation of the operands, that the results have the same
+    /// bits as those of a simple loop. Also checks that nothing outside of the results is written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
         const GAP: usize = 3;

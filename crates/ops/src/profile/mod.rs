@@ -1,6 +1,6 @@
 //! Measures the time of training steps by operation, forward and backward pass together.
 //!
-//! The profile is off until [`start`] is called; from then on, the clock is read at the start and
+//! The profile is off until [`start`] is called. From then on, the clock is read at the start and
 //! the end of each operation.
 
 mod regions;

@@ -1,5 +1,5 @@
-//! Predicts the time of a training step on more threads, from the parallel regions of the step,
-//! which were measured on one thread.
+//! Predicts the time of a training step on more threads. The prediction is computed from the
+//! parallel regions of the step, which were measured on one thread.
 //!
 //! A region is a parallel loop: its tasks are divided among threads, which wait for each other at
 //! the end. On one thread, it takes the sum of its tasks' times. On `n` threads, it takes the time
@@ -68,7 +68,7 @@ pub type Prediction = Vec<(&'static str, Regions)>;
 /// Starts measuring regions from zero, and predicting their time for each number of threads in
 /// `threads`.
 ///
-/// The thread pool must have only one thread, because with more threads the time of a region is not
+/// The thread pool must have only one thread. With more threads, the time of a region would not be
 /// the sum of its tasks' times.
 pub fn predict(threads: &[usize]) {
     let mut state = lock();

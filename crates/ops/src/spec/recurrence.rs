@@ -139,10 +139,10 @@ impl StateGradients {
 /// Order in which the rows of packed sequences are processed: step by step. Step `t` has the row
 /// that each sequence reads at time `t`.
 ///
-/// Each sequence has a place, its rank by length: the longest sequence has place 0, the next
-/// longest place 1, and so on. So the sequences that still have a row at a step are at the first
-/// places. "The order of steps" below means that rows are sorted by step, and within a step by
-/// place.
+/// Each sequence has a place, which is its rank by length. The longest sequence has place 0, the
+/// next longest place 1, and so on. So the sequences that still have a row at a step are at the
+/// first places. "The order of steps" below means that rows are sorted by step, and within a step
+/// by place.
 #[derive(Debug)]
 pub(crate) struct TimeSteps {
     /// Index of the sequence at each place.

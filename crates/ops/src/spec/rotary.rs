@@ -150,8 +150,8 @@ impl Turns {
         self.width.unwrap_or(head)
     }
 
-    /// Returns the cosines and the sines of all angles at `positions`, times the magnitude: each
-    /// `(positions, R/2)`, row-major, if R elements of a head are rotated.
+    /// Returns the cosines and the sines of all angles at `positions`, times the magnitude. If R
+    /// elements of a head are rotated, each has the shape `(positions, R/2)`, row-major.
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
         let width = self.width(head);
         let half = width / 2;

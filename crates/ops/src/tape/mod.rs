@@ -12,8 +12,8 @@
 //!
 //! The backward function of a fused operation on the host takes the adjoint as a list of numbers
 //! ([`Tape::record`]). All other backward functions take it as a tensor ([`Tape::record_tensors`]).
-//! Values stay Candle tensors, and Candle's own differentiation still works: without a tape, our
-//! operations on a tensor that Candle tracks are composed of Candle's operations.
+//! Values stay Candle tensors, and Candle's own differentiation still works. If there is no tape
+//! and Candle tracks an input, our operations are composed of Candle's operations.
 
 mod adjoints;
 mod gradients;
@@ -253,9 +253,9 @@ impl Tape {
 
     /// Records `output` as the result of a segment of operations on `inputs`. The operations were
     /// recorded on the tape `first`, made by [`Tape::for_segment`], and are now dropped. In the
-    /// backward pass, `again` repeats them on a separate tape, with the same result, and the
-    /// backward pass continues through that tape. If a chain of n layers is divided into segments
-    /// of √n layers, memory grows only with √n (Chen et al. 2016, section 3).
+    /// backward pass, `again` repeats them on a separate tape, with the same result. The backward
+    /// pass then continues through that tape. If a chain of n layers is divided into segments of √n
+    /// layers, memory grows only with √n (Chen et al. 2016, section 3).
     ///
     /// # Errors
     /// This call itself always succeeds. If `again` fails later, in the backward pass, the backward
@@ -315,9 +315,9 @@ impl Tape {
     }
 
     /// Like [`Tape::backward`]. On the host, `when_final` is also called during the backward pass.
-    /// Gradients become final from the end of the flat buffer to its beginning, and each call
-    /// reports that more of them are final. Parameters that no operation of this pass uses are
-    /// never reported as final, nor is any parameter before them.
+    /// Gradients become final from the end of the flat buffer to its beginning. Each call reports
+    /// that more of them are final. Parameters that no operation of this pass uses are never
+    /// reported as final, nor is any parameter before them.
     ///
     /// # Errors
     /// Errors of [`Tape::backward`], and errors of `when_final`.

@@ -36,8 +36,8 @@ pub(crate) fn largest_of(distances: impl IntoIterator<Item = f64>) -> f64 {
     distances.into_iter().map(f64::abs).max_by(f64::total_cmp).unwrap_or(0.0)
 }
 
-/// Makes a scalar in which every element of a result has a different weight, so that an error in
-/// any gradient is noticed.
+/// Makes a scalar in which every element of a result has a different weight. So an error in any
+/// gradient is noticed.
 pub(crate) fn scalar(out: &Tensor) -> Result<Tensor> {
     let count = out.elem_count();
     let weights: Vec<f64> = (0..count).map(|i| (i as f64 * 0.7).sin() + 0.3).collect();
@@ -108,8 +108,8 @@ pub(crate) fn check(name: &str, inputs: &[Var], fused: Fused<'_>, oracle: Oracle
 /// Rows of the result, and rows of the gradient.
 pub(crate) type Rows = [Vec<Vec<f32>>; 2];
 
-/// Checks that `run` gives the same bits for sequences of these lengths on one thread and on three,
-/// and for each sequence alone.
+/// Runs `run` for sequences of these lengths, on one thread and on three, and for each sequence
+/// alone. Checks that the bits are the same.
 pub(crate) fn check_threads_and_neighbours(
     name: &str,
     input: &Var,

@@ -1,6 +1,6 @@
 //! Tests CUDA kernels on the host, without a GPU. The host's C++ compiler compiles the same source
 //! that is compiled for a GPU (`scripts/check/host_gpu`). Kernels run in each type, on rows of odd
-//! and of even lengths, aligned and not, and are compared with the same operations composed of
+//! and of even lengths, aligned and not. They are compared with the same operations composed of
 //! Candle's, in f64.
 //!
 //! Destinations are filled with NaN before a kernel runs, and a write outside of them is an error.
@@ -347,8 +347,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// If several logits are largest, only the first of them counts as correct, and a logit that is
-    /// NaN never does, as on the host.
+    /// If several logits are largest, only the first of them counts as correct. A logit that is NaN
+    /// never does. Both are as on the host.
     fn ties(&self) -> Result<()> {
         let logits = [1.0, 2.0, 2.0, 1.0, 2.0, 2.0, f64::NAN, 2.0, 1.0];
         let logits = Array::new(&logits, self.dtype, self.shift);

@@ -142,8 +142,8 @@ fn grouped_heads() {
     }
 }
 
-/// Checks that shared keys and values give the same as a copy for each head, and that their
-/// gradients are sums over these copies.
+/// Checks that shared keys and values give the same as a copy for each head. Their gradients must
+/// be sums over these copies.
 #[test]
 fn grouped_heads_are_heads_with_copies() {
     let grouped = AttentionShape::with_heads(4, 2).grouped(2);

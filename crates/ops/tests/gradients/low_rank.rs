@@ -83,7 +83,8 @@ fn activations() {
 }
 
 /// Checks that constants get no gradient, and that layers of constants pass on the gradients of
-/// earlier layers, also within parts of the network that the backward pass computes again.
+/// earlier layers. The same must hold within parts of the network that the backward pass computes
+/// again.
 #[test]
 fn constants_get_no_gradient_and_pass_it_on() {
     let [table, weight, gain, classes] =

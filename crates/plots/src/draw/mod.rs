@@ -81,8 +81,8 @@ impl Pen<'_> {
     }
 
     /// Checks that as many values are given as there are rows, columns or categories. `given` is
-    /// the number of values, `expected` is the number of rows, columns or categories, and `what`
-    /// says which of the three are counted.
+    /// the number of values, and `expected` is the number that there should be. `what` says which
+    /// of the three are counted.
     fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
         match expected == given {

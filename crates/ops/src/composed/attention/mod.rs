@@ -42,7 +42,7 @@ pub fn cross_attention(
 }
 
 /// Computes the attention weights of packed rows of queries and keys (without padding), in f32 or
-/// wider, before dropout. They are zero for keys beyond the end of their sequence; the weights of
+/// wider, before dropout. They are zero for keys beyond the end of their sequence. The weights of
 /// queries beyond the end of their sequence are meaningless.
 ///
 /// # Shapes
@@ -107,7 +107,7 @@ fn shifted_scores(
         let query = query.narrow(1, rotation * shape.query_width(), shape.query_width())?;
         let q = (heads(&query, &spec.query_lengths, shape.heads)? * shape.scale)?;
         let queries = q.dim(2)?;
-        // The queries of a group of heads form one matrix, (B, K, G·Tq, Dh), so that one product
+        // The queries of a group of heads form one matrix, (B, K, G·Tq, Dh). So one product
         // multiplies them by the keys that they share.
         let group = shape.group() * queries;
         let q = q.reshape((batch, shape.key_value_heads, group, shape.head_width))?;
@@ -131,9 +131,9 @@ fn shifted_scores(
 }
 
 /// Selects the score of each pair of a query and a key. In dual chunk attention, each query is
-/// rotated by several positions, and the chunk of the key decides which of these rotations applies
-/// to the pair. `scores` has the scores with rotation 0; `products` computes the scores with
-/// another rotation, given its index.
+/// rotated by several positions. The chunk of the key decides which of these rotations applies to
+/// the pair. `scores` has the scores with rotation 0; `products` computes the scores with another
+/// rotation, given its index.
 ///
 /// # Shapes
 /// `scores (B, H, Tq, Tk)`; `rotations` has the index of the rotation of each pair, as a tensor of

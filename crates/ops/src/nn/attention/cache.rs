@@ -4,8 +4,8 @@
 //! **Decision.** Taper's own kernels can read rows from several tensors, so on the host the rows of
 //! each step stay in their own tensor. Candle's operations need a single tensor, and joining all
 //! steps for each token would copy the whole past each time. For these operations, rows are
-//! therefore appended to a tensor with spare room. When this tensor is full, one of twice the size
-//! replaces it: so a row is copied at most twice on average, whatever the length.
+//! therefore appended to a tensor with spare room. When this tensor is full, a tensor of twice the
+//! size replaces it. So a row is copied at most twice on average, whatever the length.
 
 use crate::spec::{CacheType, CachedRows, CompactRows};
 use crate::tape::is_fused;

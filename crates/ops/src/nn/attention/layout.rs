@@ -32,13 +32,13 @@ pub(super) struct Span {
     pub(super) weights: usize,
     /// Whether the mask can hide keys from queries.
     is_masked: bool,
-    /// Largest number of keys for which each query needs only one rotation: the length of a chunk
+    /// Up to this number of keys, each query needs only one rotation. It is the length of a chunk
     /// in dual chunk attention, otherwise [`usize::MAX`].
     chunk: usize,
 }
 
 /// Whether attention of `queries` queries to `keys` keys keeps the weight of each pair for the
-/// backward pass; otherwise it computes in tiles. `is_masked`: whether some pairs are masked. If
+/// backward pass. Otherwise it computes in tiles. `is_masked`: whether some pairs are masked. If
 /// so, tiles are used from a smaller number of pairs on.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {

@@ -100,8 +100,8 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
 
 /// Returns the number of pairs of a query and a key that attention computes on the host, over all
 /// sequences and heads. These are all visible pairs, and also the hidden pairs in short sequences
-/// and in partly visible tiles. For a pair, the score and the weighted value each take Dh
-/// multiplications and as many additions, where Dh is the width of a head.
+/// and in partly visible tiles. For a pair, the score and the weighted value each take as many
+/// multiplications, and as many additions, as a head is wide.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);

@@ -45,9 +45,9 @@ vectorised! {
 
 vectorised! {
     /// Computes gradients, given `by_context`, the gradient with respect to the context. The
-    /// gradient with respect to the query replaces `by_query`; the gradients with respect to
-    /// energy, keys and values are added to `by_energy`, `by_keys` and `by_values`.
-    /// `by_scores (n,)` is scratch memory.
+    /// gradient with respect to the query replaces `by_query`. Those with respect to energy, keys
+    /// and values are added to `by_energy`, `by_keys` and `by_values`. `by_scores (n,)` is scratch
+    /// memory.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

@@ -94,8 +94,8 @@ struct StepGradients<T> {
     /// Gradients with respect to the contribution `U h + b` to the gates; empty for LSTMs, where
     /// they equal `by_inputs`.
     by_product: Vec<T>,
-    /// Gradients with respect to the state h and the cell c of each sequence, which a step passes
-    /// to the step before it: `(B, H)` each, longest sequence first.
+    /// Gradients with respect to the state h and the cell c of each sequence: `(B, H)` each,
+    /// longest sequence first. A step passes them to the step before it.
     carried: Vec<T>,
     carried_cells: Vec<T>,
     /// Gradients with respect to the queries, `(N, A)`.
@@ -190,8 +190,8 @@ impl Back {
         }
     }
 
-    /// Adds to `carried` the gradients with respect to the states before a step, which come from
-    /// the gates and the queries of the step.
+    /// Adds the gradients with respect to the states before a step to `carried`. They come from the
+    /// gates and the queries of the step.
     fn carry<T: Float>(
         &self,
         of_step: Range<usize>,
@@ -220,8 +220,8 @@ impl Back {
         }
     }
 
-    /// Computes the gradients with respect to the gates' inputs at a step from the gradients with
-    /// respect to the states of the step.
+    /// Computes the gradients with respect to the gates' inputs at a step. They come from the
+    /// gradients with respect to the states of the step.
     fn cells<T: Float>(
         &self,
         step: usize,

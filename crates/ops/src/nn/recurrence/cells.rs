@@ -95,9 +95,8 @@ vectorised! {
 vectorised! {
     /// Computes the gradients of an LSTM, like [`gru_backward`]. On entry, `carried` holds the
     /// gradient with respect to the new h. On return, it is zero, because all of the gradient with
-    /// respect to the previous h passes through the gates. On entry, `carried_cell` holds the
-    /// gradient with respect to the new c, and on return the gradient with respect to the previous
-    /// c.
+    /// respect to the previous h passes through the gates. `carried_cell` holds the gradient with
+    /// respect to the new c on entry, and with respect to the previous c on return.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -9,8 +9,8 @@ const LARGEST: f32 = 127.0;
 /// no inverse.
 const SMALLEST: f32 = 1e-30;
 /// The bits of an f32 that are zero in every scale: the low 7 of its 24 significant bits. So the
-/// product of a 7-bit integer and a scale is exact, and rounding such products again gives the same
-/// integers and the same scale.
+/// product of a 7-bit integer and a scale is exact. If such products are rounded again, the
+/// integers and the scale are the same.
 const SCALE_BITS: u32 = 0x7f;
 
 /// Returns the scale of a row: the row's largest magnitude divided by 127, and rounded up so that

@@ -180,10 +180,10 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
 }
 
 /// Defines the kernel for registers of one width. Its blocks of results have at most `$rows` rows,
-/// and as many columns as `$vectors` registers hold, so that the sums and the operands fit in
-/// registers. If `$rows` does not divide the 32 rows of a panel, some blocks have one row less, and
-/// too few sums to keep both multipliers busy. With 3 rows by 4 registers, only 2 of the 32 rows
-/// lie in such smaller blocks; with 6 rows by 2 registers, 20 would.
+/// and as many columns as `$vectors` registers hold. So the sums and the operands fit in registers.
+/// If `$rows` does not divide the 32 rows of a panel, some blocks have one row less. Their sums are
+/// too few to keep both multipliers busy. With 3 rows by 4 registers, only 2 of the 32 rows lie in
+/// such smaller blocks; with 6 rows by 2 registers, 20 would.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {

@@ -145,8 +145,8 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Returns the bf16 parts of 32 values. Part 0 has the rounded values; each further part has the
-/// rounded differences between the values and the sums of the parts before it.
+/// Returns the bf16 parts of 32 values. Part 0 has the rounded values. Each further part has the
+/// rounded rest: the values minus the sums of the parts before it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 /// A register of f32 values.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and must be inlined into a function
+/// Every method needs the instructions of its implementation. It must be inlined into a function
 /// that enables them, so that it is compiled with them. A pointer must point to as many values as
 /// are read or written, and needs only the alignment of `f32`.
 pub(in crate::products) trait Vector: Copy {

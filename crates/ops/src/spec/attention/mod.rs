@@ -85,8 +85,8 @@ impl AttentionSpec {
     }
 
     /// Returns the number of pairs of a query and a key that it sees, over all sequences and heads.
-    /// For a pair, the score and the weighted value each take Dh multiplications and as many
-    /// additions, where Dh is the width of a head.
+    /// For a pair, the score and the weighted value each take as many multiplications, and as many
+    /// additions, as a head is wide.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {

@@ -1,8 +1,8 @@
 //! Linear attention, composed of Candle's operations, on padded tensors.
 //!
-//! Queries q and keys k are mapped to features φ. With a one appended to each value, `v' = (v, 1)`,
-//! the sum of weighted values has the denominator in its last column. Decoding keeps only the sums
-//! `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head with M features. Whole sequences are computed in
+//! Queries q and keys k are mapped to features φ. A one is appended to each value: `v' = (v, 1)`.
+//! So the sum of weighted values has the denominator in its last column. Decoding keeps only the
+//! sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head with M features. Whole sequences are computed in
 //! chunks: from the products φ(q)·φ(k) within a chunk, and from S for all tokens before the chunk.
 
 use super::random_features::{key_features, query_features, together};
@@ -238,9 +238,9 @@ fn in_chunks(
 }
 
 /// Returns, for each chunk, the sum over all chunks before it: `(G, K, …)` → the same shape. At
-/// first, the sum of a chunk covers only the chunk just before it. In each round, a sum that covers
-/// n chunks is extended by the sum that covers the n chunks before these, until all sums reach back
-/// to the first chunk.
+/// first, the sum of a chunk covers only the chunk just before it. Each round doubles the number n
+/// of chunks that a sum covers, by adding the sum that covers the n chunks before. In the end, all
+/// sums reach back to the first chunk.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {

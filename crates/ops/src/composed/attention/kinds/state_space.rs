@@ -45,7 +45,7 @@ pub fn causal_convolution(
 ///
 /// All times are computed at once by an associative scan. A step is a pair (a, b) that maps a state
 /// h to a·h + b. Two consecutive steps are equivalent to the single step (a₂a₁, a₂b₁ + b₂). Each
-/// round joins every step with the step just before it, so that the joined steps are twice as long
+/// round joins every step with the step just before it. The joined steps are twice as long
 /// (Blelloch 1990, "Prefix Sums and Their Applications", section 1.4; Hillis and Steele 1986). A
 /// sequence of n tokens takes ⌈log₂ n⌉ rounds.
 ///

@@ -17,8 +17,8 @@ const AHEAD: usize = 2;
 vectorised! {
     /// Attends from one query. With dual chunk attention, `query` has several copies of it, each
     /// rotated by another position. `pairs` has the key and value of each token that is read.
-    /// `weights` is scratch memory filled with −∞; for each head, it has a multiple of [`LANES`]
-    /// values, because exponentials are computed in groups of [`LANES`]. `out` must be zero.
+    /// `weights` is scratch memory filled with −∞. Exponentials are computed in groups of
+    /// [`LANES`], so it has a multiple of [`LANES`] values for each head. `out` must be zero.
     fn attend<T, P: Row<T>>(
         query: &[T],
         shape: AttentionShape,

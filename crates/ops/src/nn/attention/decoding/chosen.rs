@@ -17,8 +17,9 @@ pub(super) struct Chosen {
     /// For each head and each of `positions`, whether the key there is hidden from the head:
     /// `(H, positions)`. Empty if all heads see the same keys.
     pub(super) hidden: Vec<bool>,
-    /// Chunks of dual chunk attention, in which the query is rotated by several positions and the
-    /// chunk of a key decides which rotation applies; `None` if the query has only one rotation.
+    /// Chunks of dual chunk attention; `None` if the query has only one rotation. With chunks, the
+    /// query is rotated by several positions, and the chunk of a key decides which rotation
+    /// applies.
     pub(super) dual_chunk: Option<DualChunk>,
 }
 

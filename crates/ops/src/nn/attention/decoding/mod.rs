@@ -2,14 +2,15 @@
 //!
 //! **Decision.** The keys and values of a token are written once and never move. For each
 //! hypothesis of a beam search, a table says which rows of keys and values are its past. So if
-//! hypotheses are reordered, only small integers are moved. The alternative, a cache that is copied
-//! whenever hypotheses branch and whenever it grows, took a third of the time of a beam search.
+//! hypotheses are reordered, only small integers are moved. The alternative is a cache that is
+//! copied whenever hypotheses branch and whenever it grows. It took a third of the time of a beam
+//! search.
 //!
 //! If a sparse pattern lets a query see only some of its past tokens, the hidden tokens stay in the
 //! cache, but are not read.
 //!
-//! The result of a query depends only on the query and on the keys and values that it sees, not on
-//! other queries or their number.
+//! The result of a query depends only on the query, and on the keys and values that it sees. Other
+//! queries do not change it.
 
 mod attend;
 mod chosen;

@@ -213,7 +213,7 @@ impl Sums {
         }
     }
 
-    /// Computes `dK += Eᵀ d(E K)` and `dV += Fᵀ d(F V)`, where dX is the gradient of the loss with
+    /// Computes `dK += Eᵀ d(E K)` and `dV += Fᵀ d(F V)`. Here, dX is the gradient of the loss with
     /// respect to X. No other thread uses the destination at the same time; it must be initialised.
     fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {

@@ -210,8 +210,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// gradients with respect to the queries. Returns an empty list if the task has no block.
     ///
     /// # Safety
-    /// No other thread reads or writes these gradients at the same time, nor the part of the bias's
-    /// gradient that belongs to these keys.
+    /// No other thread reads or writes these gradients at the same time. The same holds for the
+    /// part of the bias's gradient that belongs to these keys.
     unsafe fn keys_of_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -232,8 +232,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         queries
     }
 
-    /// Writes the gradients with respect to the keys and values of one block, and adds its
-    /// contributions to the queries' gradients to `to_queries`.
+    /// Writes the gradients with respect to the keys and values of one block. Adds what the block
+    /// contributes to the gradients of queries to `to_queries`.
     ///
     /// # Safety
     /// As for [`Self::keys_of_chunk`].

@@ -1,5 +1,5 @@
 //! Matrix products with tiles (small blocks of scores). Operands are packed (copied to the kernel's
-//! order) if there is a kernel that packs; otherwise, and in f64, they stay as they are.
+//! order) if there is a kernel that packs. Otherwise, and in f64, they stay as they are.
 
 use crate::float::Float;
 use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};

@@ -96,7 +96,7 @@ pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 /// Sums of products for some columns of weights. Four products are added for each column at a time.
 ///
 /// # Safety
-/// Every method needs the instructions of its implementation, and must be inlined into a function
+/// Every method needs the instructions of its implementation. It must be inlined into a function
 /// that enables them, so that it is compiled with them. A pointer must point to as many values as
 /// are read or written. Only pointers to i32 that are written must be aligned.
 pub(super) trait Sum: Copy {

@@ -1,9 +1,9 @@
 //! Backward pass of hierarchical attention, which recomputes the weights. The adjoint of a summary
 //! (the gradient of the loss with respect to it) is passed on to the tokens of the summary. This
 //! happens once all chunks that see the summary have been processed. Chunks are processed from the
-//! last to the first. Under a causal mask, only later chunks see a chunk's summaries, so their
-//! adjoints are passed on when the chunk itself is processed. Without a mask, they are passed on at
-//! the end.
+//! last to the first. Under a causal mask, only later chunks see the summaries of a chunk. So the
+//! adjoints of these summaries are passed on when the chunk itself is processed. Without a mask,
+//! they are passed on at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};

@@ -73,8 +73,8 @@ pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> 
 }
 
 /// Returns the number of multiplications and additions in the forward products of
-/// [`hierarchical_attention`]: those of each query with all keys that its chunk sees, and those of
-/// the weights with the values. `width` is the width of all heads together.
+/// [`hierarchical_attention`]. These are products of each query with all keys that its chunk sees,
+/// and of the weights with the values. `width` is the width of all heads together.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);

@@ -48,7 +48,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
     }
 
     /// Computes φ of some queries. The random features of a query are divided by the largest of
-    /// them. This changes no result, because a factor that all features of a query share is in the
+    /// them. This changes no result: a factor that all features of a query share is in the
     /// numerator and in the denominator of attention.
     pub(super) fn queries(
         &self,

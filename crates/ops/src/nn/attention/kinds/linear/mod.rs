@@ -2,7 +2,7 @@
 //! features, it is a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
 //!
 //! Sequences are processed in chunks. Within a chunk, products of the features of queries and keys
-//! are computed directly; all tokens before the chunk are summed up in a state. The features, the
+//! are computed directly. All tokens before the chunk are summed up in a state. The features, the
 //! state and the products of a chunk fit in the cache, because their size does not depend on the
 //! length of the sequence. For the backward pass, the forward pass keeps all denominators, and the
 //! state before every eighth chunk. The backward pass recomputes the other states.
@@ -112,9 +112,9 @@ pub fn kept_by_linear_attention(
 }
 
 /// Returns the number of multiplications and additions in the forward products of
-/// [`linear_attention`]. These products add each chunk to the state, read from the state, compute
-/// random features and, under a causal mask, compute the pairs within chunks. `width` and
-/// `features` are as for [`kept_by_linear_attention`].
+/// [`linear_attention`]. These products add each chunk to the state, read from the state, and
+/// compute random features. Under a causal mask, they also compute the pairs within chunks. `width`
+/// and `features` are as for [`kept_by_linear_attention`].
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,

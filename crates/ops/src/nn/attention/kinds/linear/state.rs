@@ -44,10 +44,10 @@ impl<T: Float> State<T> {
         self.totals.fill(T::default());
     }
 
-    /// Passes all scalars to `put`, a few at a time: each row of `sums` without its padding,
+    /// Passes all scalars to `put`, some at a time. A row of `sums`, without its padding, is
     /// followed by the row's element of `totals`. The first argument of `put` is the index of the
-    /// first passed scalar among the
-    /// [`Layout::state_size`](super::layout::Layout::state_size) scalars of the state.
+    /// first passed scalar among the [`Layout::state_size`](super::layout::Layout::state_size)
+    /// scalars of the state.
     pub(super) fn write(&self, put: impl Fn(usize, &[T])) {
         let width = self.head + 1;
         let rows = self.sums.chunks_exact(stride(self.head)).zip(&self.totals).enumerate();

@@ -38,9 +38,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the features of the tokens in a group of consecutive chunks, and the state (sums
-    /// over earlier tokens) before each chunk of the group. With random features, this state has
-    /// been divided by the same factor `exp(c)` as the features of the chunk's keys.
+    /// Computes the features of the tokens in a group of consecutive chunks. Also computes the
+    /// state (sums over earlier tokens) before each chunk of the group. With random features, this
+    /// state has been divided by the same factor `exp(c)` as the features of the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,

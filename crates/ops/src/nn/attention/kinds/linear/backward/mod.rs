@@ -108,8 +108,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Number of rows whose features are kept at a time: under a causal mask, the rows of a whole
-    // group of chunks, otherwise the rows of a single chunk.
+    // Number of rows whose features are kept at a time. Under a causal mask, it is the number of
+    // rows in a group of chunks; otherwise it is the number of rows in a chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -237,9 +237,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// Writes or adds the part of the gradient with respect to the values that comes through
-    /// `behind`, the state with the sums over later queries. The features of the keys begin at
-    /// index `at` of `worker.key`.
+    /// Writes or adds a part of the gradient with respect to the values: the part that comes
+    /// through the state `behind`, which has the sums over later queries. The features of the keys
+    /// begin at index `at` of `worker.key`.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
