@@ -173,10 +173,10 @@ fn is_ascii_symbol(character: char) -> bool {
 
 /// True if the tokenizer `zh` separates a character.
 ///
-/// The ranges are those that sacreBLEU actually tests. Its list is meant to have Extension B and
-/// the compatibility supplement, but its notation selects U+2001 to U+2A6D and U+2F81 to U+2FA1.
-/// Scores agree only with the same ranges. So general punctuation, arrows and box drawings are
-/// separated, and the characters of plane 2 are not.
+/// The ranges are those that sacreBLEU actually tests. In its source, the notation for Extension B
+/// and the compatibility supplement selects U+2001 to U+2A6D and U+2F81 to U+2FA1. Scores agree
+/// only with the same ranges. So general punctuation, arrows and box drawings are separated, and
+/// the characters of plane 2 are not.
 fn is_chinese(character: char) -> bool {
     matches!(
         character,

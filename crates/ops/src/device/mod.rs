@@ -145,7 +145,7 @@ mod tests {
         assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
     }
 
-    /// Uses a device other than a CPU, in a build that cannot open one.
+    /// Here, `CudaDevice` stands for a GPU, although this build cannot open one.
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {

@@ -2,9 +2,9 @@
 //! host.
 //!
 //! Exchanges are queued on the device's single stream, like all other work. So they run after the
-//! work that computes their inputs and before the work that uses their results, without any event.
-//! NCCL only moves data. It does not add, because the order of its additions would depend on the
-//! number of processes and on the network.
+//! work that computes their inputs, and before the work that uses their results. No CUDA events are
+//! needed. NCCL only moves data. It does not add, because the order of its additions would depend
+//! on the number of processes and on the network.
 
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::cuda_backend::cudarc::nccl::result::{NcclError, group_end, group_start};

@@ -186,7 +186,7 @@ impl Tiled {
     }
 
     /// Adds the gradient with respect to the hidden states to `out`, given the weights `(V, D)`.
-    /// `scale`: number by which the sum over tokens is multiplied.
+    /// `scale`: multiplier of the sum over tokens.
     pub(super) fn add_hidden_gradient(
         &self,
         weight: &[f32],

@@ -314,7 +314,7 @@ impl Back {
             let some_rows = (CACHED / width.max(1)).max(1) * width;
             for first in (start..end).step_by(some_rows) {
                 let range = first..end.min(first + some_rows);
-                // SAFETY: each piece has its own rows, which are initialised before they are read.
+                // SAFETY: each task has its own rows, which are initialised before they are read.
                 let grad = unsafe {
                     to.write(first, &adjoint[range.clone()]);
                     to.range(range.clone())

@@ -1,4 +1,4 @@
-//! Shape of an attention layer: its numbers of heads, their width, and the factor of attention
+//! Shape of an attention layer: its numbers of heads, their width, and the multiplier of attention
 //! scores.
 
 /// Heads of an attention layer.

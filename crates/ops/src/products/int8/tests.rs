@@ -85,8 +85,8 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
     product_then((rows, inputs, outputs), left, Right::Int8(weights), Products::F32, None)
 }
 
-/// Compares sums of integers, which each kernel stores differently. The sums of the largest values
-/// exceed 16 bits, and also the range in which f32 represents all integers.
+/// Compares sums of integers. Kernels store activations in different ways. The sums of the largest
+/// values exceed 16 bits, and also the range in which f32 represents all integers.
 #[test]
 fn sums_are_exact() {
     for (rows, depth, columns) in SHAPES {

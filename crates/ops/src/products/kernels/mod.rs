@@ -164,8 +164,8 @@ impl Kernel {
     /// Whether this kernel can be used for products of this type on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        // An f32 product would take six bf16 products, which have only twice the speed of f32
-        // multiply-adds here: it would be slower.
+        // An f32 product would take six bf16 products. With this kernel, they have only twice the
+        // speed of f32 multiply-adds, so the product would be slower.
         let splits_in_vain = self == Self::Dots && products == Products::F32;
         self.is_here() && !splits_in_vain
     }

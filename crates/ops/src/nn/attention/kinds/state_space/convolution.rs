@@ -233,7 +233,7 @@ fn forward<T: Float>(
                 for token in piece * ROWS..tokens.min((piece + 1) * ROWS) {
                     filters.sum(values, biases, before, token, &mut row);
                     activate(&mut row);
-                    // SAFETY: each piece has its own rows.
+                    // SAFETY: each task has its own rows.
                     unsafe { out.write(token * channels, &row) };
                 }
             });
@@ -262,7 +262,7 @@ fn backward<T: Float>(
     let run = |out: Shared<T>| {
         region(even(pieces), || {
             let of_piece = |piece: usize| {
-                // Sums over the tokens of this piece: gradients with respect to the weights,
+                // Sums over the tokens of this task: gradients with respect to the weights,
                 // followed by the gradient with respect to the bias.
                 let mut sums = vec![T::default(); (count + 1) * channels];
                 let mut row = vec![T::default(); channels];
@@ -276,7 +276,7 @@ fn backward<T: Float>(
                         }
                     }
                     crate::parallel::add(&mut sums[count * channels..], &row);
-                    // SAFETY: each piece has its own rows.
+                    // SAFETY: each task has its own rows.
                     unsafe { out.write(token * channels, &row) };
                 }
                 sums
@@ -312,7 +312,7 @@ fn add_to_input<T: Float>(
     region(even(pieces), || {
         (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| {
             for token in rows(piece) {
-                // SAFETY: each piece has its own rows.
+                // SAFETY: each task has its own rows.
                 let row = unsafe { total.range(token * width..(token + 1) * width) };
                 if write == Write::Replace {
                     row.fill(T::default());
