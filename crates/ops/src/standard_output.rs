@@ -1,10 +1,10 @@
 //! Finds out if this process was started with its standard output closed (`>&-`).
 //!
 //! If standard output is closed, Rust's runtime opens `/dev/null` in its place before `main`.
-//! Otherwise a file that is opened later could get the file descriptor of standard output. Printed
-//! text then vanishes without an error. Only code that runs before Rust's runtime can notice that
-//! standard output was closed. The function `look` below is such code: the dynamic linker calls it
-//! before the runtime starts.
+//! Otherwise a file that is opened later could get the file descriptor of standard output. Text
+//! printed to `/dev/null` vanishes without an error. Only code that runs before Rust's runtime can
+//! notice that standard output was closed. The function `look` below is such code: the dynamic
+//! linker calls it before the runtime starts.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {

@@ -54,8 +54,8 @@ fn it_is_the_equation() -> Result<()> {
             hierarchical_attention(None, &qkv.detach(), &spec(&[length], causal, (size, levels)))?;
         let fused = fused.to_vec2::<f64>()?;
         for (i, head) in (0..length).flat_map(|i| (0..HEADS).map(move |head| (i, head))) {
-            // The level and the index of the chunk whose summary represents the token. If the token
-            // is in the query's chunk, level 0 and the token's own index.
+            // The level and the index of the chunk whose summary represents the token. A token in
+            // the query's chunk represents itself, at level 0.
             let seen_as = |j: usize| {
                 (0..levels)
                     .find(|&level| j / size.pow(level as u32 + 1) == i / size.pow(level as u32 + 1))

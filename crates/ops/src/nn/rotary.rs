@@ -4,7 +4,7 @@
 //!
 //! By default, element `i` of a head of width `Dh` forms a pair with element `i + Dh/2`, and is
 //! rotated by the angle `position · 10000^(-2i/Dh)`. [`Turns`] can specify other pairs, other
-//! speeds, and a number by which rotated elements are multiplied.
+//! speeds, and a multiplier of rotated elements.
 
 use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};

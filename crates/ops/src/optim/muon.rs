@@ -152,7 +152,7 @@ fn projections<'a>(
 }
 
 impl Projection<'_> {
-    /// Updates the weights; `rate` is the parameter's factor of the learning rate.
+    /// Updates the weights; `rate` is the parameter's multiplier of the learning rate.
     fn step(self, step: &MuonStep, rate: f64) {
         let (rows, columns) = (self.rows, self.weights.len() / self.rows.max(1));
         let (kept, scale) = (step.momentum as f32, step.adam.gradient_scale as f32);

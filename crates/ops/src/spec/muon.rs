@@ -22,8 +22,8 @@ pub(crate) const ROUNDS: usize = 5;
 /// Smallest divisor of a matrix. The divisor is the norm of the matrix, unless the norm is smaller.
 pub(crate) const SMALLEST_NORM: f64 = 1e-7;
 
-/// Returns the factor by which the update of a matrix of this size is multiplied. It makes the root
-/// mean square of the update about 0.2, as in an update by Adam.
+/// Returns the multiplier of the update of a matrix of this size. It makes the root mean square of
+/// the update about 0.2, as in an update by Adam.
 pub(crate) fn update_scale(rows: usize, columns: usize) -> f64 {
     0.2 * (rows.max(columns) as f64).sqrt()
 }

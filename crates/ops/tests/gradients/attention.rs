@@ -114,7 +114,7 @@ fn cross_attention() {
     }
 }
 
-/// Tests heads in groups that share keys and values. The factor of scores is not the usual one.
+/// Tests heads in groups that share keys and values. The multiplier of scores is not the usual one.
 #[test]
 fn grouped_heads() {
     for (heads, key_value_heads, causal, rate) in
