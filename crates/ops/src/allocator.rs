@@ -146,11 +146,12 @@ pub struct Explaining<A>(pub A);
 
 /// Range of sizes, in bytes, that are rounded up to powers of two.
 ///
-/// As hypotheses of a beam search end, each step requests slightly smaller blocks than the one
-/// before. mimalloc has eight size classes between two powers of two. For each class, each thread
-/// has its own pages of half a MiB (four MiB for sizes from 64 KiB on). Freed blocks in them can be
-/// used only for sizes of the same class. So without rounding, a beam search held a quarter more
-/// memory. The bytes added by rounding are never touched, so that the system need not provide them.
+/// In a beam search, hypotheses end one after the other, so each step requests slightly smaller
+/// blocks than the step before. mimalloc has eight size classes between two powers of two. For each
+/// class, each thread has its own pages of half a MiB (four MiB for sizes from 64 KiB on). Freed
+/// blocks in them can be used only for sizes of the same class. So without rounding, a beam search
+/// held a quarter more memory. The bytes added by rounding are never touched, so that the system
+/// need not provide them.
 const UNEVEN: Range<usize> = 8 * 1024..512 * 1024;
 
 fn rounded(layout: Layout) -> Layout {

@@ -38,7 +38,8 @@ pub fn mix(seed: u64, words: &[u64]) -> u64 {
     key
 }
 
-/// Returns a key for a name, such as a parameter's: its FNV-1a hash, with its bits mixed.
+/// Returns a key for a name, such as the name of a parameter: the FNV-1a hash of the name, with its
+/// bits mixed.
 #[must_use]
 pub fn name_key(name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

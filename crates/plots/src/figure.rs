@@ -97,7 +97,7 @@ impl Axis {
         Self { label: label.into(), logarithmic: false, range: None, names: Vec::new() }
     }
 
-    /// Makes a logarithmic axis. Points whose value on it is not positive are omitted.
+    /// Makes a logarithmic axis. A point is omitted if its value on this axis is not positive.
     pub fn log(label: impl Into<String>) -> Self {
         Self { logarithmic: true, ..Self::linear(label) }
     }

@@ -49,8 +49,8 @@ impl Confidence {
 pub struct Comparison {
     /// Score of the system.
     pub score: f64,
-    /// Probability of a difference from the baseline at least this large by chance; `None` for the
-    /// baseline itself.
+    /// Probability that chance alone gives a difference from the baseline at least as large as the
+    /// observed one; `None` for the baseline itself.
     pub p_value: Option<f64>,
     /// Confidence interval; `None` if the test draws no bootstrap resamples.
     pub confidence: Option<Confidence>,
@@ -59,7 +59,8 @@ pub struct Comparison {
 /// Computes the confidence interval of one system's score from bootstrap resamples.
 ///
 /// # Errors
-/// When `resamples` is zero, there are no segments, or they were counted with other options.
+/// When `resamples` is zero, when there are no segments, or when they were counted with other
+/// options.
 pub fn confidence(
     metric: &dyn Metric,
     statistics: &Statistics,

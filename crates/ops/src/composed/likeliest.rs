@@ -131,8 +131,9 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<Ten
 }
 
 /// Finds the `count` largest values of each row, and returns the elements of `numbers` at the same
-/// places. Of equal values, the one with the lowest number comes first. NaN and −∞ count as the
-/// smallest finite number, so that they exceed −∞, which marks values that have been found.
+/// places. Of equal values, the one with the lowest number comes first. Values that have been found
+/// are marked with −∞. So that NaN and −∞ exceed this mark, they count as the smallest finite
+/// number.
 ///
 /// # Shapes
 /// `values (R, W)`, `numbers (R or 1, W)` below [`MOST`], `count` at most `W` → `(R, count)`.

@@ -30,8 +30,8 @@ use std::borrow::Cow;
 use tiled::Tiled;
 
 /// Computes the label-smoothed cross entropy of `softmax(hidden weightᵀ)`, summed over all tokens
-/// and multiplied by `spec.scale`. Also returns the [sums](LossSums) over all tokens without this
-/// factor.
+/// and multiplied by `spec.scale`. Also returns the [sums](LossSums) over all tokens, which are not
+/// multiplied by `spec.scale`.
 ///
 /// If `spec.r_drop` is above 0 (R-Drop), each token passes through the network twice, and the loss
 /// of a row is `cross entropy + r_drop · KL(p‖q)`. Here `p` is the distribution of the row, and `q`

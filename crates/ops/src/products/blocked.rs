@@ -18,7 +18,8 @@ use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of multiply-adds in a product below which a second thread costs more time than it saves.
+/// A product with fewer multiply-adds than this uses one thread, because a second thread would cost
+/// more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
 /// A result is wide if it has at least this many times as many columns as rows, counted in panels
@@ -83,8 +84,8 @@ pub(super) unsafe fn product(
 
 /// Computes a product, and packs the right operand in pieces of about `values` values, one after
 /// the other. A piece consists of some of the columns. If the depth (the length of the summed
-/// dimension) is larger than the number of columns, it is a stretch of the depth instead. The depth
-/// is divided only where [`Job::run`] divides it anyway, so the result has the same bits.
+/// dimension) is larger than the number of columns, a piece is a stretch of the depth instead. The
+/// depth is divided only where [`Job::run`] divides it anyway, so the result has the same bits.
 ///
 /// # Safety
 /// As for [`product`].
@@ -313,7 +314,8 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     });
 }
 
-/// Returns the range with the index `number` of `shares` nearly equal shares of `count` panels.
+/// Divides `count` panels into `shares` nearly equal ranges, and returns the range with the index
+/// `number`.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }

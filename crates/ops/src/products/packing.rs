@@ -97,8 +97,9 @@ impl Packing {
     }
 
     /// If an operand of one panel already lies in memory in the order of this packing, returns its
-    /// lines; it need not be packed. Otherwise returns `None`. An example is an f32 tile of
-    /// attention scores with a row for each index of the summed dimension.
+    /// lines; it need not be packed. Otherwise returns `None`. For example, an f32 tile of
+    /// attention scores already has this order if it has a row for each index of the summed
+    /// dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()

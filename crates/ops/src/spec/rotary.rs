@@ -32,9 +32,11 @@ pub struct Rotations {
     pub factor: f64,
     /// Length of the longest sequence in training, in tokens.
     pub original_length: f64,
-    /// Number of rotations over `original_length` tokens below which a pair is interpolated.
+    /// Bound of slow pairs: a pair that makes fewer rotations than this over `original_length`
+    /// tokens is interpolated.
     pub slow: f64,
-    /// Number of rotations over `original_length` tokens above which a pair is unchanged.
+    /// Bound of fast pairs: a pair that makes more rotations than this over `original_length`
+    /// tokens is unchanged.
     pub fast: f64,
 }
 
@@ -93,8 +95,8 @@ impl Turns {
         Self { pairs, ..self }
     }
 
-    /// Rotates only the first `width` elements of each head (an even number), as if the head ended
-    /// there (Black et al. 2022, "GPT-NeoX-20B", section 2.1.1).
+    /// Rotates only the first `width` elements of each head, as if the head ended there (Black et
+    /// al. 2022, "GPT-NeoX-20B", section 2.1.1). The width must be even.
     #[must_use]
     pub fn of_width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }

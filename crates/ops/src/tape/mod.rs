@@ -4,11 +4,11 @@
 //! every activation until the whole graph is dropped, and stores each parameter's gradient in a
 //! separate tensor. Here, each operation records its backward function, and [`Tape::backward`]
 //! calls these functions in reverse order. Each function computes the gradients with respect to the
-//! operation's inputs (their adjoints). It adds them to those that other operations have computed
-//! for the same inputs. Then it drops the tensors that the operation kept. The adjoint of a
-//! parameter is collected in a flat buffer, which has the gradients of all parameters one after the
-//! other. On the host, results that cost little to compute are recomputed instead of kept (Chen et
-//! al. 2016, "Training Deep Nets with Sublinear Memory Cost").
+//! operation's inputs (their adjoints). It adds these gradients to the gradients that other
+//! operations have computed for the same inputs. Then it drops the tensors that the operation kept.
+//! The adjoint of a parameter is collected in a flat buffer, which has the gradients of all
+//! parameters one after the other. On the host, results that cost little to compute are recomputed
+//! instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
 //! The backward function of a fused operation on the host takes the adjoint as a list of numbers
 //! ([`Tape::record`]). All other backward functions take it as a tensor ([`Tape::record_tensors`]).

@@ -47,8 +47,9 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether the sequence is computed in tiles. A long sequence is. A sequence with several
-    /// chunks (dual chunk attention) is as well, because its queries need several rotations.
+    /// Whether the sequence is computed in tiles. This is so for a long sequence. It is also so for
+    /// a sequence with several chunks (dual chunk attention), because its queries need several
+    /// rotations.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }

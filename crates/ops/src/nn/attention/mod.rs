@@ -296,10 +296,10 @@ fn go_back<T: Float>(
     }
 }
 
-/// Runs the backward pass, `back`, of attention whose queries are in one tensor, and whose keys and
-/// values are in another. Adds the gradients to those that have been collected for the tensors, and
-/// returns the gradient with respect to the bias. If `query` has columns other than the queries,
-/// the gradient with respect to these columns is zero.
+/// Runs `back`, the backward pass of attention. The queries are in one tensor, the keys and values
+/// in another. Adds the gradients to those that have been collected for the tensors, and returns
+/// the gradient with respect to the bias. If `query` has columns other than the queries, the
+/// gradient with respect to these columns is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

@@ -13,10 +13,11 @@ use std::ops::Range;
 /// Largest number of rows that a thread multiplies at a time. They stay in the second-level cache
 /// while they are multiplied by all panels.
 const ROWS: usize = 64;
-/// Number of multiplications below which a second thread costs more time than it saves.
+/// A product with fewer multiplications than this uses one thread, because a second thread would
+/// cost more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
-/// Number of activations below which a second thread costs more time than it saves in rounding
-/// them.
+/// Fewer activations than this are rounded by one thread, because a second thread would cost more
+/// time than it saves.
 const WORTH_ROUNDING: usize = 1 << 17;
 /// A result is wide if it has at least this many times as many columns as rows.
 const WIDE: usize = 4;
@@ -84,7 +85,8 @@ pub(crate) unsafe fn product(
     false
 }
 
-/// Returns the range with the index `number` of `shares` nearly equal shares of `0..count`.
+/// Divides `0..count` into `shares` nearly equal ranges, and returns the range with the index
+/// `number`.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }

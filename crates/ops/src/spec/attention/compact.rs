@@ -189,7 +189,8 @@ impl Codes {
                 while numbers.peek().is_some() {
                     of_block.clear();
                     of_block.extend(numbers.by_ref().take(block));
-                    // NaN and infinity remain visible: the scale is then not finite either.
+                    // If a number in a block is NaN or infinite, the scale of the block is not
+                    // finite either. So the fault remains visible.
                     let largest = of_block.iter().fold(0.0_f32, |largest, &x| match x.abs() {
                         size if size > largest || size.is_nan() => size,
                         _ => largest,

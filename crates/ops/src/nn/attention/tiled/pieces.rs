@@ -1,5 +1,5 @@
-//! Selects the tiles (small blocks of scores) that are computed, and hides the hidden pairs in
-//! them.
+//! Selects the tiles (small blocks of scores) that are computed, and masks the keys in them that a
+//! query does not see.
 
 use super::super::layout::Span;
 use super::STEP;

@@ -39,7 +39,7 @@ pub(in super::super) trait TileProducts: Sync {
     /// Prepares rows as the right operand of [`multiply`](Self::multiply).
     fn right<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Prepares rows as the rows that [`add_weighted`](Self::add_weighted) adds.
+    /// Prepares rows whose weighted sums [`add_weighted`](Self::add_weighted) computes.
     fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
     /// Computes `tile[i][j] = left[i] · right[j]` for a range of rows of each operand. Both ranges

@@ -202,7 +202,7 @@ pub(super) struct Ran<T> {
     pub(super) out: Vec<T>,
     /// States after the last token of each sequence, `(B, E, S)`.
     pub(super) last: Vec<T>,
-    /// States before the first step of each sequence, and before every [`TIME`] further steps:
+    /// States before the steps 0, [`TIME`], 2 · [`TIME`], … of each sequence:
     /// `(…, blocks, S, LANES)`. Empty if none are kept.
     pub(super) kept: Vec<T>,
 }
