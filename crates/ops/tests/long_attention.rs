@@ -1,7 +1,7 @@
 //! Tests attention on sequences so long that it is computed in tiles (small blocks of scores). It
 //! is compared with the composed operation (the same, composed of Candle's operations), and with
 //! finite differences along random directions. The number of threads and the other sequences of a
-//! batch must not change its results.
+//! batch must not change the results.
 
 mod common;
 

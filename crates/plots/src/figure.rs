@@ -1,4 +1,4 @@
-//! Figures as data.
+//! Descriptions of figures as data, before they are drawn.
 
 /// A plot with its title and size.
 #[derive(Debug, Clone, PartialEq)]

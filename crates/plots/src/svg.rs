@@ -9,9 +9,9 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Width of the lines that will be dashed, in drawing units. `plotters` draws these lines without
-/// dashes. No other line has this width. So the lines can be found in the output of `plotters`, and
-/// dashes are added to them there.
+/// Width of the lines that will be dashed, in drawing units. A CSS pixel has [`SCALE`] drawing
+/// units. `plotters` draws these lines without dashes. No other line has this width. So the lines
+/// can be found in the output of `plotters`, and dashes are added to them there.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A finished drawing.

@@ -75,8 +75,8 @@ pub(crate) fn bootstrap_p_value(
     }
 }
 
-/// Share of trials whose difference exceeds the actual difference. One is added to both numbers of
-/// trials, so that the share is never 0.
+/// Share of trials whose difference exceeds the actual difference. One is added to the number of
+/// such trials and to the number of all trials, so that the share is never 0.
 pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
     let exceeding = differences.iter().filter(|&&difference| difference > actual).count();
     (exceeding + 1) as f64 / (differences.len() + 1) as f64

@@ -99,8 +99,8 @@ impl NgramMatcher {
 
     /// Counts the n-grams of one reference, but only those that the hypothesis has.
     ///
-    /// An n-gram that the hypothesis lacks cannot be the prefix of an n-gram that it has. So
-    /// counting from each start position ends at the first miss.
+    /// An n-gram that the hypothesis lacks cannot be the prefix of an n-gram that it has. So for
+    /// each start position, counting ends at the first n-gram that the hypothesis lacks.
     pub(crate) fn count_reference(&mut self, symbols: &[u32], max_order: usize) {
         self.reference.clear();
         self.reference.resize(self.orders.len(), 0);

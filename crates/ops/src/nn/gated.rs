@@ -84,8 +84,8 @@ fn forward<T: Float>(
 }
 
 vectorised! {
-    /// Computes some rows; `at` is the index of their first element in the dropout mask, and the
-    /// width of a result row.
+    /// Computes some rows; `at` has two numbers: the index of their first element in the dropout
+    /// mask, and the width of a result row.
     fn gate<T>(x: &[T], out: &mut [T], at: (usize, usize), spec: GatedSpec) {
         let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {

@@ -71,14 +71,14 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Adds to the count `flops` multiplications and additions that do not belong to a matrix product.
+/// Counts `flops` multiplications and additions that do not belong to a matrix product.
 pub fn count(flops: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
     }
 }
 
-/// Adds to the count the multiplications and additions of a product `(m, k) · (k, n)`.
+/// Counts the multiplications and additions of a product `(m, k) · (k, n)`.
 pub(crate) fn count_product(m: usize, k: usize, n: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(2 * m as u64 * k as u64 * n as u64, Ordering::Relaxed);

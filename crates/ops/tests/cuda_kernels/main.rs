@@ -348,7 +348,7 @@ impl Check<'_> {
     }
 
     /// If several logits are largest, only the first of them counts as correct. A logit that is NaN
-    /// never does. Both are as on the host.
+    /// never counts as correct. The operation on the host has the same rules.
     fn ties(&self) -> Result<()> {
         let logits = [1.0, 2.0, 2.0, 1.0, 2.0, 2.0, f64::NAN, 2.0, 1.0];
         let logits = Array::new(&logits, self.dtype, self.shift);

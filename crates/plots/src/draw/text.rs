@@ -6,7 +6,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::{Area, SCALE};
 use crate::colours::{Colour, INK};
 
-/// Factor by which `plotters` makes font sizes smaller when it writes SVG.
+/// `plotters` divides font sizes by this number when it writes SVG. So sizes are multiplied by it
+/// before.
 const FONT_FACTOR: f64 = 1.24;
 
 /// Horizontal alignment of a text: whether the text starts, ends or has its middle at its
