@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// One stream for each input of the model, in the model's order. For translation, the streams
-    /// are the source and the target shifted by one token; for a language model, the text; for a
+    /// are the source, and the target shifted by one token; for a language model, the text; for a
     /// classifier of images, pixel values; for regression, the bit patterns of numbers. Each stream
     /// has one row for each example.
     pub streams: Vec<Stream>,
@@ -17,9 +17,9 @@ pub struct Batch {
     pub asked: Option<Vec<u32>>,
     /// Correct id for each prediction; for regression, the bit pattern of the correct number.
     pub answers: Vec<u32>,
-    /// Place of each example in its corpus. For a pair this is its line, and for an image or a
-    /// function its number, both counted from 1. For a block of running text it is the index of the
-    /// block's first token, counted from 0.
+    /// Place of each example in its corpus. For a sentence pair, it is the line, counted from 1.
+    /// For an image, or a linear function of a regression task, it is the number, counted from 1.
+    /// For a block of running text, it is the index of the block's first token, counted from 0.
     pub indices: Vec<usize>,
     /// Word alignment of sentence pairs. Each link is the index of an id in the target stream,
     /// followed by the index of the linked id in the source stream. The links are in ascending
@@ -37,14 +37,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Adds a row.
     pub(crate) fn push(&mut self, row: impl IntoIterator<Item = u32>) {
         let before = self.ids.len();
         self.ids.extend(row);
         self.lengths.push(self.ids.len() - before);
     }
 
-    /// Removes the last row.
     pub(crate) fn pop(&mut self) {
         let length = self.lengths.pop().unwrap_or(0);
         self.ids.truncate(self.ids.len() - length);

@@ -61,7 +61,8 @@ impl Draws {
         Self { key }
     }
 
-    /// Independent draws for one of many objects, which the numbers `first` and `second` identify.
+    /// Draws for the object that the numbers `first` and `second` identify. They are independent of
+    /// the draws for other objects.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
@@ -85,7 +86,7 @@ impl Draws {
     /// computed from the bits at the indices `2 index` and `2 index + 1`.
     #[must_use]
     pub fn normal(self, index: u64) -> f64 {
-        // In (0, 1], where the logarithm is finite.
+        // The logarithm is finite, because `1 - unit` is in (0, 1].
         let radius = (-2.0 * (1.0 - self.unit(2 * index)).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit(2 * index + 1)).cos()
     }
@@ -93,8 +94,8 @@ impl Draws {
     /// Puts `items` in random order (Fisher and Yates).
     pub fn shuffle<T>(self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            // The product's high half is uniform in 0..=last, with a bias of at most 2^-32 for up
-            // to 2^32 items.
+            // The high half of `wide` is uniform in 0..=last. For up to 2^32 items, the bias is at
+            // most 2^-32.
             let wide = u128::from(self.bits(last as u64)) * (last as u128 + 1);
             items.swap(last, (wide >> 64) as usize);
         }

@@ -27,7 +27,7 @@ impl Epochs {
         Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
     }
 
-    /// The settings by which the epochs are divided into batches.
+    /// Settings that determine how an epoch is divided into batches.
     pub fn batching(&self) -> &BatchingConfig {
         &self.batching
     }
@@ -73,9 +73,9 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions of batches from `first` on. The iterator never ends, because after each epoch
-    /// comes another; but if the data set is empty, the iterator is empty too. If `first` is after
-    /// the last batch of an epoch, the positions begin with the next epoch.
+    /// Positions of batches from `first` on. Each epoch is followed by the next, so the iterator
+    /// never ends; only for an empty data set, it is empty. If `first` is after the last batch of
+    /// an epoch, the positions begin with the next epoch.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }

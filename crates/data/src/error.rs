@@ -1,4 +1,4 @@
-//! Errors about data. Each error names the file, the line or the key that is wrong, and gives
+//! Errors about data. Their messages name the file, the line or the key that is wrong, and give
 //! advice.
 
 use std::fs::File;
@@ -181,7 +181,8 @@ pub enum Error {
         /// Message of the panic.
         reason: String,
     },
-    /// A tokenizer lacks a special token or has it under another id.
+    /// A tokenizer lacks a special token, or the token has another id than
+    /// [`Batch`](crate::Batch)es need.
     #[error(
         "{path}: the token {token} must have id {expected} but {found}; train a tokenizer here or renumber the file", path = .path.display()
     )]
@@ -190,7 +191,7 @@ pub enum Error {
         path: PathBuf,
         /// The token.
         token: &'static str,
-        /// The id that batches rely on.
+        /// The id that the token must have.
         expected: u32,
         /// Id or text in the file.
         found: String,
@@ -216,9 +217,9 @@ impl Error {
     }
 }
 
-/// For a file whose first bytes belong to a known format other than text: the name of the format,
-/// and advice. `None` for any other content, for paths that are not regular files, and for files
-/// that are decompressed because of their names.
+/// If the first bytes of a file belong to a known format other than text, returns the name of the
+/// format, and advice. Otherwise returns `None`; also if the path is not a regular file, or if its
+/// name ends like that of a compressed file.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 9] = [

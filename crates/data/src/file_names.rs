@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Largest number of bytes of [`split_name`]. File systems allow 255 bytes, including the endings
-/// that follow.
+/// Largest number of bytes that [`split_name`] returns. File systems allow names of 255 bytes, and
+/// endings are still added to this name.
 const LONGEST_NAME: usize = 160;
 
 /// The name of a file about a split, without its extension. The name of a split may be a path, so
@@ -53,8 +53,8 @@ pub(crate) fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
 }
 
-/// The path without its ending if this is the ending of a compressed file, such as `.gz`; otherwise
-/// the whole path.
+/// The path without the ending of a compressed file, such as `.gz`. A path without such an ending
+/// is not changed.
 pub(crate) fn uncompressed(path: &Path) -> PathBuf {
     if is_compressed(path) { path.with_extension("") } else { path.to_owned() }
 }

@@ -65,7 +65,8 @@ impl Partial {
     /// Makes a temporary name in the folder of `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
-        // Two processes that prepare the same run must not write into one file.
+        // The name has the process's id, because two processes that prepare the same run must not
+        // write into one file.
         name.push(format!(".{}.partial", std::process::id()));
         Self(PathBuf::from(name))
     }
@@ -88,7 +89,7 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file of any size atomically, like [`fill_whole`], but with errors that name the file.
+/// Writes a file of any size atomically, as [`fill_whole`] does. Errors name the file.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails.
@@ -101,7 +102,8 @@ pub fn write_whole(
 
 /// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
 /// file is renamed once it is on the disk. If `path` is a link, the file that it points to is
-/// replaced. Content for a device or a pipe is written into it, because it cannot be replaced.
+/// replaced. If `path` is a device or a pipe, it cannot be replaced, so the content is written into
+/// it.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails. The error does not name the file.
@@ -139,7 +141,8 @@ pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> io::Result<()> 
 /// Renames a file, and makes its new name durable, too.
 fn rename(partial: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(partial, path)?;
-    // Only Unix lets a directory be opened for this.
+    // The new name is on the disk once the folder is flushed. Only Unix allows a folder to be
+    // opened for this.
     match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
@@ -214,7 +217,8 @@ mod tests {
         let [file, link, device] = ["file", "link", "device"].map(|name| folder.path().join(name));
         std::fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        // A link, so that a fault cannot replace the device of this machine.
+        // The test writes to a link to `/dev/null`. If the code wrongly replaced its target, it
+        // would replace the link and not the device of this machine.
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();
         write_atomically(&link, b"new").unwrap();
         write_atomically(&device, b"nowhere").unwrap();

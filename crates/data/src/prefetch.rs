@@ -80,7 +80,7 @@ impl Iterator for Prefetcher {
         match &mut self.here {
             Some(iterator) => {
                 let item = iterator.next();
-                // The iterator ends after an error, as with a thread.
+                // There are no more batches after an error, just as if a thread made them.
                 if !matches!(item, Some(Ok(_))) {
                     self.here = None;
                 }

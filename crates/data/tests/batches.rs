@@ -181,7 +181,7 @@ fn any_position_resumes_exactly() {
 fn a_panic_of_the_thread_is_an_error_and_not_the_end() {
     let fixture = fixture();
     let epochs = Arc::new(Epochs::new(fixture.dataset.clone(), &fixture.config, 4));
-    // No epoch has a batch at the second place.
+    // The second of these positions has no batch.
     let places = [0, usize::MAX, 1].map(|batch| Position { epoch: 0, batch });
     let mut batches = Prefetcher::new(&epochs, places.into_iter());
     assert_eq!(batches.next().unwrap().unwrap().position, places[0]);

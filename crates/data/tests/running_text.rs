@@ -237,7 +237,7 @@ fn behind_a_barrier_each_row_is_of_one_document() {
     config.text.barrier = true;
     let closed = of(&config);
     for (open, closed) in open.iter().flatten().zip(closed.iter().flatten()) {
-        // Tokens and answers are the same as without a barrier.
+        // Tokens and answers are the same, whether or not a barrier separates documents.
         assert_eq!(open.streams[0].ids, closed.streams[0].ids);
         assert_eq!(open.answers, closed.answers);
         assert_eq!(closed.indices.len(), closed.streams[0].lengths.len());

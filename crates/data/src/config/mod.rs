@@ -231,7 +231,8 @@ impl DataConfig {
 
     /// Corpora of the split called `name`. The name is looked up first among the test sets, then
     /// among the training and validation splits, and then among the single corpora of training and
-    /// validation. If it is none of them, it is the stem of files in the corpus folder.
+    /// validation. If nothing has this name, `name` is taken as the stem of files in the corpus
+    /// folder.
     pub fn split(&self, name: &str) -> Corpora {
         let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
         if let Some(corpus) = named(&self.test) {

@@ -250,8 +250,8 @@ fn stem_of(path: &Path) -> String {
     uncompressed(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Longest common beginning of the file names, cut off after its last letter. If it has no letter,
-/// the first name without its ending.
+/// Longest common beginning of the file names, without the characters after its last letter. If it
+/// has no letter, returns the name of the first file without its ending.
 fn common_name(first: &Path, others: &[PathBuf]) -> String {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut common = name(first);

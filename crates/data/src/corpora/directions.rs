@@ -117,8 +117,8 @@ impl DataConfig {
         }
     }
 
-    /// Direction from `from` to `to`. A language that is `None` is chosen by the trained
-    /// directions: the first trained direction that fits determines it.
+    /// Direction from `from` to `to`. A language that is `None` is taken from the first trained
+    /// direction that agrees with the other argument.
     ///
     /// # Errors
     ///

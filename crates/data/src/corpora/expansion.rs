@@ -112,10 +112,10 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// Puts the files that match the pattern `second` into the order of the files that match the
-/// pattern `first`, so that two files that belong together have the same index. They belong
-/// together if the wildcards of both patterns match the same text in their names. If the patterns
-/// have different numbers of wildcards, the order of the files is not changed.
+/// Sorts the files that match the pattern `second` in the order of the files that match the pattern
+/// `first`, so that two files that belong together have the same index. Two files belong together
+/// if the wildcards of the patterns match the same text in their names. If the patterns have
+/// different numbers of wildcards, the order of the files is not changed.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

@@ -41,9 +41,9 @@ fn wildcards(name: &str) -> usize {
 }
 
 /// Files that match `pattern` followed by one of `endings`, plain or compressed. They are sorted by
-/// the bytes of their names without the ending of a compressed file, first by the names of their
-/// folders. If a file exists both plain and compressed, only the plain file is listed. Names that
-/// begin with a dot are matched only by patterns that begin with a dot.
+/// path, and the ending of a compressed file does not count. If a file exists both plain and
+/// compressed, only the plain file is listed. Names that begin with a dot are matched only by
+/// patterns that begin with a dot.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Codes of languages in their usual spellings.
+//! Converts the usual spellings of a language code, such as `deu_Latn`, to one code, such as `de`.
 
-/// Pairs of codes for the same language. The first code is another spelling, such as the code of
-/// ISO 639-3 (as in `deu_Latn`) or of LibreTranslate; the second is the code that the models use.
+/// Pairs of codes for the same language. The second code is the one that the models use. The first
+/// code is another spelling, such as the code of ISO 639-3 (as in `deu_Latn`) or of LibreTranslate.
 const OTHERS: &str = "\
     afr af ara ar arb ar asm as aze az azj az bel be bul bg ben bn bre br cat ca ces cs cym cy \
     dan da deu de dzo dz ell el eng en epo eo spa es est et ekk et eus eu fas fa pes fa fin fi \
@@ -11,8 +11,8 @@ const OTHERS: &str = "\
     por pt pb pt ron ro rus ru sin si slk sk slv sl als sq sqi sq srp sr swe sv tam ta tel te \
     tgk tg tha th tur tr uig ug ukr uk uzb uz uzn uz vie vi zho zh cmn zh zt zh";
 
-/// The code that the models use for the language with the code `code`. It has no script and no
-/// region. A code that has no other known spelling is returned in lower case.
+/// The code that the models use for the language with the code `code`, in lower case and without
+/// script and region. A code that is not among [`OTHERS`] is its own result.
 pub(super) fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase();
     let language = code.split(['-', '_']).next().unwrap_or_default();

@@ -9,7 +9,7 @@ const EXAMINED: usize = 120;
 /// Character between words.
 const SEPARATOR: char = ' ';
 
-/// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
+/// Odd constant of multiplicative hashing: 2^64 divided by the golden ratio (Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Words of a text in lower case, with a separator before and after each word. If the text ends in
@@ -35,7 +35,7 @@ fn mixed(hash: u64, character: char) -> u64 {
     (hash.rotate_left(5) ^ u64::from(character)).wrapping_mul(GOLDEN)
 }
 
-/// Index of the row (vector) of a feature with the hash `hash`, among `rows` rows.
+/// Index of the vector of a feature with the hash `hash`, among `rows` vectors.
 fn row_of(hash: u64, rows: usize) -> usize {
     // The upper half of a product depends on all bits of its factors.
     let mixed = (hash ^ (hash >> 29)).wrapping_mul(GOLDEN) >> 32;
@@ -64,7 +64,7 @@ impl Features {
         Self(words)
     }
 
-    /// Calls `each` with the index of the row (vector) of each feature, among `rows` rows.
+    /// Calls `each` with the index of each feature's vector, among `rows` vectors.
     pub(super) fn each(&self, rows: usize, mut each: impl FnMut(usize)) {
         for (start, &first) in self.0.iter().enumerate() {
             let mut hash = 0;
@@ -78,7 +78,8 @@ impl Features {
             if first == SEPARATOR {
                 let rest = &self.0[start + 1..];
                 let Some(end) = rest.iter().position(|&one| one == SEPARATOR) else { continue };
-                // A shorter word, with the separators around it, is already one of the n-grams.
+                // A word with fewer letters is already a feature: together with the separators
+                // around it, it is one of the n-grams.
                 if end + 2 > LONGEST {
                     let hash = rest[..end].iter().fold(1, |hash, &one| mixed(hash, one));
                     each(row_of(hash, rows));

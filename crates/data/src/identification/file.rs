@@ -1,5 +1,5 @@
-//! The file of a language identifier. It contains the name and version of the format, a line of
-//! JSON, and then numbers in little-endian order.
+//! Reads and writes the file of a language identifier. The file contains the name and version of
+//! the format, a line of JSON, and then numbers in little-endian order.
 
 use serde::{Deserialize, Serialize};
 

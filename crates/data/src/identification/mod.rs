@@ -54,9 +54,8 @@ pub struct LanguageIdentifier {
     languages: Vec<String>,
     /// Vectors of the features. Their numbers are rounded to 4 bits.
     vectors: Vec<Packed>,
-    /// Weights of the linear layer for each language. Each weight is already multiplied by the
-    /// scale of its dimension, because `vectors` contain integers that would have to be multiplied
-    /// by this scale.
+    /// Weights of the linear layer for each language. `vectors` contain integers, which are
+    /// multiples of a scale for each dimension. The weights are already multiplied by these scales.
     weights: Vec<[f32; WIDTH]>,
     /// Bias of each language.
     biases: Vec<f32>,

@@ -7,8 +7,8 @@ pub(super) const LARGEST: f32 = 7.0;
 
 /// The integer nearest to `number` among those from -[`LARGEST`] to [`LARGEST`].
 pub(super) fn nearest(number: f32) -> f32 {
-    // Floating-point numbers of this size have no fraction bits, so adding this constant rounds a
-    // number. This is faster than `round` on processors without SSE4.1.
+    // A 32-bit floating-point number as large as this constant has no fraction bits, so the
+    // addition rounds `number`. This is faster than `round` on processors without SSE4.1.
     const WHOLE: f32 = 12_582_912.0;
     (number.clamp(-LARGEST, LARGEST) + WHOLE) - WHOLE
 }

@@ -76,8 +76,8 @@ fn script_of(code: &str) -> Option<Script> {
     })
 }
 
-/// Script of a language. It is looked up once, so that the letters of many texts can be counted
-/// fast.
+/// Counts the letters of texts that belong to the script of one language. The script is looked up
+/// only once, which is fast for many texts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLetters {
     script: Option<Script>,

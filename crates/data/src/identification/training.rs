@@ -17,8 +17,8 @@ const PIECE: (f64, f64) = (12.0, 30.0);
 /// exponent.
 const EVENNESS: f64 = 0.1;
 
-/// Share of the values in each dimension of the vectors that must be within the range of the 4-bit
-/// integers. Larger values are clipped.
+/// In each dimension of the vectors, the scale is chosen so that this share of the values is within
+/// the range of the 4-bit integers. Larger values are clipped.
 const IN_RANGE: f64 = 0.98;
 
 /// Number of pieces after which `Trainee::scales` are measured again.

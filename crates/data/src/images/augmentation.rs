@@ -8,15 +8,15 @@ use crate::draws::{Draws, Epoch};
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);
-/// Smallest ratio of the height of an erased rectangle to its width. The largest ratio is the
-/// inverse.
+/// Smallest ratio of height to width of an erased rectangle. The largest ratio is 1 / `FLATTEST`.
 const FLATTEST: f64 = 0.3;
 /// Number of attempts to draw an erased rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Adds a black margin to the image, crops a window of the original size at a random place, and
-/// flips the window horizontally in half of the cases (He et al. 2016, section 4.2). Then a
-/// rectangle of the window may be erased. `settings` determine which of these steps are done.
+/// Crops and flips an image at random (He et al. 2016, section 4.2), and may erase a rectangle of
+/// it. The crop is a window of the image's size at a random place in the image with a black margin.
+/// The flip is horizontal, with probability 1/2. `settings` determine which of these steps are
+/// done.
 ///
 /// `pixels` are the channels of one image, each of `settings.size` x `settings.size` values.
 /// `image` is the number of the image, which the random draws depend on.

@@ -8,12 +8,12 @@ use super::records::Records;
 use crate::{Corpus, DataConfig, Error, Result};
 
 /// First bytes of a file of images: two zeros, 8 for unsigned bytes, and the number of dimensions.
-/// The next constant has the first bytes of a file of labels.
 const IMAGES: [u8; 4] = [0, 0, 8, 3];
+/// First bytes of a file of labels, which has one dimension.
 const LABELS: [u8; 4] = [0, 0, 8, 1];
-/// Number of bytes before the first image. The next constant is the number of bytes before the
-/// first label.
+/// Number of bytes before the first image.
 const IMAGES_HEADER: usize = 16;
+/// Number of bytes before the first label.
 const LABELS_HEADER: usize = 8;
 
 /// Endings that follow the name of the split in the names of the two files.

@@ -1,7 +1,8 @@
 //! Examines a JPEG or PNG file before it is decoded: whether a JPEG is complete, and how the
 //! picture must be turned to be upright.
 
-/// First bytes of PNG files, and of EXIF data and XMP packets in a JPEG.
+/// First bytes of a PNG file. The next constants are the first bytes of EXIF data and of an XMP
+/// packet in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const EXIF: &[u8] = b"Exif\0\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
@@ -61,7 +62,7 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
             let at = rest.iter().position(|&byte| byte == 0xFF)?;
             let marker = *rest.get(at + 1)?;
             match marker {
-                // A data byte 0xFF is followed by 0, and a padding byte by another 0xFF.
+                // 0 follows a byte 0xFF of the data; another 0xFF follows a padding byte.
                 0 => rest = &rest[at + 2..],
                 0xFF => rest = &rest[at + 1..],
                 // Restart markers, and the markers of beginning and end, have no content.

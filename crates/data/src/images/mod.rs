@@ -1,9 +1,9 @@
 //! Reads images on disk one by one, so that all images together may be larger than the memory.
 //!
 //! The readers of `candle-datasets` are not used, because they read whole uncompressed files into
-//! tensors, and this crate has no tensors. Here an image is read from its place in a file of
-//! records, and an image of a folder is decoded on demand. Only files that are compressed as a
-//! whole are held in memory, decompressed.
+//! tensors, and this crate has no tensors. Here each image is read when it is needed: from its
+//! place in a file of records, or from its own file, which is then decoded. Only the content of a
+//! compressed file of records is held in memory, decompressed.
 
 pub(crate) mod augmentation;
 mod cifar;

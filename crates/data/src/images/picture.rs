@@ -9,9 +9,9 @@ use super::{jpeg, png};
 use crate::files::{not_a_file, read_regular};
 use crate::{Error, ImagesConfig, Result};
 
-/// Largest width and height of a picture, in pixels. The next constant is the largest number of
-/// bytes of its file and of its pixels.
+/// Largest width and height of a picture, in pixels.
 const MOST_PIXELS: usize = 16_384;
+/// Largest number of bytes of a picture's file, and of its decoded pixels.
 const MOST_BYTES: usize = 256 << 20;
 
 /// The pixels of one image: channel by channel, row by row.

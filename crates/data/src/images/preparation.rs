@@ -4,8 +4,9 @@
 use super::raster::Raster;
 use crate::{ImagesConfig, Resize};
 
-/// Largest side of a resized picture in pixels. The next constant limits its number of pixels.
+/// Largest width and height of a resized picture, in pixels.
 const LONGEST_SIDE: usize = 1 << 16;
+/// Largest number of pixels of a resized picture.
 const MOST_PIXELS: usize = 1 << 26;
 
 /// Prepares a picture for a model.

@@ -11,8 +11,7 @@ pub(super) struct Raster {
 }
 
 impl Raster {
-    /// Turns the picture upright. `orientation` is EXIF's number. It says where the first row and
-    /// the first column of the stored picture belong in the upright picture.
+    /// Turns the picture upright. `orientation` is the number that EXIF uses, from 1 to 8.
     pub(super) fn turned(self, orientation: u32) -> Self {
         let swaps = orientation > 4;
         let mirrors_rows = matches!(orientation, 3 | 4 | 6 | 7);
@@ -51,10 +50,10 @@ impl Raster {
 
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
-    /// If the two margins together have an odd number of pixels, they differ by one, as in the
-    /// image processors of Transformers that use Pillow. A larger picture loses one more pixel on
-    /// the right or at the bottom; a smaller picture gets one more black pixel on the left or at
-    /// the top. Transformers with torchvision puts this black pixel on the right or at the bottom.
+    /// If the number of pixels to remove or to add is odd, one margin has one pixel more than the
+    /// other, as in the image processors of Transformers that use Pillow. A larger picture loses
+    /// the additional pixel on the right or at the bottom; a smaller picture gets it on the left or
+    /// at the top. Transformers with torchvision adds it on the right or at the bottom.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));

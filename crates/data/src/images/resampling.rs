@@ -1,11 +1,11 @@
 //! Resizes pictures. The result is identical to Pillow's, byte for byte, because image models were
 //! trained on pictures that Pillow resized.
 //!
-//! Each value of the result is a weighted mean of the values around its place. The weights are
-//! given by a filter. If the picture becomes smaller, the filter is stretched (antialiasing).
-//! Weights have 22 fraction bits. Rows and columns are resized in two passes, and the values after
-//! the first pass are rounded to 8 bits. The code in Pillow is `src/libImaging/Resample.c` and, for
-//! the nearest pixel, `Geometry.c`.
+//! Each value of the result is a weighted mean of the values around its place. A filter determines
+//! the weights. If the picture becomes smaller, the filter is stretched (antialiasing). Weights are
+//! fixed-point numbers with 22 fraction bits. Rows and columns are resized in two passes, and the
+//! values after the first pass are rounded to 8 bits. The code in Pillow is
+//! `src/libImaging/Resample.c` and, for the nearest pixel, `Geometry.c`.
 
 use std::f64::consts::PI;
 
@@ -115,7 +115,8 @@ impl Raster {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // As in Pillow 13, the decreases of height and width decide which pass comes first.
+        // As in Pillow 13, the height is changed first if it loses more than twice as many pixels
+        // as the width.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {
@@ -170,8 +171,8 @@ impl Raster {
 
     /// Gives each new pixel the value of the old pixel that contains the new pixel's centre.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
-        // Each place is the place before plus a step, as in Pillow. The product of step and index
-        // would be rounded differently.
+        // The step is added again and again, as in Pillow. A product of the step and an index would
+        // be rounded differently.
         let places = |from: usize, to: usize| {
             let step = from as f64 / to as f64;
             let next = move |at: &f64| Some(at + step);

@@ -1,4 +1,4 @@
-//! Rules for the size of resized pictures.
+//! Rules for the size to which a picture is resized.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

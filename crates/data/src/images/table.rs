@@ -8,7 +8,7 @@ use super::{Images, Pixels};
 use crate::tasks::running_text::reader::corpus_files;
 use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 
-/// Endings that the configured name of a table may omit.
+/// Endings that are tried after the configured name of a table.
 const ENDINGS: [&str; 2] = ["", ".tsv"];
 
 /// Returns the paths of the tables of a corpus, and then the path of each picture, without
@@ -77,7 +77,7 @@ fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
 pub(super) struct TableImages {
     paths: Vec<PathBuf>,
     captions: Vec<Vec<String>>,
-    /// A class for each image: always 0.
+    /// 0 for each image, because images with captions have no classes.
     classes: Vec<u32>,
     settings: ImagesConfig,
 }

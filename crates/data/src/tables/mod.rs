@@ -21,8 +21,6 @@ use self::parquet::ParquetRecords;
 pub(crate) struct Wanted<'a> {
     /// Name of each requested field, for formats in which records have named fields.
     pub(crate) fields: Vec<Field>,
-    /// Finds the requested columns by means of the first row of a table. Also returns whether this
-    /// row is a header.
     pub(crate) columns: &'a FindColumns<'a>,
 }
 
@@ -75,8 +73,8 @@ pub(crate) fn column_named(header: &[&str], name: &str) -> Option<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
-    /// Number of columns of the first line, which every line must have; `None` if columns are
-    /// chosen by number and nothing determines how many there are.
+    /// Number of columns that every line must have, which is that of the first line. `None` if
+    /// lines may have different numbers of columns.
     pub(crate) count: Option<usize>,
 }
 
@@ -109,8 +107,8 @@ impl Columns {
     }
 }
 
-/// Format of a table by its file name, without the ending of a compressed file; `None` if the name
-/// is not that of a table.
+/// Format of a table according to its file name. The ending of a compressed file is ignored. `None`
+/// if the name is not that of a table.
 pub(crate) fn table_format(path: &Path) -> Option<Format> {
     Format::by_name(path).filter(|format| format.is_table())
 }

@@ -75,9 +75,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Report on the content of the split and its processing.
     fn report(&self) -> Report<'_>;
 
-    /// Largest factor by which batches may exceed their planned number of tokens. Batches can
-    /// exceed it if their texts are changed in each epoch, because a changed text can be longer.
-    /// Without such changes, the factor is 1.
+    /// Largest factor by which the number of tokens of a batch can exceed the planned number. It is
+    /// above 1 if texts are changed in each epoch, because a changed text can be longer.
     ///
     /// # Errors
     ///

@@ -124,8 +124,8 @@ impl Task {
         Ok(())
     }
 
-    /// What a model of the task predicts, as a short plural noun, such as `tok` for tokens. Speed
-    /// is measured in this unit.
+    /// Short name of what a model of the task predicts, such as `tok` for tokens. Speed is measured
+    /// in this unit.
     #[must_use]
     pub fn answers(self) -> &'static str {
         match self {

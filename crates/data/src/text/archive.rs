@@ -29,8 +29,9 @@ struct Member {
     /// Place of the first compressed byte in the archive.
     start: u64,
     compressed: u64,
-    /// Checksum of the decompressed bytes. The next field is the number of these bytes.
+    /// Checksum of the decompressed bytes.
     crc: u32,
+    /// Number of decompressed bytes.
     size: u64,
 }
 

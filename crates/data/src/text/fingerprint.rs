@@ -5,8 +5,8 @@
 //! The SHA-256 of the content identifies a text. The size of a file and the time of its last
 //! modification only avoid reading: a file with the recorded size and time counts as unchanged, and
 //! any other file is read. A file that was modified shortly before it was read is always read
-//! again. The clock of the file system may be so coarse that a modification after the reading gets
-//! the same time.
+//! again, because the clock of the file system may be so coarse that a later modification gets the
+//! same time.
 
 use std::fs::File;
 use std::io::Read;

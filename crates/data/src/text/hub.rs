@@ -70,8 +70,8 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
         .collect()
 }
 
-/// Text in which addresses have no user name, no password and no query. These can give access to a
-/// file: a query can contain a signature.
+/// Removes the user name, the password and the query from each address in `text`, because they can
+/// give access to a file. For example, a query can contain a signature.
 #[cfg(any(feature = "hub", test))]
 fn without_credentials(text: &str) -> String {
     let mut parts = text.split("://");

@@ -22,7 +22,7 @@ thread_local! {
 /// Result of `work`, or the message of its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static HOOK: Once = Once::new();
-    // All other panics are passed to the previous hook, which prints them.
+    // Panics that `caught` does not catch are passed to the previous hook, which prints them.
     HOOK.call_once(|| {
         let others = take_hook();
         set_hook(Box::new(move |panic| {

@@ -6,11 +6,12 @@ const QUICK: u32 = 9;
 /// Huffman table: the symbol of each code.
 #[derive(Clone)]
 pub(super) struct HuffmanTable {
-    /// For each value of the next [`QUICK`] bits: the length and the symbol of the code at the
-    /// beginning of these bits. The length is 0 if the code is longer than [`QUICK`] bits.
+    /// The entry at index i belongs to data whose next [`QUICK`] bits are the number i. It has the
+    /// length and the symbol of the code with which these bits begin. The length is 0 if the code
+    /// is longer than [`QUICK`] bits.
     quick: Vec<(u8, u8)>,
-    /// For each code length, the number after the largest code of this length. It is shifted left
-    /// to 16 bits, so that it can be compared with the next 16 bits of the data.
+    /// For each code length, the largest code of this length plus 1. It is shifted left to 16 bits,
+    /// so that it can be compared with the next 16 bits of the data.
     ends: [u32; 17],
     /// For each code length, the number that is added to a code to get the index of its symbol.
     offsets: [i32; 17],

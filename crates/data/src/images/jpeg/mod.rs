@@ -16,8 +16,9 @@ use self::bits::HuffmanTable;
 use self::scan::Scan;
 use super::raster::Raster;
 
-/// For each coefficient in zigzag order, its index in the block, row by row. The entries after the
-/// 64th are 63, so that damaged data cannot index beyond the block.
+/// Converts an index in zigzag order, the order in the file, to an index in the block, which is
+/// stored row by row. The entries after the 64th are 63, so that damaged data cannot index beyond
+/// the block.
 const ZIGZAG: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
@@ -35,19 +36,18 @@ type Block = [i16; 64];
 /// One component of the picture: grey values, or the values of one colour.
 struct Component {
     id: u8,
-    /// Horizontal sampling factor, relative to the other components. The next field is the vertical
-    /// sampling factor.
+    /// Horizontal sampling factor, relative to the other components.
     across: usize,
+    /// Vertical sampling factor, relative to the other components.
     down: usize,
     quantization: usize,
-    /// Width of the component in samples, without the padding of the last blocks. The next field is
-    /// the height.
+    /// Width of the component in samples, without the padding of the last blocks.
     width: usize,
     height: usize,
-    /// Number of blocks from left to right. The next field is the number of blocks from top to
-    /// bottom. The blocks that fill up the last minimum coded unit (MCU) of a row or column are
-    /// included.
+    /// Number of blocks from left to right. It includes the blocks that fill up the last minimum
+    /// coded unit (MCU).
     blocks_across: usize,
+    /// Number of blocks from top to bottom. It includes the blocks that fill up the last MCU.
     blocks_down: usize,
     /// Quantization table that is in force at the component's first scan; the file may redefine it
     /// later.

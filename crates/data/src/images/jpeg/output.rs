@@ -101,8 +101,8 @@ fn across_twice(samples: &[u8]) -> Vec<u8> {
     (0..samples.len()).flat_map(doubled).collect()
 }
 
-/// Doubles the number of samples in a row with the same weights as [`across_twice`]. Each of `sums`
-/// is a weighted sum of samples in two rows, with weights that add up to 4.
+/// Doubles the number of samples in a row, with the same weights as [`across_twice`]. Each of
+/// `sums` is already a weighted sum of samples in two rows; its weights add up to 4.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
     let doubled = |at: usize| {

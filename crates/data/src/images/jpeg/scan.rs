@@ -29,8 +29,7 @@ pub(super) struct Scan<'a> {
     decoder: &'a mut Decoder,
     parts: Vec<Part>,
     stage: Stage,
-    /// Index in zigzag order of the first coefficient that the scan contains. The next field is the
-    /// index of the last one.
+    /// Index in zigzag order of the first coefficient that the scan contains.
     first: usize,
     last: usize,
     /// Number of low bits of each coefficient that are still missing after this scan.
@@ -106,8 +105,8 @@ impl<'a> Scan<'a> {
                 self.ended = 0;
                 self.parts.iter_mut().for_each(|part| part.last_dc = 0);
             }
-            // As in libjpeg, missing units stay grey, and a unit that is cut off continues with
-            // zeros.
+            // As in libjpeg, units that are missing in the data stay grey, and a unit that is cut
+            // off continues with zeros.
             if !bits.is_exhausted {
                 self.unit(&mut bits, unit / across, unit % across);
             } else if interval == 0 {

@@ -3,9 +3,9 @@
 
 use super::Block;
 
-/// Number of fractional bits of the transform's factors. The next constant is the number of
-/// additional fractional bits of the results of the first pass.
+/// Number of fractional bits of the transform's factors.
 const CONSTANT: u32 = 13;
+/// Number of additional fractional bits of the results of the first pass.
 const KEPT: u32 = 2;
 
 /// Samples of a block, each from 0 to 255. `table` is the quantization table.

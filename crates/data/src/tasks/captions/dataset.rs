@@ -67,8 +67,8 @@ fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
     (0..split.classes().len()).into_par_iter().map(captions_of).collect()
 }
 
-/// The configured tokenizer, or one that is trained on captions: those of the training split's
-/// table, or all that the configured sentences can produce.
+/// Loads the configured tokenizer, or trains one on captions. These are the captions in the table
+/// of the training split, or all captions that the configured sentences can produce.
 ///
 /// # Errors
 ///
@@ -265,9 +265,9 @@ impl CaptionedDataset {
 /// Renumbers captions, so that only the captions of the images in `part` have numbers. The new
 /// numbers are 0, 1, 2 and so on, in the order in which the captions first occur in `part`.
 ///
-/// `of_images` has the old numbers of each image's captions, which are replaced by the new ones;
-/// old numbers are below `count`. Returns a list with the old number of the caption with the new
-/// number `i` at each index `i`.
+/// `of_images` has the numbers of each image's captions; the function replaces them by the new
+/// numbers. All old numbers are below `count`. Returns the old number of each caption that has a
+/// new number, in the order of the new numbers.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

@@ -8,11 +8,11 @@ const FIELDS: [(&str, &[&str]); 2] =
     [("{brightness}", &["dark", "bright"]), ("{shape}", &["tall", "wide", "square"])];
 const LABEL: &str = "{label}";
 
-/// Largest value of a pixel of the background. Other pixels form the object.
+/// Pixels with at most this value are the background. Brighter pixels form the object.
 const GROUND: u8 = 15;
 /// Smallest mean value of the pixels of a bright object.
 const BRIGHT: f64 = 128.0;
-/// Smallest ratio of the sides of a tall or wide object.
+/// Smallest ratio of the longer side to the shorter side of a tall or wide object.
 const LONGER: f64 = 1.25;
 
 /// Refuses sentences with unknown fields, or without the label.

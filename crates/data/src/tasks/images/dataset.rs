@@ -15,10 +15,10 @@ use crate::{
     Format, ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
-/// Purpose number of the random draws that put images in order (see [`crate::Draws::new`]). The
-/// next constant is the purpose number of the draws that divide the training split into training
-/// and validation images.
+/// Purpose number of the random draws that put images in order (see [`crate::Draws::new`]).
 const ORDER: u64 = 10;
+/// Purpose number of the random draws that divide the training split into training and validation
+/// images.
 const DIVISION: u64 = 11;
 
 /// Refuses settings that are impossible for images. `captioned` is true if the images have

@@ -17,8 +17,7 @@ pub struct ImageReport {
     pub size: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Sizes of batches. The tokens of images, which are patches, are counted in the fields for the
-    /// target.
+    /// Sizes of batches. The patches of images are counted as tokens of the target.
     pub batching: BatchingReport,
     /// SHA-256 of the files, decompressed.
     pub text_hash: String,

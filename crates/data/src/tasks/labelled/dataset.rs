@@ -103,8 +103,9 @@ impl LabelOf {
         }
     }
 
-    /// Indices of the tokens at which a model predicts in a row of the largest batch. This row is
-    /// made up and has no words, so a tagger predicts only once.
+    /// Indices of the tokens at which a model makes predictions, in each row of
+    /// [`Dataset::largest_batch`]. The rows of that batch have no words, so a tagger makes only one
+    /// prediction.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],

@@ -11,13 +11,13 @@ use crate::{
     Result, Stream, TextDataset, TextReport,
 };
 
-/// Purpose number of the random draws that hide tokens (see [`Epoch::draws`]). The next constant is
-/// the purpose number of the draws that pair texts.
+/// Purpose number of the random draws that hide tokens (see [`Epoch::draws`]).
 const HIDING: u64 = 6;
+/// Purpose number of the random draws that pair texts.
 const PAIRING: u64 = 7;
 
-/// Number of blocks that are tried before a batch without rows becomes an error. If an epoch has
-/// more blocks than this, the number of its blocks is used instead.
+/// If a batch has no rows, later blocks are tried: at most all blocks of an epoch or, if an epoch
+/// has fewer blocks, this many. If they have no rows either, this is an error.
 const LEAST_TRIES: u64 = 100;
 
 /// Running text from which rows with hidden tokens are made.
@@ -131,8 +131,8 @@ struct MaskedBlocks {
     data: Arc<MaskedDataset>,
     blocks: Blocks,
     rows: usize,
-    /// True if the blocks are at random places. Then there is a block for every number; otherwise
-    /// there are only as many blocks as follow each other in the text.
+    /// True if blocks begin at random places of the text, so that any number of blocks can be
+    /// requested. Otherwise blocks follow each other up to the end of the text.
     shuffles: bool,
     hiding: Draws,
     pairing: Draws,

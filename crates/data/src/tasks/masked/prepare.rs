@@ -98,8 +98,8 @@ pub fn masked_split(
 }
 
 /// Copy of the settings for reading running text. Its blocks are shorter than a row, so that the
-/// row has room for its special tokens (marks). Documents need no barrier between them, because a
-/// block is later divided into rows of one document each.
+/// row has room for its special tokens (marks). The reading of running text need not separate
+/// documents within a block, because each block is later divided into rows of one document each.
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;

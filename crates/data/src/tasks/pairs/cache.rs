@@ -38,7 +38,7 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Only for pairs whose index is a multiple of this number, memory holds the place in the file. The
+/// Memory holds the places in the file only of pairs whose index is a multiple of this number. The
 /// places of other pairs are computed from the lengths of the pairs before them.
 const STRIDE: usize = 64;
 
@@ -183,8 +183,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads the next pair, with or without word links. A damaged pair does not use more memory
-    /// than the file has bytes.
+    /// Reads the next pair, with or without word links. Even for a damaged pair, no more memory is
+    /// allocated than the file has bytes.
     pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
         let mut bytes = vec![0; HEAD_BYTES];
         items.read(&mut bytes)?;

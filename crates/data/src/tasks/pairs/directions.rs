@@ -107,7 +107,7 @@ mod tests {
         near(mix(&[("a", 9.0), ("b", 1.0)], 1.0), &[1.0, 1.0]);
         // 10 pairs are divided in the ratio √9 : √1.
         near(mix(&[("a", 9.0), ("b", 1.0)], 2.0), &[7.5 / 9.0, 2.5]);
-        // Corpora of a direction keep their relation.
+        // The ratio of two corpora of the same direction does not change.
         near(mix(&[("a", 6.0), ("b", 1.0), ("a", 3.0)], 2.0), &[7.5 / 9.0, 2.5, 7.5 / 9.0]);
         near(mix(&[("a", 9.0), ("b", 1.0)], 1e15), &[5.0 / 9.0, 5.0]);
         near(mix(&[("a", 4.0), ("b", 0.0)], 2.0), &[1.0, 1.0]);

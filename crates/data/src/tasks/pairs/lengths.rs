@@ -215,7 +215,7 @@ mod tests {
             assert!((class.ratio.ln() - middle).abs() < 0.021, "{class:?}, {middle}");
             assert!((class.deviation - deviation).abs() < 0.031, "{class:?}, {deviation}");
         }
-        // Outside three standard deviations of a normal distribution: 0.27 %.
+        // Of a normal distribution, 0.27 % are outside three standard deviations.
         let outside = lengths.iter().filter(|&&(one, other)| !limits.allow(one, other)).count();
         assert!((20..=160).contains(&outside), "{outside}");
     }
@@ -244,7 +244,7 @@ mod tests {
         let limits = LengthLimits::learn(&counted(&alike), 2.0);
         assert!(limits.allow(24, 24) && limits.allow(240, 250) && !limits.allow(240, 300));
         assert_eq!(limits.report("a-b")[0].most_characters, Some(64));
-        // Halves add up to the whole, in any order.
+        // The counts of two parts, added in any order, are the counts of the whole.
         let all = lengths(1000, 7);
         let (mut one, mut other) = (counted(&all[..300]), counted(&all[300..]));
         let first = one.clone();

@@ -229,8 +229,8 @@ fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     }
 }
 
-/// Implements the visitor of a level of the file, which is one of the four types above. `$ask` is
-/// the method of serde that reads the level.
+/// Implements serde's traits for one of the four types above. `$ask` is the method of serde's
+/// deserializer that reads such a value: an object or a list.
 macro_rules! level {
     ($name:ident, $ask:ident, $expected:literal) => {
         impl<'de> DeserializeSeed<'de> for $name<'_, '_> {

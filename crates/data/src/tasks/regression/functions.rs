@@ -3,9 +3,9 @@
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Purpose number of the random draws of training functions (see [`crate::Draws::new`]). The next
-/// constant is the purpose number of the draws of functions with which a model is measured.
+/// Purpose number of the random draws of training functions (see [`crate::Draws::new`]).
 const TRAINING: u64 = 12;
+/// Purpose number of the random draws of functions with which a model is measured.
 const MEASURED: u64 = 13;
 
 /// A linear function and some of its points.

@@ -19,7 +19,6 @@ pub struct RegressionReport {
     pub points: usize,
     /// Standard deviation of the noise on each y.
     pub noise: f64,
-    /// Sizes of batches. The tokens of functions, each of which is an x or a y, are counted in the
-    /// fields for the target.
+    /// Sizes of batches. Each x and each y is one token, and is counted as a token of the target.
     pub batching: BatchingReport,
 }

@@ -11,9 +11,9 @@ pub struct TextBlocks<'a> {
     config: &'a DataConfig,
     tokenizer: &'a Tokenizer,
     passages: TextReader,
-    /// Tokens that are not in a batch yet. The next field is the index in the text of the first of
-    /// them.
+    /// Tokens that are not in a batch yet.
     pending: Vec<u32>,
+    /// Index in the text of the first pending token.
     start: u64,
     report: TextReport,
     failed: bool,

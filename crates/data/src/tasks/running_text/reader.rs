@@ -347,10 +347,9 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// Index at which to cut bytes that are followed by more bytes. If possible, the cut is before a
-/// line end whose next line does not start with white space, because tokenizers divide text into
-/// words at such a place, too; the last such place is taken. Otherwise the cut is between two
-/// characters.
+/// Index at which to divide bytes of a text that continues after them. This is the last line end
+/// before a line that does not start with white space, because tokenizers divide words at such a
+/// place, too. If there is no such line end, it is a place between two characters.
 fn cut(bytes: &[u8]) -> usize {
     let line_end = (1..bytes.len() - 1)
         .rev()

@@ -67,8 +67,8 @@ impl Tokenizer {
     }
 
     /// Content of the file of `inner`, a changed copy of the library's tokenizer. Its normalizer is
-    /// taken from the original file, because the map of characters was removed from the library's
-    /// tokenizer.
+    /// taken from the original file, because `inner` no longer contains the map of characters to
+    /// their normal forms.
     pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
         let fault = fault("write its file");
         let json = inner.to_string(true).map_err(&fault)?;

@@ -102,9 +102,8 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// Returns this tokenizer if its special tokens are known: it has those of this project, or
-    /// facts about the folder of another model, from which it was imported. `path` is its file, for
-    /// errors.
+    /// Returns this tokenizer if its special tokens are known: they are those of this project, or
+    /// the tokenizer has facts about an imported model. `path` is its file, for errors.
     ///
     /// # Errors
     ///
@@ -201,8 +200,8 @@ fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
         path: path.to_owned(),
         message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
     };
-    // For a file whose part for the decoder is not JSON, and perhaps for other files, the library
-    // panics instead of returning an error.
+    // The file is first checked to be JSON, because the library panics for some files that are not,
+    // instead of returning an error.
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())

@@ -107,8 +107,9 @@ impl TokenizerPair {
         Ok(Self::separate(source, target))
     }
 
-    /// Files that [`TokenizerPair::load`] reads in `directory`. These are the file of the tokenizer
-    /// of both sides and `None`, or the file for the source and the file for the target.
+    /// Files that [`TokenizerPair::load`] reads in `directory`. If both sides share a tokenizer,
+    /// returns its file and `None`. Otherwise returns the file for the source and the file for the
+    /// target.
     #[must_use]
     pub fn files(directory: &Path) -> (PathBuf, Option<PathBuf>) {
         let source = directory.join(SOURCE_FILE);

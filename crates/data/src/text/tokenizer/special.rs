@@ -217,8 +217,7 @@ pub struct FolderTokens {
     pub sentence_piece_forms: bool,
     /// Special tokens of the model.
     pub special: SpecialTokens,
-    /// Part of the model's configuration: the keys whose values are ids of tokens, with these
-    /// values.
+    /// Entries of the model's configuration whose values are ids of tokens.
     #[serde(default)]
     pub ids: BTreeMap<String, serde_json::Value>,
     /// Contents of files about tokens, by file name, for a later export.

@@ -359,8 +359,7 @@ fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let mut scores = Vec::new();
     let mut penalty = 0.0;
-    // The penalties are summed in the trainer's order, so that the scores are identical to its
-    // scores.
+    // The penalties are summed in the same order as in the trainer, so that the same scores result.
     for _ in 0..pieces.len() {
         scores.push(lowest + penalty);
         penalty += STEP;

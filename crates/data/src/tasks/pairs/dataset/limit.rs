@@ -7,8 +7,8 @@ use crate::{Error, Result};
 ///
 /// # Errors
 ///
-/// [`Error::Config`] if the pairs of an epoch in which both directions are trained are too many to
-/// be numbered with 32 bits.
+/// [`Error::Config`] if an epoch has more than 2^31 - 1 pairs. Pairs are numbered with 32 bits, and
+/// an epoch in which both directions are trained has each pair twice.
 pub(super) fn require_few_pairs(
     split: &str,
     corpora: impl Iterator<Item = (usize, f64)>,

@@ -18,10 +18,11 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches that [`Dataset::growth`] samples. It computes how much changes to the text
-/// enlarge each of these batches, and takes the largest of these factors. Other batches may grow
-/// more, so the factor is multiplied by [`SAMPLING_MARGIN`].
+/// Number of batches that [`Dataset::growth`] samples. It computes by which factor changes to the
+/// text enlarge each of these batches, and takes the largest factor.
 const SAMPLED_BATCHES: usize = 32;
+/// The largest sampled factor is multiplied by this number, because batches that were not sampled
+/// may grow more.
 const SAMPLING_MARGIN: f64 = 1.05;
 
 /// Purpose number of the random draws that decide which pairs of a weighted corpus an epoch
@@ -45,7 +46,7 @@ pub struct PairDataset {
     part: Option<Arc<[u32]>>,
     /// Changes that differ between epochs. `None` if pairs are the same in all epochs.
     variation: Option<Arc<PairVariation>>,
-    /// Number of epochs at the start in which both directions are trained.
+    /// Number of epochs at the start of the training in which both directions are trained.
     bidirectional_epochs: u64,
     /// For each corpus, the index after its last pair, and the number of passes over its pairs in
     /// an epoch (its weight).
@@ -165,9 +166,9 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. If `pair` is below [`PairDataset::len`], it is the index of the pair. The sum
-    /// of this index and [`PairDataset::len`] means the same pair with its sides exchanged, for
-    /// translation in the opposite direction.
+    /// Reads a pair. If `pair` is below [`PairDataset::len`], it is the index of the pair.
+    /// Otherwise the index is `pair` minus [`PairDataset::len`], and the sides of the pair are
+    /// exchanged, for translation in the opposite direction.
     ///
     /// # Errors
     ///
@@ -413,8 +414,8 @@ impl Dataset for PairDataset {
         source.tokens().max(target.tokens())
     }
 
-    /// Takes the longest rows of each side, up to `tokens` tokens. Both sides are filled
-    /// separately, because the pairs with the longest sources need not have the longest targets.
+    /// Takes the longest rows of each side, up to `tokens` tokens. Each side is filled separately,
+    /// because the pairs with the longest sources need not have the longest targets.
     fn largest_batch(&self, tokens: usize) -> Batch {
         let longest = self.variation.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));

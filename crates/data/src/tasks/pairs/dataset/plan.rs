@@ -10,7 +10,8 @@ pub struct PairPlan {
     epoch: Option<Epoch>,
     /// Pairs of the epoch, batch after batch.
     order: Vec<u32>,
-    /// Range of `order` for each batch, in the order of the epoch.
+    /// For each batch, the range of its pairs in `order`. The batches are in the order in which the
+    /// epoch uses them.
     batches: Vec<(u32, u32)>,
 }
 

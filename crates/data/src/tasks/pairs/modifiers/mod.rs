@@ -2,7 +2,7 @@
 //! two sentences in one, one word alone, text that is copied.
 //!
 //! Case, merged sentences and copied emoji follow OpusTrainer (Bogoychev et al. 2023, "OpusCleaner
-//! and OpusTrainer", section 4), typing errors follow Belinkov and Bisk 2018, "Synthetic and
+//! and OpusTrainer", section 4). Typing errors follow Belinkov and Bisk 2018, "Synthetic and
 //! Natural Noise Both Break Neural Machine Translation".
 //!
 //! **Decision.** A pair is changed when a batch is made: its ids are decoded, and the changed text
@@ -197,8 +197,9 @@ impl PairModifiers {
     }
 }
 
-/// Texts in the case that `drawn` chooses; `None` if they are not changed. If the source has no
-/// case, the target is not changed either, because a model could not know when to write capitals.
+/// Texts with the case (all capitals, or a capital for each word) that the random number `drawn`
+/// chooses; `None` if they are not changed. If the source has no case, the target is not changed
+/// either, because a model could not know when to write capitals.
 pub(crate) fn in_case(
     config: &ModifiersConfig,
     (source, target): &Texts,

@@ -149,8 +149,9 @@ impl BandTable {
         let larger = vec![Slot { key: 0, pair: EMPTY }; 2 * self.slots.len()];
         let mut slots = std::mem::replace(&mut self.slots, larger);
         self.filled = 0;
-        // Pairs under a key keep their order, even if a run of slots continues at the beginning of
-        // the table.
+        // Pairs are put into the larger table in their old order. The first slot of a run of filled
+        // slots may be at the end of the table, and the rest at its beginning, so the table is
+        // first rotated to begin with an empty slot.
         let begin = slots.iter().position(|slot| slot.pair == EMPTY).unwrap_or(0);
         slots.rotate_left(begin);
         slots.into_iter().filter(|slot| slot.pair != EMPTY).for_each(|slot| self.put(slot));

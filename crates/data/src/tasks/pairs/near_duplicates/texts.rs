@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Number of bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Number of bytes of the length of a source, which precedes each pair.
+/// Each pair is preceded by the length of its source, a number of this many bytes.
 const LENGTH_BYTES: usize = 4;
 
 /// Pairs of texts on the disk. For each pair, memory holds only the offset of its end, 8 bytes. The

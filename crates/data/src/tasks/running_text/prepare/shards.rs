@@ -21,9 +21,10 @@ use crate::{DataConfig, Error, Result, Share, TextReport, TokenisingProgress, To
 /// with another number cannot use the shards that a run of this version left behind.
 const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 
-/// Number of passages that are collected before they are tokenised in parallel. The next constant
-/// is the number of bytes of text after which this happens even if there are fewer passages.
+/// Number of passages that are collected before they are tokenised in parallel.
 const CHUNK: usize = 16_384;
+/// Number of bytes of text after which the collected passages are tokenised even if they are fewer
+/// than [`CHUNK`].
 const CHUNK_BYTES: usize = 1 << 22;
 
 /// Bytes before the ids of a passage.
@@ -194,7 +195,7 @@ impl<'a> TextShards<'a> {
 }
 
 /// Reads the next passage of a shard. Returns true if a document begins with it, and the bytes of
-/// its ids. A damaged passage does not use more memory than the file has bytes.
+/// its ids. Even for a damaged passage, no more memory is allocated than the file has bytes.
 fn next(items: &mut Items<'_>) -> std::io::Result<(bool, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
     items.read(&mut head)?;

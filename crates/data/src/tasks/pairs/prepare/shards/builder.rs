@@ -107,8 +107,8 @@ impl<'a> Builder<'a> {
         Ok(bytes)
     }
 
-    /// Prefaces of the pairs, for rules that compare pairs. They are computed in parallel. Empty if
-    /// no such rule is configured.
+    /// The [`Preface`] of each pair, which rules need that compare pairs; computed in parallel.
+    /// Empty if no such rule is configured.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {
             rules if rules.are_any() => {

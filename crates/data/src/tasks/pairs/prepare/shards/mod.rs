@@ -2,10 +2,10 @@
 //! separately. A shard is made from a fixed number of successive pairs, which are cleaned by the
 //! rules about their text and then tokenised.
 //!
-//! Pairs are encoded in the same way as in the cache, but their lines are counted from the
-//! beginning of the files that are read together. Rules that need other pairs of the split are
-//! applied when the shards are joined, in the order of the text. For these rules, a [`preface`] is
-//! before each pair.
+//! Pairs are encoded as in the cache (the file with all tokenised pairs of a split), but their
+//! lines are counted from the beginning of the shard's files, not of the whole corpus. Rules that
+//! need other pairs of the split are applied when the shards are joined, in the order of the text.
+//! For these rules, a [`preface`] is before each pair.
 
 mod builder;
 mod merged;

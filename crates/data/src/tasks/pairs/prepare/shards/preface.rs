@@ -45,7 +45,7 @@ pub(super) struct SplitRules {
     near: Option<(f64, NearKeys)>,
 }
 
-/// Facts about a pair that a shard contains before the pair.
+/// Facts about a pair. A shard stores them before the pair.
 #[derive(Debug, Default)]
 pub(super) struct Preface {
     pub(super) fingerprint: Option<u128>,
@@ -104,8 +104,8 @@ impl SplitRules {
         }
     }
 
-    /// Decodes bytes of [`Preface::bytes`]. Damaged bytes do not use more memory than the file has
-    /// bytes.
+    /// Decodes what [`Preface::bytes`] encoded. Even for damaged bytes, no more memory is allocated
+    /// than the file has bytes.
     pub(super) fn read(&self, items: &mut Items<'_>) -> std::io::Result<Preface> {
         let mut preface = Preface::default();
         if self.drops_duplicates {
