@@ -9,7 +9,7 @@ use std::fs;
 use common::{Workspace, golden, json_lines, mentions, refused, stderr, stdout};
 use serde_json::{Value, json};
 
-/// Imports the golden folder `name` as the run `name`.
+/// Imports the model folder `name` (see [`golden`]) as the run `name`.
 fn import(workspace: &Workspace, name: &str) {
     workspace.succeed(format!("import {} {name}", golden(name).to_str().expect("a path")));
 }
@@ -265,8 +265,8 @@ fn the_probability_of_a_text_is_that_of_its_score() {
     }
 }
 
-/// Imports a copy of a golden folder whose weights are finite, but so large that sums of products
-/// of them overflow to infinity.
+/// Imports a copy of a model folder (see [`golden`]) with weights that are finite, but so large
+/// that sums of their products overflow to infinity.
 fn overflowing(workspace: &Workspace, name: &str) {
     let folder = workspace.path(&format!("{name}-folder"));
     fs::create_dir(&folder).expect("a folder");

@@ -7,7 +7,7 @@ use std::fs;
 
 use common::{Workspace, frozen, stderr};
 
-/// Returns four sentences of the frozen test, each with its translation by the frozen run.
+/// Returns four sentences, each with its translation by the workspace's run.
 fn known(workspace: &Workspace) -> Vec<(String, String)> {
     let source = fs::read_to_string(frozen("source.txt")).expect("source");
     let lines: Vec<&str> =

@@ -79,7 +79,8 @@ fn train_translate_evaluate_score_average_inspect() {
     }
     let bytes = |json: &serde_json::Value| json["cost"]["training_state_bytes"].as_u64();
     assert_eq!(bytes(&twice), bytes(&inspected));
-    // Each of four processes has a quarter of the two moments, and buffers to send and to receive.
+    // Each of four processes has a quarter of the optimizer's two moments, and buffers to send and
+    // to receive.
     let four = workspace.json("inspect run --json --processes 4");
     let parameters = four["cost"]["parameters"].as_u64().expect("a number");
     let quarter = 4 * (2 * parameters).div_ceil(4);

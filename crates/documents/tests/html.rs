@@ -48,8 +48,8 @@ fn kept_elements_end_where_browsers_end_them() {
             "<div translate=no><script>write('<div>')</script></div><p>TEXT</p>",
         ),
         ("<script>'</scripts>a b'</script>text", "<script>'</scripts>a b'</script>TEXT"),
-        // Attributes and values that only resemble `translate=no`, and one that is written
-        // differently.
+        // Attributes and values that only resemble `translate=no`, and a `translate=no` in another
+        // spelling.
         (
             "<a href=\"/notranslate\" title='translate=no'>one</a><b translate = \"No\">two</b>",
             "<a href=\"/notranslate\" title='translate=no'>ONE</a><b translate = \"No\">two</b>",

@@ -70,8 +70,8 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All kinds, each with its name and the smallest number of layers through which the last of
-    /// [`LONGEST`] tokens sees the first one.
+    /// All kinds. Each has its name, and the smallest number of layers with which the last of
+    /// [`LONGEST`] tokens depends on the first one.
     pub const ALL: [(&'static str, Self, usize); 5] = [
         ("GRU", Self::Gru, 1),
         ("LSTM", Self::Lstm, 1),

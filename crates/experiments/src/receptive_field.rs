@@ -33,8 +33,8 @@ const TOKENS: usize = 65;
 const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
-/// Number of models over which squared influences are averaged for texts, each with other weights.
-/// For images, a sixth of this number of models is used.
+/// For texts, squared influences are averaged over this number of models, each with other random
+/// weights. For images, they are averaged over a sixth of this number.
 const DRAWS: u64 = 24;
 
 /// Influence on the middle state of each token, or of each pixel in the middle row.

@@ -149,9 +149,9 @@ impl Warming {
     }
 
     /// Computes the product of `direction`, a vector of length 1, with the Hessian of the loss. The
-    /// loss is that of a batch that is the same in all calls. The product is the difference of two
-    /// gradients, at the weights moved along `direction` and at the weights moved against it,
-    /// divided by the distance between the two.
+    /// loss is that of a batch that is the same in all calls. To compute the product, the weights
+    /// are moved a little along `direction`, and a little against it. The difference of the
+    /// gradients at these two points is divided by the distance between the points.
     ///
     /// # Errors
     /// If the device has no memory left.

@@ -24,8 +24,8 @@ unsafe extern "C" {
 /// Prepares the module; to be called once, before any other function.
 ///
 /// This function calls the module's constructors. If nothing in the module called them, the linker
-/// would wrap every exported function like a program of its own, with start and end of the C
-/// library, and the module would lose its state after each call.
+/// would treat every exported function as a program of its own, which starts and ends the C
+/// library. The module would then lose its state after each call.
 // SAFETY: WASI prescribes this name for this function; nothing else in the module has it.
 #[cfg(target_family = "wasm")]
 #[unsafe(no_mangle)]

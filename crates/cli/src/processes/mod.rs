@@ -20,8 +20,8 @@ use crate::text::say;
 use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
-/// Time between the loss of another process and the end of this process, if this process is busy. A
-/// process that waits for other processes notices the loss, and ends at once.
+/// Time after which this process is ended if another process is lost. This happens only to a busy
+/// process, because a process that waits for others notices the loss, and ends by itself at once.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);

@@ -27,8 +27,9 @@ impl ScoreCourse {
         self.values.push(value);
     }
 
-    /// Formats the first value, the course and the last value in at most `width` columns, unless
-    /// even two blocks do not fit. `None` for fewer than two finite values.
+    /// Formats the first value, the drawing and the last value in one line of at most `width`
+    /// columns. The line is wider if the drawing would have fewer than two blocks. `None` for fewer
+    /// than two finite values.
     pub(crate) fn line(&self, width: usize) -> Option<String> {
         let (first, last) = (self.values.first()?, self.values.last()?);
         let (before, behind) =

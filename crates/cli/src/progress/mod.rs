@@ -79,8 +79,8 @@ pub(crate) struct Reporter<'a> {
     /// was done. `None` before this update.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
-    /// What the model predicts, as a short plural noun such as `tok` (see [`Task::answers`]). Speed
-    /// is printed in this unit.
+    /// Short name of what the model predicts, such as `tok` for tokens (see [`Task::answers`]).
+    /// Speed is printed in this unit.
     answers: &'static str,
     /// Change of the recipe (the settings of the training) with which the user can continue this
     /// training after its end. `None` until the training has ended.

@@ -1,5 +1,6 @@
-//! Views of the attention of the frozen run, whose translations reverse the words of the source: in
-//! the terminal, as a page and as numbers.
+//! Views of a model's attention: in the terminal, as a page and as numbers. The model is that of a
+//! run that an earlier version of Taper wrote. Its translations have the words of the source in
+//! reverse order.
 
 use serde_json::Value;
 

@@ -231,8 +231,8 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
     assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{record}");
 }
 
-/// Checks that the total of a candidate adds the weighted log-probability of a reverse model, as
-/// `score` computes it.
+/// Checks that the total score of a candidate includes the weighted log-probability that a reverse
+/// model gives to it, as `score` computes it.
 pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
     let swapped = "data.source_language=bb data.target_language=aa \
          data.train=[{source='data/train.bb',target='data/train.aa'}] \

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::common::{Workspace, json_lines, mentions, signal};
 
-/// Starts a server of the frozen run. Returns the process, its address, and its standard output
-/// after the event with the address.
+/// Starts a server of the workspace's run. Returns the process, its address, and its standard
+/// output after the event with the address.
 fn serving(workspace: &Workspace, options: &str) -> (Child, String, impl BufRead + use<>) {
     let arguments = format!("serve run --address 127.0.0.1:0 --json {options}");
     let mut child = workspace

@@ -31,7 +31,7 @@ pub(super) fn shortlists(workspace: &Workspace, input: &str) {
         assert_eq!(records(workspace, &by_key, input), limited, "{search}");
         assert_ne!(records(workspace, search, input), limited, "{search}: scores of fewer tokens");
     }
-    // The beam that is explained is that of the translation.
+    // `explain` shows the same beam that `translate` uses.
     for line in input.lines().filter(|line| !line.is_empty()) {
         let explained =
             workspace.json(format!("explain run '{line}' --json --set decoding.shortlist=true"));

@@ -229,7 +229,7 @@ fn interrupted(workspace: &Workspace) {
     let other = workspace.run_with_input(format!("{on} --json"), text.as_bytes());
     refused(&other, &["--continue", "other settings"]);
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
-    // Nor does a record that is missing cost the translations.
+    // If the record is missing, the translations are not lost either.
     let record = workspace.path("stopped.txt.part.json");
     fs::rename(&record, workspace.path("away.json")).expect("rename");
     let other = workspace.run_with_input(&on, text.as_bytes());

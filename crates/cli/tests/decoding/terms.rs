@@ -54,7 +54,7 @@ fn refusals(workspace: &Workspace) {
         workspace.write("terms", file);
         refused(&workspace.run_with_input(terms, b"red\n"), &[told]);
     }
-    // The vocabulary of the frozen run has no tokens for bytes.
+    // The vocabulary of this run of an earlier version has no tokens for bytes.
     let frozen = Workspace::of_frozen_run();
     frozen.write("terms", "red\tZÜRICH\n");
     refused(&frozen.run_with_input(terms, b"red\n"), &["line 1", "cannot spell \"ZÜRICH\""]);

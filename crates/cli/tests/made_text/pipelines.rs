@@ -64,7 +64,7 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
     workspace.fail("pipeline steps.toml", &["no steps"]);
     workspace.write("steps.toml", STEPS);
     let shown = workspace.succeed("pipeline steps.toml --dry-run");
-    // A shell reads a command as it was printed.
+    // Commands are printed with quotes, so that a shell reads them unchanged.
     mentions(&shown, &["final: taper train", "--set 'data.train=[{ source = \""]);
     let names: Vec<&str> = shown.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(names, ["backward", "forward", "diverse", "final", "scores"]);
@@ -118,7 +118,8 @@ fn a_validation_set_is_not_drawn_from_text_that_models_make() {
     };
     steps("distill]\nruns = [\"run\"]", "");
     workspace.fail("pipeline steps.toml", &["line 4", "recipe", "data.hold_out", "validation"]);
-    // Pairs that a filter keeps are pairs of the corpus.
+    // A validation set may be held out from pairs that a filter keeps, because they are pairs of
+    // the corpus.
     steps("filter]\nforward = \"run\"\nbackward = \"run\"", "");
     workspace.succeed("pipeline steps.toml --dry-run");
     steps("distill]\nruns = [\"run\"]", "set = [\"data.hold_out=0\"]\n");

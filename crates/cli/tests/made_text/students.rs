@@ -59,7 +59,8 @@ fn a_student_is_validated_on_the_pairs_that_its_teacher_held_out() {
     workspace.train("teacher");
     let shown = workspace.succeed(format!("student teacher --output small --no-page {SMALL}"));
     mentions(&shown, &["held-out: BLEU"]);
-    // The text has all pairs except those that were held out, and none is drawn from it again.
+    // The student's training text has all pairs except those that the teacher held out, and no more
+    // pairs are held out from it.
     assert_eq!(workspace.read("small/text/train.aa").lines().count(), 180);
     mentions(&shown, &["train: 180 pairs read", "held-out: 20 pairs read"]);
     let scored = workspace.json("evaluate teacher --split held-out --json");

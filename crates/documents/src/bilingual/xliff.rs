@@ -44,7 +44,7 @@ pub(crate) struct Xliff {
     /// Source and target language of each file or of the document; `None` if a language is not
     /// given.
     pub(crate) languages: Vec<[Option<String>; 2]>,
-    /// Units. Each is paired with the index, in `languages`, of the languages of its file.
+    /// Units. The number before each unit is the index in `languages` of the languages of its file.
     pub(crate) units: Vec<(usize, Unit)>,
 }
 
@@ -166,7 +166,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends the division of a source into segments (version 1.2). The target comes after it.
+    /// Ends an element `seg-source` (version 1.2), the source divided into segments. A target can
+    /// be inserted after it.
     fn end_division(&mut self, end: usize) {
         if let Some(unit) = self.unit.as_mut().filter(|unit| unit.target.is_none()) {
             unit.end = end;

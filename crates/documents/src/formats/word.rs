@@ -22,9 +22,9 @@ pub(crate) const BETWEEN: char = '\0';
 /// A run that consists of text.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Byte range of the run's markup before its text. The next field is the byte range of its
-    /// markup after the text.
+    /// Byte range of the run's markup before its text.
     open: Range<usize>,
+    /// Byte range of the run's markup after its text.
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
     /// Formatting of the run, as written in the document.

@@ -22,9 +22,9 @@ enum Encoding {
 pub(crate) struct Input<R> {
     inner: Chain<Cursor<Vec<u8>>, R>,
     encoding: Encoding,
-    /// UTF-8 bytes that were decoded from UTF-16. The next field is the number of these bytes that
-    /// have been read.
+    /// UTF-8 bytes that were decoded from UTF-16.
     decoded: Vec<u8>,
+    /// Number of bytes of `decoded` that have been read.
     read: usize,
     /// First half of a surrogate pair whose second half has not been read yet.
     surrogate: Option<u16>,

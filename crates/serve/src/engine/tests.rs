@@ -113,7 +113,8 @@ fn a_panic_is_the_failure_of_its_own_request() {
     worker.serve(&handlers(&service));
     assert_eq!(answers.map(answered), [true, false, true, false, true]);
     assert_eq!(worker.panics.load(Ordering::Relaxed), 0, "the last one was answered");
-    // Texts of a batch that failed are answered alone. Each has waited once.
+    // If a batch fails, each of its texts is answered alone, but its waiting time is recorded only
+    // once.
     let counts = worker.metrics.text(std::iter::empty());
     assert!(counts.contains("taper_queue_seconds_count{run=\"run\"} 4\n"), "{counts}");
 }

@@ -20,7 +20,7 @@ pub(crate) fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1")
 }
 
-/// Returns lines that the frozen run can translate.
+/// Returns lines that the run of [`frozen`] can translate.
 pub(crate) fn lines() -> Vec<String> {
     let path = frozen().join("../source.txt");
     let text = std::fs::read_to_string(path).expect("source.txt");

@@ -349,7 +349,8 @@ fn conversations_are_openais() {
     }
 }
 
-/// Serves copies of the frozen run, as if they translated between English, Chinese and Portuguese.
+/// Serves copies of the run of [`frozen`], as if they translated between English, Chinese and
+/// Portuguese.
 fn languages(folder: &std::path::Path) -> Running {
     let run = |name: &str, source: &str, target: &str| {
         let path = copied(&frozen(), folder, name);

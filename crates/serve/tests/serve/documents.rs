@@ -14,7 +14,7 @@ use crate::common::{Reply, Running, frozen, lines, singly};
 
 /// Header of a form whose parts are separated by the boundary `b`.
 const KIND: &str = "Content-Type: multipart/form-data; boundary=b\r\n";
-/// Fields of a form that name the languages of the frozen run.
+/// Fields of a form that name the languages of the run of [`frozen`].
 const PAIR: [(&str, &str); 2] = [("source", "aa"), ("target", "bb")];
 
 /// Returns a form with the fields `fields` and a file that has the name `name`.
@@ -273,8 +273,8 @@ fn the_document_of_a_client_that_left_is_dropped() {
         leaver.shutdown(Shutdown::Both).expect("left");
         drop(leaver);
         let (begun, mut idle) = (Instant::now(), 0);
-        // Between two parts of a document, no line waits for a moment, so the counter must be 0 ten
-        // times in succession before the translation counts as ended.
+        // Between two parts of a document, the counter of waiting lines is 0 for a moment. So the
+        // translation counts as ended only after the counter was 0 ten times in succession.
         while idle < 10 {
             assert!(begun.elapsed() < Duration::from_secs(60), "{path}: it is still translated");
             std::thread::sleep(Duration::from_millis(20));

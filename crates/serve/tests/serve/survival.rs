@@ -202,8 +202,8 @@ fn an_observer_that_fails_harms_no_request() {
         Arc::new(|event: &ServeEvent<'_>| panic!("the observer fails at {event:?}")),
     );
     translates(&server, &lines()[0]);
-    // The leaver is dropped from a batch, and while other requests are answered between the steps
-    // of its search.
+    // If the client leaves, its request is dropped from a batch, even if other requests are being
+    // answered between the steps of its search.
     let leaver = begin_and_wait(&server, &endless());
     translates(&server, &lines()[1]);
     let light = begin(&server, &json!({ "text": lines() }));

@@ -122,12 +122,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Writes the options to `config`. `draws`: whether candidates are drawn even if no option of
+    /// Writes the options to `config`. `draws` is true if candidates are drawn even if no option of
     /// sampling is given.
     ///
     /// # Errors
-    /// If an option of sampling is given although nothing is sampled, or the temperature forbids
-    /// what is to be drawn.
+    /// If an option of sampling is given although nothing is sampled, or if the temperature does
+    /// not allow the requested draws.
     pub(crate) fn apply(&self, config: &mut DecodingConfig, draws: bool) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample

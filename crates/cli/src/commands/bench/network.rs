@@ -191,7 +191,8 @@ fn updates(
     Ok(UpdateMetrics { seconds, parameters: model.parameters().len() })
 }
 
-/// An exchange that begins transfers only when their results are needed.
+/// An exchange of gradients between processes that begins a transfer only when its result is
+/// needed.
 struct Late<E> {
     inner: E,
     held: VecDeque<Vec<Tensor>>,

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
     print_line("")
 }
 
-/// Loads the run. Its model only decodes, and so takes half of the memory.
+/// Loads the run for decoding only, which takes half of the memory.
 fn load(arguments: &Generate) -> Result<LoadedRun<LanguageModel>> {
     let settings = LoadSettings { only_decodes: true, ..arguments.loading.settings() };
     LoadedRun::open(&arguments.run, &settings)

@@ -93,7 +93,8 @@ fn translate(
     input: &mut Input,
     output: &Output,
 ) -> Result<(Faults, usize)> {
-    // Links between words are computed by a pass of their own.
+    // Word links are computed by a separate pass, for which the model must be able to do more than
+    // search translations.
     let run = load(arguments, !arguments.alignments)?;
     let settings = arguments.settings(&run)?;
     let translator = LineTranslator::new(&run, &settings)?;

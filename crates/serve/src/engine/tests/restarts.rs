@@ -31,8 +31,8 @@ impl Reply for FailingReply {
     fn send(self: Box<Self>, _answer: Result<Answer, Refusal>) {}
 }
 
-/// Ends the thread of a run by a request that fails. Light requests are answered within the work on
-/// a heavier one, which would fail with them; so this request is heavier than all others.
+/// Ends the thread of a run by a request that fails. The request is heavier than all others. A
+/// lighter request would be answered between the steps of a heavier one, which would then fail too.
 fn fail(engine: &Engine) {
     let request = LabelTexts { texts: vec![String::new(); 4096] };
     let waiting = Waiting::new(&request, 1, &engine.load);
@@ -41,7 +41,8 @@ fn fail(engine: &Engine) {
     assert!(engine.queue.push(job));
 }
 
-/// Starts a server of a copy of the frozen run in `folder`. Its observer panics at each event.
+/// Copies the translation run of [`frozen`] to `folder`, and starts a server of the copy. Its
+/// observer panics at each event.
 fn start(folder: &Path) -> (Running, Arc<App>) {
     let copy = copied(&frozen(), folder, "run");
     let observer = |event: &ServeEvent<'_>| panic!("the observer fails at {event:?}");

@@ -211,7 +211,8 @@ impl Worker {
         }
     }
 
-    /// Answers jobs of a lane. Compatible jobs are answered together.
+    /// Answers jobs of a lane (a part of the queue with work of similar cost). Compatible jobs are
+    /// answered together.
     pub(super) fn answer(&self, handlers: &Handlers<'_>, lane: usize, jobs: Vec<Job>) {
         let pauses = Pauses::new(self, handlers, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
@@ -263,7 +264,7 @@ impl Worker {
         self.compute(handlers, pauses, group);
     }
 
-    /// Answers jobs that go together, whose waiting time is recorded.
+    /// Answers jobs that go together. The caller has already recorded their waiting times.
     fn compute(&self, handlers: &Handlers<'_>, pauses: &Pauses<'_>, group: Vec<Job>) {
         let begun = Instant::now();
         let given = pauses.given();
@@ -311,7 +312,7 @@ impl Worker {
 }
 
 /// Whether a run that was loaded at the time `loaded` has answered for longer than [`SOUND`].
-/// `None`: it could not be loaded.
+/// `loaded` is `None` if the run could not be loaded.
 pub(super) fn is_sound(loaded: Option<Instant>) -> bool {
     loaded.is_some_and(|loaded| loaded.elapsed() > SOUND)
 }

@@ -1,5 +1,6 @@
 //! Work between two steps of a search: lighter work goes first, and work without a waiting client
-//! is dropped.
+//! is dropped. The queue of a run has several lanes, each for work of similar weight (estimated
+//! cost).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
