@@ -90,7 +90,7 @@ impl<'a> SpelledLines<'a> {
         }
     }
 
-    /// Reports those of the `lines` of `file` that spell a special token.
+    /// Reports each of the `lines` of `file` that spells a special token.
     pub(crate) fn look_at_lines(&mut self, lines: &[String], file: &str) {
         for (index, line) in lines.iter().enumerate() {
             self.look(line, || format!("{file}, line {}", index + 1));

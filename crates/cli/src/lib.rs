@@ -2,9 +2,9 @@
 //!
 //! The libraries return values, events and typed errors; only this crate prints. Arguments are
 //! parsed ([`arguments`]) and resolved once to the settings of `taper_run`; each command has one
-//! module ([`commands`]). Exit codes: 0 for success, 2 for a request that cannot be fulfilled as it
-//! was made, 1 for a failed computation, and 128 + the number of the signal (130 for Ctrl-C) for an
-//! interruption, after which the work so far is on disk.
+//! module ([`commands`]). The exit code is 0 for success, 2 for a request that cannot be fulfilled
+//! as it was made, and 1 for a failed computation. After an interruption, it is 128 + the number of
+//! the signal (130 for Ctrl-C), and the work so far is on disk.
 #![forbid(unsafe_code)]
 // `println!` and `eprintln!` panic if the reader of the output is gone; `text::say` and
 // `text::print_line` do not.

@@ -7,7 +7,7 @@ use taper::Program;
 use taper_ops::allocator::Explaining;
 
 /// Global allocator. Tensors are allocated and freed at every step. The system's allocator would
-/// return their pages to the system each time, and the page faults of the next allocation would
+/// return their pages to the system each time. The page faults of the next allocation would then
 /// take up to ten times as long as the arithmetic on the tensors.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);

@@ -147,8 +147,8 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
         let rule = format!("--special-tokens {rule}");
         workspace.run_with_input(format!("{arguments} {rule}"), input.as_bytes())
     };
-    // In each command, a spelled special token is read as text by default, with a warning; with
-    // `read` as the token; and with `refuse` it is an error that names the line.
+    // By default, each command reads a spelled special token as text, and prints a warning. With
+    // `read`, it is read as the token. With `refuse`, it is an error that names the line.
     for (arguments, text, token) in [
         ("predict bert-classifier", "The sea [SEP] sails on.", "[SEP]"),
         ("score gpt2 --text -", "The sea<|endoftext|>the", "<|endoftext|>"),
@@ -189,7 +189,8 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
     refused(&read, &["target.bb, line 1: has special tokens"]);
 }
 
-/// The model reads characters, so the tokens of a text are those with which it was generated.
+/// The tokens of the model are characters, so a text is scored with the same tokens with which it
+/// was generated.
 #[test]
 fn the_probability_of_a_text_is_that_of_its_score() {
     let workspace = Workspace::of_text();

@@ -174,8 +174,9 @@ fn writes(checkpoints: &Path) -> bool {
     })
 }
 
-/// Checks that the checkpoint that the pointer `last` names exists, and that its files have the
-/// hashes in its state. While a checkpoint is being replaced, it has the name `.NAME.replaced`.
+/// Checks that the pointer `last` names an existing checkpoint, and that the checkpoint's files
+/// have the hashes in its state. While a checkpoint is being replaced, it has the name
+/// `.NAME.replaced`.
 fn last_checkpoint_is_whole(run: &Path) {
     let checkpoints = run.join("checkpoints");
     let Ok(name) = fs::read_to_string(checkpoints.join("last")) else { return };

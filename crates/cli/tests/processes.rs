@@ -1,5 +1,5 @@
-//! Tests of events around the process of a run: a second process in the run's folder, signals, a
-//! terminal or a reader of the output that goes away, and an end before the first update.
+//! Tests of a training process: a second process in the run's folder, signals, a closed terminal,
+//! output that nobody reads any more, and an end before the first update.
 
 mod common;
 
@@ -82,7 +82,7 @@ fn signals_at_once_are_one_and_lose_no_update() {
     signal("-HUP", &child);
     signal("-TERM", &child);
     let output = child.wait_with_output().expect("ended");
-    // The exit code is that of the signal that came first, which the system chooses.
+    // The exit code is that of the signal that came first. The system chooses which one this is.
     assert!([Some(129), Some(143)].contains(&output.status.code()), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted at step"), "{}", stderr(&output));
 }

@@ -139,7 +139,8 @@ fn sentences_decoded_together_do_not_change_each_other() {
 }
 
 /// Checks that texts are the same, in the same order, and that scores differ at most in the last
-/// bits of f32: the order in which a matrix product sums depends on the number of rows.
+/// bits of f32. They may differ because a matrix product adds in an order that depends on the
+/// number of rows.
 fn assert_equal(left: &[Value], right: &[Value]) {
     assert_eq!(left.len(), right.len());
     for (left, right) in left.iter().zip(right) {

@@ -51,7 +51,7 @@ impl Epoch {
 
 impl Draws {
     /// Draws for a seed, an epoch and a purpose. `purpose` (the purpose number) distinguishes one
-    /// use of random draws, such as shuffling, from the others in the same run. Tasks that never
+    /// use of random draws, such as shuffling, from other uses in the same run. Tasks that never
     /// occur in one run may use the same numbers.
     #[must_use]
     pub fn new(seed: u64, epoch: u64, purpose: u64) -> Self {

@@ -1,6 +1,6 @@
-//! Tests modifiers, which are random changes to the texts of training pairs: the effect of each
-//! modifier on source and target, random draws that depend only on seed, epoch and line, and text
-//! that must stay unchanged.
+//! Tests modifiers, which are random changes to the texts of training pairs. They test the effect
+//! of each modifier on source and target, the random draws, which may depend only on seed, epoch
+//! and line, and texts that must stay unchanged.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Tests that training a tokenizer has the same result each time, that tokenizers lose no text, and
-//! that they are checked when they are loaded.
+//! Tests of tokenizers: training has the same result each time, no text is lost, and a tokenizer is
+//! checked when it is loaded.
 
 mod common;
 

@@ -14,7 +14,7 @@ const CATALOG_WIDTH: usize = 76;
 
 /// Largest number of bytes of a time within a cue of subtitles; anything longer is text.
 pub(crate) const LONGEST_STAMP: usize = 20;
-/// Largest number of bytes of a style tag of SubStation Alpha, such as `{\an8}`, in subtitles;
+/// Largest number of bytes of a style tag in subtitles (SubStation Alpha), such as `{\an8}`;
 /// anything longer is text.
 pub(crate) const LONGEST_STYLE: usize = 1000;
 

@@ -1,9 +1,9 @@
 //! Reads and writes documents, such as HTML, and files of translation tools. The texts of a
 //! document can be replaced by translations; every other byte stays as it was.
 //!
-//! This crate uses neither models nor tensors, and opens no files. For training, it gives the
-//! sentence pairs of TMX files (translation memories, [`Tmx`]), of PO files (message catalogs of
-//! gettext, [`po_pairs`]) and of XLIFF files (exchange files of translation tools,
+//! This crate uses neither models nor tensors, and opens no files. For training, it reads sentence
+//! pairs from TMX files (translation memories, [`Tmx`]), from PO files (message catalogs of
+//! gettext, [`po_pairs`]), and from XLIFF files (exchange files of translation tools,
 //! [`xliff_pairs`]). For translation, a [`Document`] gives its sentences without markup as
 //! [`Line`]s, and takes their translations. In the result, tags follow their words, placeholders
 //! stay, and everything but text is identical byte for byte.

@@ -27,8 +27,8 @@ impl<'a> LinePart<'a> {
         }
     }
 
-    /// Characters of the part: those of a text are not escaped, and markup is in the syntax of the
-    /// document.
+    /// Characters of the part. The characters of a text are not escaped; markup is in the syntax of
+    /// the document.
     pub(crate) fn raw(self) -> &'a str {
         let (Self::Text(raw) | Self::Open(raw) | Self::Close(raw) | Self::Alone(raw)) = self;
         raw

@@ -47,9 +47,9 @@ pub(crate) struct Segment {
     pub(crate) edit: Range<usize>,
     /// Markup to write before and after the new text.
     pub(crate) around: [String; 2],
-    /// Markup that must be written wherever the text is interrupted by a tag: the first string ends
-    /// the text before the tag, and the second begins it again after the tag. `None` if a tag may
-    /// be directly within the text.
+    /// Markup that must be written wherever a tag interrupts the text. The first string ends the
+    /// text before the tag, and the second string begins it again after the tag. `None` if a tag
+    /// may be directly within the text.
     pub(crate) between: Option<[String; 2]>,
     /// True if the text stays in the document, and the translation is written to another place,
     /// such as the target of an XLIFF unit.

@@ -1,6 +1,6 @@
-//! Functions of n bits: those that one layer of attention learns, and PARITY, which it does not
-//! learn (Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models", section
-//! 6; Hahn and Rofin 2024, "Why are Sensitive Functions Hard for Transformers?", section 4).
+//! Functions of n bits. One layer of attention learns some of them, but it does not learn PARITY
+//! (Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models", section 6;
+//! Hahn and Rofin 2024, "Why are Sensitive Functions Hard for Transformers?", section 4).
 //!
 //! A text has the form `b₁ … b_n =`, and the value of the function follows it. The value of
 //! MAJORITY is almost determined by the average of the bits. XOR of the last two bits depends on

@@ -239,10 +239,10 @@ impl FirstToken {
         Ok(gradients)
     }
 
-    /// Gradient norms by distance from the last token. The value at index `distance` is the norm of
-    /// the gradient of the loss at the last token, with respect to the embedding of the token that
-    /// is `distance` tokens before the last. Norms are root mean squares over `texts` texts of
-    /// `length` tokens.
+    /// Gradient norms by distance from the last token. Each gradient is that of the loss at the
+    /// last token. The value at index `distance` is the norm of the gradient with respect to the
+    /// embedding of the token that is `distance` tokens before the last. Norms are root mean
+    /// squares over `texts` texts of `length` tokens.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -267,8 +267,9 @@ impl FirstToken {
         Ok(squares.into_iter().map(f64::sqrt).collect())
     }
 
-    /// Number of states of the recurrent layers of the decoder for which the gradient of the loss
-    /// at the last token is not 0.
+    /// Counts the states of the decoder's recurrent layers through which the gradient passes. These
+    /// are the states with respect to which the loss at the last token has a gradient that is not
+    /// 0.
     fn states_passed(&self, length: usize) -> Result<usize, TheoryError> {
         let pass = Pass::train(1, 1, 0).noting_states();
         let batch = asked(&[draw(HELD_OUT, length)], vec![0]);

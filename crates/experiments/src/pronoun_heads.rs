@@ -74,8 +74,8 @@ impl Ablation {
         Ok(Self { without, alone, without_two, two_alone })
     }
 
-    /// Index of the head that is missed most: without this head, fewer sentences have a right
-    /// answer than without any other.
+    /// Index of the head that is missed most. If this head is left out, fewer sentences have a
+    /// right answer than if any other head is left out.
     #[must_use]
     pub fn decisive(&self) -> usize {
         let share = |number: &usize| self.without[*number].sentences;
@@ -84,8 +84,8 @@ impl Ablation {
         least.unwrap_or(0)
     }
 
-    /// The two heads that are missed most: without them, fewer pairs of sentences have two right
-    /// answers than without any other two.
+    /// The two heads that are missed most. If they are left out, fewer pairs of sentences have two
+    /// right answers than if any other two heads are left out.
     #[must_use]
     pub fn decisive_two(&self) -> Option<([usize; 2], Understood)> {
         self.without_two.iter().copied().min_by(by_pairs)

@@ -83,10 +83,9 @@ enum Words {
 /// Draws a sentence about a subject, 0 (money) or 1 (rivers). The sentence has "bank" and words of
 /// the kind `words`. If `words` is `None`, it has any words of the subject, but not "bank".
 ///
-/// From one noun of a sentence to the next, the index in the list of nouns grows by the same
-/// number, which is 1, 2 or 3, and begins again at the end of the list. The list of held-out nouns
-/// has only four. If the number is 2, the third noun of such a sentence is therefore its first noun
-/// again.
+/// The nouns of a sentence are taken from the list of nouns at regular steps of 1, 2 or 3 nouns.
+/// After the end of the list, its beginning follows. The list of held-out nouns has only four. With
+/// steps of 2, the third noun of such a sentence is therefore its first noun again.
 fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     let counter = Counter::new(key);
     let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -202,10 +201,10 @@ impl SenseReader {
     }
 }
 
-/// Computes the share of vectors in `asked` whose sense is recognised. A sense is recognised if the
-/// vector is closer, by cosine, to the mean of the `known` vectors of its own sense than to the
-/// mean of those of the other sense. A tie counts one half. In both lists, the two senses take
-/// turns.
+/// Computes the share of vectors in `asked` whose sense is recognised. For each sense, the mean of
+/// its `known` vectors is computed. The sense of a vector is recognised if the vector is closer, by
+/// cosine, to the mean of its own sense than to the mean of the other sense. A tie counts one half.
+/// In both lists, the two senses take turns.
 #[must_use]
 pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     let mean = |sense: usize| {

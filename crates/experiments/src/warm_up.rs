@@ -180,7 +180,8 @@ impl Warming {
     }
 
     /// Computes the gradient noise scale tr Σ / |G|², in documents, from the gradients of small
-    /// batches. tr Σ is the variance of these gradients times the number of documents in a batch.
+    /// batches. Here, tr Σ is the variance of these gradients times the number of documents in a
+    /// batch.
     /// |G|² is the square of the mean of these gradients, minus the part of this square that is due
     /// to noise.
     ///

@@ -10,9 +10,8 @@ use taper_theory::studies::{Mixture, PromptKind, fitted_exponent, parity_decoder
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Checks that the loss of a trained decoder comes close to the loss of the exact posterior, which
-/// no model can beat, and that the same holds for the accuracy of its answers (Xie et al. 2022,
-/// section 4).
+/// Checks that a trained decoder comes close to the exact posterior, which no model can beat, in
+/// its loss and in the accuracy of its answers (Xie et al. 2022, section 4).
 #[test]
 fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     let mixture = Mixture::draw(3, (3, 4), 8, 1);
@@ -69,9 +68,8 @@ fn probes_explain_linear_maps_alone() {
     assert!(explained(&states, &apart, 400) < 0.1);
 }
 
-/// Checks that probes explain the moments Xᵀy/n and the weights of ridge regression much better
-/// from the layers of a trained decoder than from those of an untrained one (Akyürek et al. 2023,
-/// section 5).
+/// Checks that probes of a trained decoder explain the moments Xᵀy/n and the weights of ridge
+/// regression much better than probes of an untrained decoder (Akyürek et al. 2023, section 5).
 #[test]
 fn layers_hold_the_moments_of_linear_functions() -> TestResult {
     let (trained, drawn) = (probe(&regressor(3, 400, 1)?)?, probe(&regressor(3, 0, 1)?)?);

@@ -14,7 +14,7 @@ use crate::wire::{Field, Message, fields};
 const VERSION: &str = "brain.Event:2";
 /// Number of bytes before the data of a record: its length, and the checksum of the length.
 const HEAD: usize = 12;
-/// Number of bytes after the data of a record: the checksum of the data.
+/// Number of bytes after the data of a record: a checksum.
 const TAIL: usize = 4;
 /// Name of a file that is being written and will replace an event file. TensorBoard reads every
 /// file with `tfevents` in its name, so this name does not contain it.

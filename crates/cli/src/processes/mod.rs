@@ -25,7 +25,7 @@ use farewell::FAREWELL;
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
-/// Largest number of processes that one call may start.
+/// Largest number of processes that one call of the program may start.
 const MOST_PROCESSES: usize = 1024;
 
 /// This process and its connection to the other processes of a training.

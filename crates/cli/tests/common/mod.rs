@@ -213,7 +213,7 @@ impl Workspace {
         wait_for("a checkpoint", || last.is_file());
     }
 
-    /// Checks that the run has checkpoints, and that each of them that has its final name can be
+    /// Checks that the run has checkpoints, and that each checkpoint with a final name can be
     /// loaded.
     pub(crate) fn checkpoints_are_whole(&self, run: &str) {
         let names: Vec<String> = fs::read_dir(self.path(run).join("checkpoints"))

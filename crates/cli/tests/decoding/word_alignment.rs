@@ -16,8 +16,8 @@ fn write_links(workspace: &Workspace, split: &str) {
     workspace.write(&format!("{split}.links"), lines);
 }
 
-/// Writes a tokenizer whose tokens are the words of the made-up language, so that a text has the
-/// tokens that a model wrote.
+/// Writes a tokenizer whose tokens are the words of the made-up language. So a text that a model
+/// wrote has the same tokens when it is read again.
 fn write_tokenizer(workspace: &Workspace) {
     let special = ["<pad>", "<unk>", "<s>", "</s>"];
     let mut vocabulary: Vec<String> = special.map(str::to_owned).to_vec();

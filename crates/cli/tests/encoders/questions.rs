@@ -52,9 +52,9 @@ warmup = 100
 const NAMES: [&str; 11] =
     ["amber", "azure", "black", "blüe", "brown", "coral", "green", "grey", "ivory", "olive", "红"];
 
-/// Returns a split as JSON: texts such as "amber has 12. green has 37." with a question for each
-/// name, and a question without an answer for a name that is not in the text. A text has `least` to
-/// `most` names.
+/// Returns a split as JSON, with texts such as "amber has 12. green has 37." Each text has a
+/// question for each of its names, and a question without an answer, for a name that is not in it.
+/// A text has `least` to `most` names.
 fn split(seed: u64, paragraphs: u64, least: u64, most: u64) -> String {
     let mut state = seed;
     let mut draw = |count: u64| {

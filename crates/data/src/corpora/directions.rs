@@ -123,8 +123,8 @@ impl DataConfig {
     /// # Errors
     ///
     /// [`Error::Direction`] if the model was not trained to read `from` or to write `to`. Also if
-    /// `from` and `to` are the same language and the model was not trained to translate it into
-    /// itself, or if `to` is `None` and several target languages are possible.
+    /// `to` is `None` and several target languages are possible. Also if `from` and `to` are the
+    /// same language, unless the model was trained in this direction.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();
         let listed = |languages: Vec<&String>| {
@@ -213,8 +213,8 @@ impl DataConfig {
     }
 }
 
-/// Refuses the direction of a corpus of the split `key` if a language has no valid name, if no
-/// trained direction has the same source language, or if none has the same target language.
+/// Refuses the direction of a corpus if a language has no valid name, or if the training data have
+/// no such source language or no such target language. `key` is the key of the corpus's split.
 fn validate_direction(
     key: &'static str,
     direction: &Direction,

@@ -112,10 +112,11 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// Sorts the files that match the pattern `second` in the order of the files that match the pattern
-/// `first`, so that two files that belong together have the same index. Two files belong together
-/// if the wildcards of the patterns match the same text in their names. If the patterns have
-/// different numbers of wildcards, the order of the files is not changed.
+/// Returns the files `of_second`, which match the pattern `second`, in the order of the files
+/// `of_first`, which match the pattern `first`. So two files that belong together have the same
+/// index. Two files belong together if the wildcards of the patterns match the same text in their
+/// names. If the patterns have different numbers of wildcards, the order of the files is not
+/// changed.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

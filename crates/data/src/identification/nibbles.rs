@@ -5,7 +5,7 @@ use super::WIDTH;
 /// Largest integer of a vector.
 pub(super) const LARGEST: f32 = 7.0;
 
-/// The integer nearest to `number` among those from -[`LARGEST`] to [`LARGEST`].
+/// Returns the integer from -[`LARGEST`] to [`LARGEST`] that is nearest to `number`.
 pub(super) fn nearest(number: f32) -> f32 {
     // A 32-bit floating-point number as large as this constant has no fraction bits, so the
     // addition rounds `number`. This is faster than `round` on processors without SSE4.1.

@@ -168,8 +168,8 @@ impl Trainee {
             add(&mut weights[place], &mean, step);
             biases[place] += BIAS_RATE * step;
         }
-        // The derivative of the mean would give each of the n features of a piece 1/n of the
-        // gradient. Here each feature gets 1/√n of it, which is a larger step.
+        // The derivative of the mean would give each feature 1/n of the gradient if a piece has n
+        // features. Here each feature gets 1/√n of it, which is a larger step.
         let share = 1.0 / (rows.len() as f32).sqrt();
         for &row in rows.iter() {
             add(&mut vectors[row], &gradient, share);
@@ -177,7 +177,7 @@ impl Trainee {
         Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
     }
 
-    /// Sets the scales so that a share of [`IN_RANGE`] of the values of each dimension can be
+    /// Sets the scale of each dimension so that a share of [`IN_RANGE`] of its values can be
     /// rounded without clipping.
     fn measure_scales(&mut self) {
         self.scales = Some(std::array::from_fn(|place| {

@@ -51,9 +51,10 @@ impl Raster {
     /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
     /// If the number of pixels to remove or to add is odd, one margin has one pixel more than the
-    /// other, as in the image processors of Transformers that use Pillow. A larger picture loses
-    /// the additional pixel on the right or at the bottom; a smaller picture gets it on the left or
-    /// at the top. Transformers with torchvision adds it on the right or at the bottom.
+    /// other. The code chooses this margin like the image processors of Transformers that use
+    /// Pillow. A larger picture loses the additional pixel on the right or at the bottom; a smaller
+    /// picture gets it on the left or at the top. Transformers with torchvision adds it on the
+    /// right or at the bottom.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));

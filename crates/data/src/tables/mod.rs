@@ -73,8 +73,8 @@ pub(crate) fn column_named(header: &[&str], name: &str) -> Option<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
-    /// Number of columns that every line must have, which is that of the first line. `None` if
-    /// lines may have different numbers of columns.
+    /// Number of columns of the first line, which every other line must have, too. `None` if lines
+    /// may have different numbers of columns.
     pub(crate) count: Option<usize>,
 }
 

@@ -297,11 +297,10 @@ impl Task {
         }
     }
 
-    /// Does the work that a single process must do before several processes call
-    /// [`Task::tokenise_share`] for the run in the folder `run`: records a hash of the text, and
-    /// trains the tokenizers if the run has none. Returns true if there is anything to tokenise.
-    /// Labelled texts and images need no shared work, because each process prepares them in
-    /// negligible time.
+    /// Prepares for calls of [`Task::tokenise_share`] by several processes. Only one process calls
+    /// this function, before them. It records a hash of the text in the folder `run`, and trains
+    /// the tokenizers if the run has none. Returns true if there is anything to tokenise. Labelled
+    /// texts and images need no shared work, because each process prepares them in negligible time.
     ///
     /// # Errors
     ///
@@ -320,9 +319,9 @@ impl Task {
         }
     }
 
-    /// Tokenises the part of the splits that one of several processes must do. The results, in
-    /// files called shards, are written to the folder `run`; [`Task::prepare`] joins and removes
-    /// them. Existing shards are kept, whichever process made them.
+    /// Tokenises this process's share of the splits, which several processes tokenise together. The
+    /// results, in files called shards, are written to the folder `run`; [`Task::prepare`] joins
+    /// and removes them. Existing shards are kept, whichever process made them.
     ///
     /// # Errors
     ///

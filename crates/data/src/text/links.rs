@@ -84,9 +84,10 @@ fn spans(text: &str) -> Vec<Range<usize>> {
 /// Value that stands in place of the index of a word if a token belongs to no word.
 pub const NO_WORD: u32 = u32::MAX;
 
-/// Index of the word of each token of a text. `tokens` has the byte range of each token. A token
-/// belongs to the first word that ends after the token's beginning. So a token that is only a blank
-/// belongs to the following word, and spaces at the end of a text belong to [no word](NO_WORD).
+/// For each token of a text, the index of its word. `tokens` has the byte range of each token. A
+/// token belongs to the first word that ends after the token's beginning. So a token that is only a
+/// blank belongs to the following word, and spaces at the end of a text belong to [no
+/// word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);
     let word_of = |token: &Range<usize>| {

@@ -4,9 +4,9 @@
 /// Largest depth of parentheses and conditions.
 const DEEPEST: usize = 64;
 
-/// Index of the plural form for the number `number`, by a field such as `nplurals=2;
-/// plural=(n != 1);`. `None` if the field has no such expression, or if a computation in it is not
-/// possible, such as a division by zero.
+/// Index of the plural form for the number `number`. `field` is the value of `Plural-Forms`, such
+/// as `nplurals=2; plural=(n != 1);`. `None` if the field has no such expression, or if a
+/// computation in it is not possible, such as a division by zero.
 pub(crate) fn form_of(field: &str, number: u64) -> Option<usize> {
     let (_, expression) = field.split_once("plural=").filter(|(before, _)| !before.is_empty())?;
     let expression = expression.split(';').next()?;

@@ -28,9 +28,9 @@ pub(crate) struct Content {
 pub(crate) struct Unit {
     /// Index of the first byte of the opening tag of the source.
     pub(crate) start: usize,
-    /// Index of the byte at which a target can be inserted: after the source or, if an element
-    /// `seg-source` of version 1.2 (the source divided into segments) follows the source, after
-    /// that element.
+    /// Index of the byte at which a target can be inserted. It is after the source. In version 1.2,
+    /// an element `seg-source` (the source divided into segments) can follow the source; then it is
+    /// after this element.
     pub(crate) end: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,

@@ -82,8 +82,8 @@ struct Optional {
     names: &'static [&'static str],
     /// Elements that cannot be inside the element: it ends where one of them begins.
     next: &'static [&'static str],
-    /// Elements that can contain the element. It ends, at the latest, where the one that contains
-    /// it ends.
+    /// Elements that can contain the element. At the end of one of them, the element inside it ends
+    /// as well.
     outer: &'static [&'static str],
     /// Elements that can be inside the element and can contain further elements with these
     /// `names`.

@@ -6,10 +6,10 @@
 //! batch. Requests that arrive meanwhile form the next batch, so batches grow with the load.
 //!
 //! Clients that were answered in the same batch often send their next requests at nearly the same
-//! time. So after a batch of light requests, the first new request waits until the waiting requests
-//! together have the weight of that batch, but at most for an eighth of the time that the batch
-//! took. A request of a client that is alone does not wait. The result for a line does not depend
-//! on the other lines of its batch, so clients cannot see with whom they shared a batch.
+//! time. So after a batch of light requests, the first new request waits for more requests, until
+//! they have the weight of that batch together. It waits at most for an eighth of the time that the
+//! batch took. A request of a client that is alone does not wait. The result for a line does not
+//! depend on the other lines of its batch, so clients cannot see with whom they shared a batch.
 //!
 //! Between two steps of a search, [lighter work goes first](turn), and work whose client has left
 //! is dropped. A failure affects only one request. A run whose thread fails is loaded again.

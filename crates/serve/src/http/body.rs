@@ -18,9 +18,9 @@ pub(super) fn media_type(request: &Request) -> String {
 }
 
 /// Reads the bytes of a body, at most `most`. If the headers announce more bytes or a compression,
-/// the request is refused before any byte of the body is read, and before a client that waits for
-/// `100 Continue` is told to send the body. No compression is allowed, because a small compressed
-/// body may expand to any size.
+/// the request is refused before any byte of the body is read. A client that waits for `100
+/// Continue` is then not told to send the body. No compression is allowed, because a small
+/// compressed body may expand to any size.
 pub(super) async fn bytes_of(
     request: Request,
     most: usize,

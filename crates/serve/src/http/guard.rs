@@ -18,9 +18,9 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::event::{ServeEvent, tell};
 
-/// Paths that need no key: the page, which asks the user for the key; the health of the server; the
-/// description of the API; and a path that clients of LibreTranslate request before they know that
-/// there is a key.
+/// Paths that need no key: the page, which asks the user for the key, the health of the server, and
+/// the description of the API. Clients of LibreTranslate request the last path before they know
+/// that there is a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
 /// Paths of requests that may have the key in their body. Their handlers check the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];

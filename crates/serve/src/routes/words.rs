@@ -99,8 +99,8 @@ pub(super) async fn answer(
     Ok(json(200, &json!({ "run": engine.info.name, "answers": found })))
 }
 
-/// Replaces the place and the text of an answer by those in the client's own `context`: the model
-/// has read a text in which every line end is `\n`.
+/// Converts the place and the text of an answer to the client's own `context`. The model has read a
+/// text in which every line end is `\n`, so places may differ.
 fn place(answer: &mut SpanAnswer, context: &str) {
     let (Some(start), Some(end)) = (answer.start, answer.end) else { return };
     let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! Requests that must be refused, and that must do no harm: they are garbage, too large or too
-//! slow, or come from clients that leave or from strangers.
+//! Requests that must be refused and must do no harm. They are garbage, too large or too slow, or
+//! come from clients that leave or from strangers.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

@@ -23,7 +23,7 @@ use taper_run::checks::memory;
 use taper_run::folder::files::write_atomically;
 use taper_run::numbers::bytes;
 
-/// Number of tokens of a batch of short sequences.
+/// Number of tokens in a batch of short sequences.
 const TOKENS: usize = 2048;
 /// Number of tokens of the short sequence that is processed once before all measurements.
 const REHEARSED: usize = 64;

@@ -105,8 +105,9 @@ impl Table<'_> {
             .collect()
     }
 
-    /// Returns for each number of cores: the number, the predicted seconds of all steps, and the
-    /// efficiency, which is the seconds on one core / (predicted seconds · number of cores).
+    /// Returns, for each number of cores, this number, the predicted seconds of all steps, and the
+    /// efficiency. The efficiency is the seconds on one core / (predicted seconds · number of
+    /// cores).
     fn efficiencies(&self) -> Vec<(usize, f64, f64)> {
         let rows = self.rows();
         self.cores

@@ -35,8 +35,8 @@ struct Row {
     gigabits_per_second: f64,
     /// Seconds to send the bytes of an update.
     network_seconds: f64,
-    /// Lower bound of the seconds of an update: the time of computing or the time of sending,
-    /// whichever is longer.
+    /// Lower bound of the seconds that an update takes: the longer of the time to compute and the
+    /// time to send.
     bound_seconds: f64,
     /// Seconds of an update whose exchange begins when all gradients are computed.
     late_seconds: f64,

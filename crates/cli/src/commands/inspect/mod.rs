@@ -223,8 +223,8 @@ fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u
     }
 }
 
-/// Describes the heads: their number; their width if it is set; and the number of heads of keys and
-/// values if it is smaller.
+/// Describes the number of heads. Adds their width if it is set, and the number of heads for keys
+/// and values if it is smaller.
 fn heads(model: &ModelConfig) -> String {
     let shape = model.attention_shape();
     let width = match model.head_width {

@@ -12,9 +12,9 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// Each layer has a mean for each number of steps. A mean over few sentences is unreliable. So a
-/// mean is drawn only if it comes from at least 1/`LEAST` of the sentences from which the layer's
-/// best mean comes, that is, the mean over the most sentences.
+/// Each layer has a mean for each number of steps. A mean over few sentences is unreliable. If the
+/// mean that comes from the most sentences comes from n sentences, only means that come from at
+/// least n / `LEAST` sentences are drawn.
 const LEAST: usize = 20;
 
 /// Measures the gradients, prints them and, if requested, draws them.

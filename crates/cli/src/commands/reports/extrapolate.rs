@@ -46,9 +46,9 @@ fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     figures
 }
 
-/// Prints two tables with a line for each model: perplexity by length, and the share of recalled
-/// passkeys by length, over all places in the text at which passkeys were hidden. Then prints the
-/// reasons why lengths were refused.
+/// Prints two tables with a line for each model. The first has the perplexity by length. The second
+/// has the share of recalled passkeys by length, wherever they were hidden in the text. Then prints
+/// the reasons why lengths were refused.
 fn table(measured: &[Extrapolation]) -> Result<()> {
     rows(measured, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
     if measured.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
@@ -71,8 +71,8 @@ fn table(measured: &[Extrapolation]) -> Result<()> {
     Ok(())
 }
 
-/// Prints a table with a line for each model. A line of lengths precedes the first model, and each
-/// model whose lengths differ from those of the model above.
+/// Prints a table with a line for each model. A line of lengths precedes the first model. It is
+/// repeated before each model that has other lengths than the model above.
 fn rows(
     measured: &[Extrapolation],
     title: &str,

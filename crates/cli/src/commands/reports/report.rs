@@ -9,8 +9,9 @@ use super::{write_page, write_pictures};
 use crate::advice::again;
 use crate::arguments::Report;
 
-/// Returns the path of a run for its page, which may be sent to others: relative to the current
-/// folder if the run is in it; of any other absolute path only the last part.
+/// Returns the path of a run as its page shows it. The page may be sent to other people, so it
+/// shows no absolute path: the path is relative to the current folder if the run is inside it. Of
+/// any other absolute path, only the last part is returned.
 fn shown(run: &Path) -> PathBuf {
     let inside = std::env::current_dir().ok().and_then(|folder| run.strip_prefix(folder).ok());
     match run.file_name().filter(|_| run.is_absolute()) {

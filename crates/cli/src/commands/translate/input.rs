@@ -12,9 +12,9 @@ use crate::arguments::TextArguments;
 use crate::text::{is_standard_stream, standard_input};
 
 /// Default number of lines of a window, which are translated together before they are written. A
-/// window is divided into dozens of batches of lines of similar lengths, so a last batch that is
-/// incomplete costs little. A window takes seconds or minutes; an interruption loses no more work
-/// than one window.
+/// window is divided into dozens of batches, each with lines of similar lengths. So it costs little
+/// that the last batch is not full. A window takes seconds or minutes; an interruption loses no
+/// more work than one window.
 const WINDOW: usize = 4096;
 
 /// Number of lines of the first window. Each following window has twice as many, up to [`WINDOW`],

@@ -265,8 +265,9 @@ impl Partial {
         with_suffix(&self.partial, ".json")
     }
 
-    /// Records the conditions of a new translation, or compares those of a continued one with the
-    /// record. An incomplete end after the complete lines of a continued file is then cut off.
+    /// Records the conditions of a new translation. For a continued translation, compares its
+    /// conditions with the record. An incomplete end after the complete lines of a continued file
+    /// is then cut off.
     fn begin(&mut self, order: &Order) -> Result<()> {
         if self.continued {
             let checked = continuation::require(order, &self.order());

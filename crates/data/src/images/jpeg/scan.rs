@@ -116,8 +116,8 @@ impl<'a> Scan<'a> {
         bits.position()
     }
 
-    /// Decodes one minimum coded unit (MCU), at a row and a column of units: the blocks of all
-    /// components of the scan at one place of the picture.
+    /// Decodes one minimum coded unit (MCU), which has the blocks of all components of the scan at
+    /// one place of the picture. The place is given as a row and a column of units.
     fn unit(&mut self, bits: &mut Bits<'_>, row: usize, column: usize) {
         let is_alone = self.parts.len() == 1;
         for number in 0..self.parts.len() {

@@ -96,8 +96,8 @@ pub struct CaptionedDataset {
     texts: Vec<String>,
     /// Token ids of each caption in `texts`.
     ids: Vec<Vec<u32>>,
-    /// Indices in `texts` of the captions of each image of the split. They have no meaning for
-    /// images outside this part.
+    /// For each image of the split, the indices of its captions in `texts`. They have no meaning
+    /// for images outside this part.
     of_images: Vec<Vec<u32>>,
     longest: usize,
     report: CaptionReport,

@@ -153,8 +153,8 @@ impl LabelledDataset {
     ///
     /// # Errors
     ///
-    /// If a file is missing, if a line does not have a label and a text (for a tagger: a word and a
-    /// tag), or if no question of a split of questions has an answer.
+    /// If a file is missing, or if a line does not have a label and a text (for a tagger: a word
+    /// and a tag). For questions, also if no question of the split has an answer.
     pub fn read(
         label_of: LabelOf,
         config: &DataConfig,

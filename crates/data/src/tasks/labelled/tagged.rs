@@ -48,8 +48,8 @@ pub fn tagged_words(
 ///
 /// # Errors
 ///
-/// If a line has only one column, if its number of columns differs from that of the first line of
-/// its file, or if the configuration does not list its tag.
+/// If a line has only one column, or another number of columns than the first line of its file, or
+/// if the configuration does not list its tag.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> {
     let labels = &config.labelled.labels;
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());

@@ -7,15 +7,16 @@
 //! - the number of source ids and the number of target ids (u32 each);
 //! - the source ids, and then the target ids (u32 each).
 //!
-//! If the split has word links (links between source words and target words), the number of links
-//! of the pair (u32) is before its ids, and these numbers (u32 each) are after its ids:
+//! If the split has word links (links between source words and target words), the number of the
+//! pair's links (u32) precedes its ids. These numbers (u32 each) follow its ids:
 //!
 //! - for each source token, the index of the source word to which it belongs;
 //! - for each target token, the index of the target word to which it belongs;
 //! - for each link, the index of its source word and the index of its target word.
 //!
-//! Memory holds only the lengths of both sides of each pair (8 bytes for each pair), and the places
-//! of some pairs in the file: of every 64th pair or, if the split has word links, of every pair.
+//! Memory holds only the lengths of both sides of each pair (8 bytes for each pair), and the place
+//! in the file of every 64th pair. If the split has word links, memory holds the place of every
+//! pair.
 
 use std::path::Path;
 

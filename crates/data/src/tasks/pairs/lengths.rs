@@ -54,7 +54,7 @@ fn log_ratio(source: u32, target: u32) -> f64 {
     (f64::from(target.max(1)) / f64::from(source.max(1))).ln()
 }
 
-/// For each class of lengths, the number of pairs in each bin of ratios.
+/// Counts of pairs by class of lengths and by bin of ratios.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LengthCounts {
     classes: [BTreeMap<i16, u64>; CLASSES],

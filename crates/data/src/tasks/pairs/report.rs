@@ -110,8 +110,8 @@ pub struct LengthBin {
 }
 
 /// Sizes of batches. Some epochs can be bidirectional (they contain each pair in both directions).
-/// Then each size is measured for these epochs and for the others, and the larger value is
-/// reported. Numbers of tokens include the `</s>` at the end of each sentence.
+/// Then each size is measured for bidirectional epochs and for other epochs, and the larger value
+/// is reported. Numbers of tokens include the `</s>` at the end of each sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Number of batches in a one-directional epoch.

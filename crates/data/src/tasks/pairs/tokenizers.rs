@@ -116,11 +116,11 @@ impl TokenizerPair {
     }
 }
 
-/// Texts of those training pairs that cleaning by text keeps. With one direction, these are the
-/// first pairs; with several directions, they are a sample in which each direction has the same
-/// share as in an epoch. Some pairs are added a second time in capitals, with the probability that
-/// this change has in training. Without them, the vocabulary would lack words in capitals, which
-/// would be spelled letter by letter.
+/// Texts of the training pairs that cleaning by text keeps. With one direction, these are the first
+/// pairs; with several directions, they are a sample in which each direction has the same share as
+/// in an epoch. Some pairs are added a second time in capitals, with the probability that this
+/// change has in training. Without them, the vocabulary would lack words in capitals, which would
+/// be spelled letter by letter.
 fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     let pairs: Box<dyn Iterator<Item = PairTexts>> = match config.is_multilingual() {

@@ -63,8 +63,8 @@ impl Pieces {
     /// Draws a segmentation by forward filtering and backward sampling. Returns false if the pieces
     /// cannot spell the word.
     fn draw(&self, word: &str, alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) -> bool {
-        // For each place, the logarithm of the sum of the weights of all segmentations up to this
-        // place.
+        // For each place of the word, the weights of all segmentations up to this place are added.
+        // This is the logarithm of the sum.
         let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
         forward[0] = 0.0;
         let mut arriving: Vec<Vec<(usize, u32, f64)>> = vec![Vec::new(); word.len() + 1];

@@ -66,9 +66,9 @@ impl Tokenizer {
         Self::from_json(&json, folder, Path::new(FILE))
     }
 
-    /// Content of the file of `inner`, a changed copy of the library's tokenizer. Its normalizer is
-    /// taken from the original file, because `inner` no longer contains the map of characters to
-    /// their normal forms.
+    /// Writes `inner`, a changed copy of the library's tokenizer, as the content of a
+    /// `tokenizer.json`. Its normalizer is taken from the original file, because `inner` no longer
+    /// contains the map of characters to their normal forms.
     pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
         let fault = fault("write its file");
         let json = inner.to_string(true).map_err(&fault)?;

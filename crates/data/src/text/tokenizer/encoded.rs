@@ -182,7 +182,7 @@ impl Tokenizer {
         self.encodings.load(Ordering::Relaxed)
     }
 
-    /// True if a word after a blank has the same tokens as at the beginning of a text. This is so
+    /// True if a word after a blank has the same tokens as at the beginning of a text. This holds
     /// if the word gets a mark at both places, and no token crosses the blank.
     fn words_stand_alone(&self) -> bool {
         let first = match self.inner.get_pre_tokenizer() {

@@ -211,9 +211,9 @@ impl Tokenizer {
         Ok(RowMarks { class, separator, between, second_segment })
     }
 
-    /// Ids of three special tokens of text encoders: the token at the beginning of a row (such as
-    /// `<cls>`), the token after each text of a row (such as `<sep>`), and the placeholder for a
-    /// hidden token (such as `<mask>`). `None` for a token that the vocabulary lacks.
+    /// Ids of three special tokens of text encoders. The first is at the beginning of a row (such
+    /// as `<cls>`), the second is after each text of a row (such as `<sep>`), and the third stands
+    /// for a hidden token (such as `<mask>`). `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {
         match self.marks() {
             Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],

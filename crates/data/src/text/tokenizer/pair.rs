@@ -73,8 +73,8 @@ impl TokenizerPair {
         })
     }
 
-    /// True if rows contain the token of a target language. This is so for the tokenizers that
-    /// [`Self::toward`] makes in a run with several directions.
+    /// True if rows contain the token of a target language. They contain it if [`Self::toward`]
+    /// made these tokenizers in a run with several directions.
     pub fn names_language(&self) -> bool {
         [&self.source, &self.target].into_iter().flatten().any(Tokenizer::names_language)
     }

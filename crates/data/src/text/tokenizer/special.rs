@@ -1,6 +1,6 @@
-//! Special tokens of a vocabulary. They are those of this project or those of an imported model.
-//! The special tokens of an imported model follow from the names of tokens in its tokenizer, or are
-//! stated in the files of its folder.
+//! Special tokens of a vocabulary. They belong to this project or to an imported model. The special
+//! tokens of an imported model follow from the names of tokens in its tokenizer, or are stated in
+//! the files of its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,10 +44,10 @@ pub(crate) struct RowMarks {
 }
 
 impl RowMarks {
-    /// Number of marks of a row of one text.
+    /// Number of marks in a row with one text.
     pub(crate) const SINGLE: usize = 2;
 
-    /// Number of marks of a row of two texts.
+    /// Number of marks in a row with two texts.
     pub(crate) fn in_pair(self) -> usize {
         2 + self.between
     }

@@ -35,13 +35,14 @@ impl Tokenizer {
 
     /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
     pub fn end(&self) -> u32 {
-        // There is always such a token: a tokenizer that was trained here has it, and for an
-        // imported tokenizer it follows from the names of tokens or from the facts about the model.
+        // There is always such a token. A tokenizer that was trained here has `</s>`. An imported
+        // tokenizer has it according to the names of its tokens, or according to the facts about
+        // the model.
         self.special.ends.first().copied().unwrap_or(END)
     }
 
-    /// Id of the first input of a decoder of translations: `<s>`, or its counterpart in an imported
-    /// model.
+    /// Id of the first token that a translation decoder reads: `<s>`, or its counterpart in an
+    /// imported model.
     pub fn decoder_start(&self) -> u32 {
         self.special.start.unwrap_or(START)
     }

@@ -1,7 +1,7 @@
 //! Chat templates, which convert a conversation to the text that a language model reads.
 //!
-//! Templates are written in Jinja, with the settings and extensions of the library Transformers:
-//! blanks before a block and the line end after it are removed, and templates may use `break` and
+//! Templates are written in Jinja, with the settings and extensions of the library Transformers.
+//! Blanks before a block, and the line end after it, are removed. Templates may use `break` and
 //! `continue`, Python's methods of strings, lists and dictionaries, `raise_exception`,
 //! `strftime_now`, `tojson` and `{% generation %}`. A template may come with a model from an
 //! untrusted source, so its time and memory are bounded.
@@ -64,9 +64,9 @@ impl PartialEq for ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads the template of a run: the file `chat_template.jinja` in the run's folder, or else the
-    /// file of this name in the tokenizer's folder, or else the template in the tokenizer's
-    /// `tokenizer_config.json`. `None` if there is no template.
+    /// Reads the template of a run. It is the first that exists of these: the file
+    /// `chat_template.jinja` in the run's folder, the file of this name in the tokenizer's folder,
+    /// and the template in the tokenizer's `tokenizer_config.json`. `None` if there is no template.
     ///
     /// # Errors
     /// When a file cannot be read, or its text is not a template.

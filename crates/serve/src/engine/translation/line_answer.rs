@@ -41,8 +41,8 @@ pub(crate) struct AlignedText {
     /// Text of each token of the translation.
     pub(crate) target: Vec<String>,
     /// Weights of the alignment: one row for each token of the translation, with a weight for each
-    /// source token. The difference between the sum of a row and 1 is the weight of the
-    /// end-of-sentence token of the source.
+    /// source token. The sum of a row may be less than 1, because the weight of the source's
+    /// end-of-sentence token is left out.
     pub(crate) weights: Vec<Vec<f64>>,
     /// Probability of each token of the translation, given its predecessors.
     pub(crate) probabilities: Vec<f64>,

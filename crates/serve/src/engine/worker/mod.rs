@@ -286,10 +286,10 @@ impl Worker {
                     if dropped { self.abandoned(&job, true) } else { reply(job, Ok(answer)) }
                 }
             }
-            // An error in one job must not affect the others, so each job is answered alone.
+            // An error in one job must not affect other jobs, so each job is answered alone.
             _ if group.len() > 1 => {
                 for job in group {
-                    // Clients may have left while the others were answered.
+                    // Clients may have left while other jobs were answered.
                     let alone = self.wanted(vec![job]);
                     if !alone.is_empty() {
                         self.compute(handlers, pauses, alone);

@@ -11,10 +11,9 @@
 //!
 //! A shared probability is divided among its languages by Bayes' rule. The prior of a language is
 //! the share of the text's letters that the language uses. The likelihood comes from the vocabulary
-//! of a run that reads the language: if all tokens of a vocabulary `V` are equally likely, a text
-//! of `k` tokens has the probability `|V|^-k`, and an unknown character costs as much as a choice
-//! among all characters of Unicode. So the vocabulary that spells the text in the fewest bits fits
-//! best.
+//! of a run that reads the language. If all tokens of a vocabulary `V` are equally likely, a text
+//! of `k` tokens has the probability `|V|^-k`. An unknown character costs as much as a choice among
+//! all characters of Unicode. So the vocabulary that spells the text in the fewest bits fits best.
 //!
 //! The confidence of a language that the identifier does not know is also multiplied by its prior,
 //! and by the share of characters that the vocabulary knows. Languages whose runs have the same
@@ -225,9 +224,9 @@ fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found
 }
 
-/// Returns two numbers for each language: its probability, given that the text is in one of the
-/// languages; and the share of the text's letters that the language uses, times the share of the
-/// text's characters that the vocabulary knows.
+/// Returns two numbers for each language. The first is its probability, given that the text is in
+/// one of the languages. The second is the share of the text's letters that the language uses,
+/// times the share of the text's characters that the vocabulary knows.
 fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);

@@ -22,8 +22,8 @@ pub(in crate::routes) async fn translate_file(
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
     let limits = app.limits();
-    // The form may contain the key, but a client without the key in a header may not send a large
-    // form.
+    // The form may contain the key. Until the key is known, only a small form is accepted: a client
+    // that sends a large form must have the key in a header.
     let is_known = is_key(&app, &headers, None);
     let most = limits.body_bytes + if is_known { limits.document_bytes } else { 0 };
     let mut form = match multipart_of(request, most, limits).await {

@@ -77,7 +77,8 @@ impl WatchedRun {
         }
     }
 
-    /// Adds the complete lines of `bytes`, which follow those that have been read.
+    /// Adds the complete lines of `bytes`, the part of the record after the lines that have been
+    /// read.
     fn append(&mut self, bytes: &[u8]) {
         let count = self.record.append(bytes);
         self.read += count as u64;

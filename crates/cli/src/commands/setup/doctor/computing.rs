@@ -168,8 +168,8 @@ pub(super) fn limits() -> Vec<Finding> {
     }]
 }
 
-/// Reports whether the devices that this build supports can be opened, which device `auto` chooses,
-/// and GPUs that the build does not support.
+/// Reports whether the supported devices of this build can be opened, which device `auto` chooses,
+/// and which GPUs are not supported.
 pub(super) fn devices() -> Vec<Finding> {
     let mut findings = Vec::new();
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();

@@ -15,8 +15,8 @@ pub struct PairPlan {
     batches: Vec<(u32, u32)>,
 }
 
-/// Purpose numbers (see [`Epoch::draws`]) of the random draws of a plan: those that shuffle pairs,
-/// those that vary lengths before sorting, and those that shuffle batches.
+/// Purpose numbers (see [`Epoch::draws`]) of the random draws of a plan. The draws shuffle pairs,
+/// vary lengths before sorting, and shuffle batches.
 mod purpose {
     pub(super) const PAIRS: u64 = 1;
     pub(super) const LENGTHS: u64 = 2;

@@ -25,8 +25,8 @@ use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 /// Purpose number of the random draws of modifiers (see [`Draws::new`]).
 const PURPOSE: u64 = 10;
 
-/// Kinds of changes. The number of a kind is a part of the key of its random draws, so the draws of
-/// one kind are independent of those of the other kinds.
+/// Kinds of changes. The key of random draws includes the number of the kind, so different kinds
+/// have independent draws.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Merged = 0,

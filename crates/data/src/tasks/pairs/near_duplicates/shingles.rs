@@ -1,6 +1,6 @@
-//! Shingles of a pair: overlapping pieces of its text of a fixed length. The sets of shingles show
-//! how much two pairs have in common (Broder 1997, "On the resemblance and containment of
-//! documents").
+//! Shingles of a pair, which are overlapping pieces of its text that all have the same length. The
+//! sets of shingles show how much two pairs have in common (Broder 1997, "On the resemblance and
+//! containment of documents").
 
 use crate::Draws;
 use crate::tasks::pairs::modifiers::letters::is_ideographic;
@@ -8,8 +8,8 @@ use crate::tasks::pairs::modifiers::letters::is_ideographic;
 /// Number of characters of a shingle.
 const CHARACTERS: usize = 5;
 
-/// Number of characters of a shingle of ideographs. An ideograph carries as much information as
-/// several letters.
+/// Number of characters of a shingle that consists of ideographs. An ideograph carries as much
+/// information as several letters.
 const IDEOGRAPHS: usize = 2;
 
 /// Number that distinguishes these random draws from others of the same seed (see [`Draws::new`]).

@@ -73,8 +73,8 @@ impl<'a> Builder<'a> {
         Ok(self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES)
     }
 
-    /// Tokenises the collected pairs, and writes the pairs that are kept. Returns the number of
-    /// bytes of the text of the collected pairs.
+    /// Tokenises the collected pairs, and writes the pairs that are kept. Returns how many bytes of
+    /// text the collected pairs have.
     pub(super) fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let mut chunk = std::mem::take(&mut self.chunk);

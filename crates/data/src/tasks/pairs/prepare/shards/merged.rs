@@ -117,8 +117,8 @@ impl<'a> Merged<'a> {
         }
     }
 
-    /// The reason to drop a pair of a corpus because of earlier pairs, or because of all pairs in
-    /// its direction.
+    /// Compares a pair of a corpus with earlier pairs, and with the usual lengths in its direction.
+    /// Returns the reason to drop the pair; `None` if it is kept.
     fn reason_to_drop(&mut self, preface: &Preface, corpus: usize) -> Result<Option<DropReason>> {
         let is_seen = |fingerprint| !self.seen.insert(fingerprint);
         if preface.fingerprint.is_some_and(is_seen) {

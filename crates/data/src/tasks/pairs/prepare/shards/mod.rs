@@ -52,7 +52,7 @@ struct ShardReport {
     /// lengths are to be dropped.
     #[serde(default)]
     lengths: LengthCounts,
-    /// True if the files have no pairs after those of this shard.
+    /// True if the files have no more pairs after this shard.
     is_last: bool,
 }
 

@@ -3,13 +3,13 @@
 //!
 //! A preface has a part for each rule that is on, in this order:
 //!
-//! - for the rule that drops duplicates: a hash of both texts (16 bytes), and one byte that says
-//!   why the pair must be dropped because of its tokens, or 0 if it need not be dropped;
-//! - for the rule that drops pairs of unusual lengths: the number of characters of the source and
-//!   that of the target (u32 each);
+//! - for the rule that drops duplicates: a hash of both texts (16 bytes), and one byte, which is
+//!   the reason to drop the pair because of its tokens, or 0 if there is none;
+//! - for the rule that drops pairs of unusual lengths: the numbers of characters in the source and
+//!   in the target (u32 each);
 //! - for the rule that drops near duplicates: the keys by which similar pairs are found (u32 each),
-//!   the number of bytes of the source and that of the target (u32 each), the text of the source,
-//!   and the text of the target.
+//!   the numbers of bytes in the source and in the target (u32 each), and the texts of source and
+//!   target.
 //!
 //! If the first part has a reason to drop the pair, the preface ends after it.
 
