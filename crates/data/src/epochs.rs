@@ -73,8 +73,8 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions of batches from `first` on. Each epoch is followed by the next, so the iterator
-    /// never ends; only for an empty data set, it is empty. If `first` is after the last batch of
+    /// Positions of batches from `first` on. After an epoch the next one begins, so the iterator
+    /// never ends. For an empty data set, it yields nothing. If `first` is after the last batch of
     /// an epoch, the positions begin with the next epoch.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 /// Largest number of bytes that [`split_name`] returns. File systems allow names of 255 bytes, and
-/// endings are still added to this name.
+/// the callers add endings to the returned name.
 const LONGEST_NAME: usize = 160;
 
 /// The name of a file about a split, without its extension. The name of a split may be a path, so

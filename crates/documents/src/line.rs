@@ -149,7 +149,8 @@ impl Line {
             let Element { open, close, .. } = one.element;
             if let Some(open) = open {
                 // Markup that stands alone can begin with a blank (see `without_placeholders`). If
-                // there is a blank before it already, its own blank is written after it instead.
+                // the text before the markup already ends with a blank, the markup's blank is
+                // written after it.
                 let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
                 let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
                 add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);

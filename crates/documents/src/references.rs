@@ -47,8 +47,8 @@ pub(crate) fn reference_length(text: &str) -> Option<usize> {
     reference(text.strip_prefix('&')?).map(|(_, length)| 1 + length)
 }
 
-/// Reads the reference whose `&` is directly before `text`. Returns its characters, and the number
-/// of bytes of `text` that belong to it; `None` if there is no valid reference.
+/// Reads the reference whose `&` is directly before `text`. Returns the characters that it stands
+/// for, and the number of bytes of `text` that belong to it; `None` if there is no valid reference.
 fn reference(text: &str) -> Option<(String, usize)> {
     if let Some(number) = text.strip_prefix('#') {
         return numeric(number).map(|(character, length)| (character.to_string(), 1 + length));
@@ -64,8 +64,8 @@ fn reference(text: &str) -> Option<(String, usize)> {
     quick_xml::escape::resolve_html5_entity(name).map(|of| (of.to_owned(), name.len()))
 }
 
-/// Reads the number of a numeric reference. Returns its character, and the number of its bytes,
-/// including the semicolon if there is one; `None` if there are no digits.
+/// Reads the number of a numeric reference. Returns the character with this number, and the number
+/// of bytes that were read, including the semicolon if there is one; `None` if there are no digits.
 fn numeric(text: &str) -> Option<(char, usize)> {
     let (radix, start) = if text.starts_with(['x', 'X']) { (16, 1) } else { (10, 0) };
     let digits = &text[start..];

@@ -171,8 +171,8 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, Vec<usize>)
     (text, marks, breaks)
 }
 
-/// Removes a blank from the end of `text`, because another blank will follow. If there is markup
-/// between the two blanks that stands alone, the blank is added to the beginning of this markup.
+/// Removes a blank from the end of `text`, because another blank will follow. If markup that stands
+/// alone is between the two blanks, the removed blank is added to the beginning of this markup.
 fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     let end = text.len();
     text.pop();
@@ -246,8 +246,8 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
             }
             (None, false) if partner.is_some() => {
                 // The element began before this sentence, and so before the elements that begin in
-                // it. Of several such elements, the one that ends last began first, so it is
-                // inserted at the front.
+                // it. If several elements began before this sentence, the one that ends later began
+                // earlier, so each is inserted at the front.
                 elements.insert(0, Element { range: 0..at, open: None, close: raw });
                 continue;
             }

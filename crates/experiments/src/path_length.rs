@@ -70,8 +70,8 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All kinds. Each has its name, and the smallest number of layers with which the last of
-    /// [`LONGEST`] tokens depends on the first one.
+    /// All kinds, each as its name, the kind, and a number of layers: the smallest number with
+    /// which the state of the last of [`LONGEST`] tokens depends on the first token.
     pub const ALL: [(&'static str, Self, usize); 5] = [
         ("GRU", Self::Gru, 1),
         ("LSTM", Self::Lstm, 1),

@@ -93,8 +93,8 @@ impl Server {
             pages: Pages::new()?,
             files: Files::default(),
             documents,
-            // The numbers begin at the current time, so that an earlier server has used other
-            // numbers, and random draws differ.
+            // The numbers begin at the current time, so that they, and the random draws, differ
+            // from those of an earlier server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);

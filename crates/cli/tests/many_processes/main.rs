@@ -22,12 +22,10 @@ use common::{
 };
 
 /// Time within which the other processes must end after a process was killed. A process that waits
-/// for the killed process ends at once, after at most 2 s of farewell messages (`FAREWELL` in
-/// `trainer/src/exchange/sockets/lines.rs`). A busy process is ended by a thread that only sleeps,
-/// 5 s after the system has closed the connection (`GRACE` in `cli/src/processes`). The rest allows
-/// for late threads on a busy machine. After 20 s, process 0 would kill the processes that it has
-/// started (`PATIENCE` in `cli/src/processes/children.rs`), so a longer time means that a process
-/// did not end by itself.
+/// for data from the killed process ends after at most 2 s. In a busy process, a separate thread
+/// ends the process 5 s after the connection was lost. The rest of the time allows for a slow
+/// machine. After 20 s, process 0 kills the processes that it has started, so a longer time means
+/// that a process did not end by itself.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Checks that two runs have the same metrics and the same files.

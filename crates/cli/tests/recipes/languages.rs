@@ -124,7 +124,8 @@ fn what_is_not_translated_is_refused() {
     assert_eq!(aligned(&format!("--split {mixed}")).lines().count(), 12);
     // The same run, which has both directions, serves as the model of the reverse direction.
     assert_ne!(aligned(&format!("{files} --reverse run --symmetrization union")), links);
-    // So it does in reranking: a source is scored as a translation of each candidate.
+    // In reranking, too, the run is the model of the reverse direction: it scores the source as a
+    // translation of each candidate.
     let reranked = "translate run --input in --beam 3 --mbr 3 --n-best 3 --json \
          --set decoding.reranking.reverse=run --set decoding.reranking.utility_weight=0";
     let record = &json_lines(&workspace.succeed(format!("{reranked} --to bb")))[0];

@@ -28,7 +28,8 @@ pub(super) fn is_whole(jpeg: &[u8]) -> bool {
 }
 
 /// Orientation of a picture as the number that EXIF uses, from 1 to 8; 1 is upright. It is read
-/// from the EXIF data or, if they have none, from the XMP packet, as in Pillow's `exif_transpose`.
+/// from the EXIF data. If the EXIF data state no orientation, it is read from the XMP packet, as in
+/// Pillow's `exif_transpose`.
 pub(super) fn orientation(bytes: &[u8]) -> u32 {
     let mut exif = None;
     let mut xmp = None;

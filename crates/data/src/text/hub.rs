@@ -2,8 +2,9 @@
 //! set.
 //!
 //! `candle_datasets::hub::from_hub` fetches the Parquet files of all configurations and splits
-//! without distinguishing them. So this module does not use it. It selects the files of one folder
-//! (`{config}/{split}/`), and fetches them with the same client and cache.
+//! without distinguishing them. So this module selects the files of one folder
+//! (`{config}/{split}/`) itself, and fetches them with the HTTP client and the cache that
+//! `from_hub` uses.
 //!
 //! The client needs an HTTP and a TLS stack, which are nearly half of all dependencies, so it is
 //! behind the cargo feature `hub`. Without the feature, an error says how to build the program with

@@ -62,9 +62,9 @@ struct Measurement {
     dtype: &'static str,
     /// Billions of multiplications and additions per second.
     rate: f64,
-    /// Highest possible rate, in the same unit: the rate of multiply-adds on registers alone, with
-    /// the kernel's instructions. For the `gemm` crate, it is measured with the fastest f32
-    /// multiply-add instructions of this machine.
+    /// Highest possible rate, in billions per second: the rate of the kernel's multiply-add
+    /// instructions if all operands are in registers. For the `gemm` crate, it is measured with the
+    /// fastest f32 multiply-add instructions of this machine.
     peak: f64,
 }
 

@@ -93,8 +93,8 @@ fn translate(
     input: &mut Input,
     output: &Output,
 ) -> Result<(Faults, usize)> {
-    // Word links are computed by a separate pass, for which the model must be able to do more than
-    // search translations.
+    // A model that is loaded only to search translations needs less memory, but it cannot compute
+    // word links.
     let run = load(arguments, !arguments.alignments)?;
     let settings = arguments.settings(&run)?;
     let translator = LineTranslator::new(&run, &settings)?;

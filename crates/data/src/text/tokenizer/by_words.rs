@@ -1,10 +1,10 @@
 //! Encodes text word by word. A text is divided into words in one pass, and the ids of each
 //! different word are computed only once.
 //!
-//! The library `tokenizers` divides text in several steps, each of which records the original place
-//! of every byte, and it makes a string of every token. This is not needed if only ids are wanted.
-//! If the steps are those of the tokenizers [trained here](super::training), this module finds the
-//! same words directly. The library still computes the tokens of each new word.
+//! The library `tokenizers` divides text in several steps. Each step records the original place of
+//! every byte, and every token becomes a string. This is not needed if only ids are wanted. If the
+//! steps are those of the tokenizers [trained here](super::training), this module finds the same
+//! words directly. The library still computes the tokens of each new word.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

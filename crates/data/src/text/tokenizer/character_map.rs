@@ -176,8 +176,8 @@ const fn label(unit: u32) -> u32 {
     unit & (1 << 31 | 0xFF)
 }
 
-/// Number from which the places of a node's children are computed. The child that a byte leads to
-/// is at the exclusive or of this number, the place of the node and the byte.
+/// Number from which the indices of a node's children are computed: from the node at the index
+/// `place`, a byte leads to the child at the index `place ^ offset ^ byte`.
 const fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }

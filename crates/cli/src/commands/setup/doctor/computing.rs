@@ -169,7 +169,7 @@ pub(super) fn limits() -> Vec<Finding> {
 }
 
 /// Reports whether the supported devices of this build can be opened, which device `auto` chooses,
-/// and which GPUs are not supported.
+/// and which GPUs of this machine this build cannot use.
 pub(super) fn devices() -> Vec<Finding> {
     let mut findings = Vec::new();
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();

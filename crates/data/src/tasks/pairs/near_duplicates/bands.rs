@@ -206,8 +206,8 @@ mod tests {
         let (mut table, mut lists) = (BandTable::new(), std::collections::HashMap::new());
         let draws = Draws::new(1, 1, 1);
         for pair in 0..20_000_u32 {
-            // Some keys are in a single corner of the table, where runs are long, and some have
-            // many pairs.
+            // A third of the keys are close to each other, so their slots form long runs. Another
+            // third are only 20 different keys, each with many pairs.
             let key = match pair % 3 {
                 0 => u32::MAX - draws.bits(u64::from(pair)) as u32 % 2000,
                 1 => draws.bits(u64::from(pair)) as u32,

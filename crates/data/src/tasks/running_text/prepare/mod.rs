@@ -302,8 +302,8 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Path of the text's cache in the folder `run` of a run, and a hash of everything that
-    /// determines its content.
+    /// Path of the text's cache in the folder `run`, and a hash of everything that determines the
+    /// content of the cache.
     fn cache(&self, config: &DataConfig, tokenizers: &TokenizerPair, run: &Path) -> (PathBuf, Key) {
         let ending = if self.part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
         let name = format!("{}{ending}", split_name(&self.split.name));

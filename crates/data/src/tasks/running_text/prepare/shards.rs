@@ -54,7 +54,8 @@ pub(crate) struct TextShards<'a> {
 }
 
 impl<'a> TextShards<'a> {
-    /// Describes the shards of a portion of a split's files, which are in the folder of `shards`.
+    /// Describes the shards of a portion of the text of `split`. The files of the shards are in the
+    /// folder of `shards`.
     pub(crate) fn new(
         split: &'a Split,
         config: &'a DataConfig,
