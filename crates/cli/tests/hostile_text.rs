@@ -61,9 +61,9 @@ fn hostile_text_is_translated_line_by_line() {
     assert_eq!(stdout(&workspace.run_with_input("translate run", b"")), "");
 }
 
-/// Each of the five lines has 1 MiB. The first consists of many words, the second of a single word
-/// whose letters have combining marks, the third of emoji and right-to-left text, the fourth of
-/// control characters and digits, and the fifth of spaces.
+/// Each of the first five lines has 1 MiB: the first consists of many words, the second of a single
+/// word whose letters have combining marks, the third of emoji and right-to-left text, the fourth
+/// of control characters and digits, and the fifth of spaces.
 #[test]
 fn lines_of_a_mebibyte_are_translated_in_parts() {
     let workspace = Workspace::new();

@@ -175,7 +175,7 @@ impl LineReader {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or decompressed.
+    /// If the file cannot be read or decompressed, or a line is longer than 64 MiB.
     pub fn count_rest(&mut self) -> Result<u64> {
         while self.fill()? {}
         Ok(self.line)

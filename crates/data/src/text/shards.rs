@@ -23,8 +23,8 @@ use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
 /// If a split has at least this number of files for each process, each file is read by only one
-/// process. With fewer files, some processes would then have more work than others, so the
-/// processes divide the shards of each file among each other instead.
+/// process. With fewer files, whole files could not be divided evenly, so the processes divide the
+/// shards of each file.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Position of this process among the processes that tokenise a split together.

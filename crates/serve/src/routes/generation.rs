@@ -155,7 +155,7 @@ pub(super) async fn generated(
     app.ask(engine, Generate { prompts, options, pieces: None }).await
 }
 
-/// Parts of a growing answer.
+/// Part of an answer that is sent while its text is generated.
 pub(super) enum StreamEvent {
     Piece(Piece),
     End(Vec<Continued>),

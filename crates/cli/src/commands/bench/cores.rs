@@ -81,7 +81,7 @@ impl Row<'_> {
     }
 
     /// Returns the predicted seconds on `cores` cores, if threads take `meeting` seconds to begin
-    /// and end a region. `index` is the place of `cores` in the table's numbers of cores.
+    /// and end a region. `index` is the index of `cores` in [`Table::cores`].
     fn on(&self, index: usize, cores: usize, meeting: f64) -> f64 {
         let Some(regions) = self.regions else { return self.seconds };
         let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };

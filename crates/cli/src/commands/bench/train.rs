@@ -1,5 +1,5 @@
 //! `taper bench train`: measures the speed of training steps. The batches come from a file that
-//! other programs can also read, so that their speed can be compared.
+//! other programs can also read, so that the speed of several programs can be compared.
 
 use std::path::Path;
 use std::time::Instant;

@@ -4,7 +4,7 @@
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
 //! `<s>` 2, `</s>` 3. Text that spells a special token is not converted to the token, unless this
 //! is [requested](crate::SpelledSpecial). Tokenizers of imported models have [their own special
-//! tokens](special), for tasks other than translation.
+//! tokens](special).
 
 mod added;
 mod by_words;

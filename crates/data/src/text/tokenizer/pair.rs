@@ -17,6 +17,7 @@ const TARGET_FILE: &str = "tokenizer.target.json";
 pub struct TokenizerPair {
     /// `None` for a task without text.
     source: Option<Tokenizer>,
+    /// `None` if both sides share the tokenizer in `source`, or for a task without text.
     target: Option<Tokenizer>,
 }
 
