@@ -259,8 +259,8 @@ fn the_same_text_compressed_is_the_same_text() {
     assert_eq!(prepare_pairs(&config, &run).unwrap().train.report().text_hash, before);
     let now = std::fs::metadata(run.join("cache/train.bin")).unwrap().modified().unwrap();
     assert_eq!(now, cache, "nothing is tokenised again");
-    // The record of an earlier version has no key `decompressed`, and its hash is that of the
-    // compressed file. Such a record is still used, so a change is reported if its hash does not
+    // Earlier versions of the program recorded the hash of the compressed file, without the key
+    // `decompressed`. Such a record is still used, so a change is reported if the hash does not
     // fit.
     let record = run.join("text/train.json");
     let mut json: serde_json::Value =

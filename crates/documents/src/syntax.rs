@@ -92,8 +92,8 @@ fn templates(text: &str) -> Vec<std::ops::Range<usize>> {
 
 /// Whether a `~` must be escaped: it could be part of `~~`, or could end struck-out text. `before`
 /// and `next` are the characters around it; `None` means that a mark or the end of the line can be
-/// there. A `~` that can only begin struck-out text, as in `~10`, need not be escaped: if no `~` in
-/// the text can end struck-out text, then none begins it.
+/// there. A `~` that can only begin struck-out text, as in `~10`, need not be escaped, because
+/// every `~` that could end struck-out text is escaped.
 fn is_strike(before: Option<char>, next: Option<char>) -> bool {
     let may_end =
         !before.is_some_and(char::is_whitespace) && !next.is_some_and(char::is_alphanumeric);

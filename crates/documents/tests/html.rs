@@ -1,5 +1,5 @@
-//! Tests that pages are read like browsers read them: an element that is kept must end where the
-//! HTML standard says.
+//! Tests that pages are read as browsers read them: an element that must not be translated ends
+//! where the HTML standard says.
 
 use taper_documents::{Document, DocumentFormat, Translated};
 

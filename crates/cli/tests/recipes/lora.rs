@@ -1,4 +1,4 @@
-//! Tests of runs with adapters: training, resuming, merging and other commands.
+//! Tests of runs with LoRA adapters: training, resuming, merging and other commands.
 
 use std::collections::HashMap;
 use std::fs;

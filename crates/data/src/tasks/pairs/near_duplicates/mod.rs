@@ -4,9 +4,8 @@
 //! **Decision.** An earlier pair is a candidate if it has the same values in a band, which is a
 //! group of MinHash values. Then the exact Jaccard index of the two pairs is computed from the
 //! texts on disk. So a pair is dropped only if its similarity reaches the threshold, and memory
-//! holds only the keys of bands, not the texts. The share of equal smallest hashes is not used as
-//! an estimate of the Jaccard index, because with 40 hashes its standard error is 0.06 at an index
-//! of 0.8.
+//! holds only the keys of bands, not the texts. The share of equal MinHash values would only
+//! estimate the Jaccard index: with 40 values, its standard error is 0.06 at an index of 0.8.
 
 mod bands;
 mod shingles;
