@@ -110,8 +110,8 @@ impl Input {
     /// Returns the next lines; `None` after the last.
     ///
     /// # Errors
-    /// When a line is not UTF-8, the number of prefixes differs from the number of lines, or a file
-    /// was changed after it was opened.
+    /// When a line is not UTF-8, the number of prefixes differs from the number of lines, or the
+    /// text has another number of lines than when it was opened.
     pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
         let lines = &mut self.text.lines;
         let mut window =

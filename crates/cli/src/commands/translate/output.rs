@@ -306,8 +306,9 @@ impl Partial {
         Ok(())
     }
 
-    /// Reports the incomplete file and how to continue it; removes the file if this process has
-    /// made it and it has no lines. If the file was refused, the error says what to do.
+    /// Reports the incomplete file and how to continue it. Removes a file without complete lines,
+    /// unless an earlier process made it and this process has not changed it. If the file was
+    /// refused, the error says what to do.
     fn give_up(&self) {
         let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
         if self.whole {

@@ -18,7 +18,7 @@ pub struct TextRules {
     letters: [OwnLetters; 2],
     /// Indices of both languages in the language identifier, if it is used.
     languages: Option<[usize; 2]>,
-    /// Tag of the corpus, which each source begins with although it is not part of the sentence.
+    /// Tag of the corpus. Each source begins with it, although it is not part of the sentence.
     tag: String,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
-    /// Tag of the corpus, which each source begins with although it is not part of the sentence.
+    /// Tag of the corpus. Each source begins with it, although it is not part of the sentence.
     tag: &'a str,
     /// Pairs that [`Self::add`] did not drop, to be tokenised together.
     chunk: Vec<RawPair>,
@@ -107,8 +107,8 @@ impl<'a> Builder<'a> {
         Ok(bytes)
     }
 
-    /// The [`Preface`] of each pair, which rules need that compare pairs; computed in parallel.
-    /// Empty if no such rule is configured.
+    /// The [`Preface`] of each pair, for rules that compare pairs. Empty if no such rule is
+    /// configured. The prefaces are computed in parallel.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {
             rules if rules.are_any() => {
