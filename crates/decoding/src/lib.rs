@@ -101,7 +101,7 @@ mod translator;
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
 pub use batches::FinishedChunk;
 pub use config::{
-    CacheType, DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules,
+    CachePrecision, DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules,
 };
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;

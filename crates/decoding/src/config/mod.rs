@@ -1,5 +1,7 @@
 //! Settings of a search, and the limits that follow from them.
 
+mod choices;
+mod sampling;
 mod validation;
 
 use schemars::JsonSchema;
@@ -7,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
 use crate::reranking::RerankingConfig;
+
+pub use choices::{CachePrecision, LengthPenaltyForm, SearchRules};
+pub use sampling::SamplingConfig;
 
 /// Default of `diverse_penalty`, the same as in fairseq. Vijayakumar et al. 2018 find values from
 /// 0.2 to 0.8 good.
@@ -64,9 +69,10 @@ pub struct DecodingConfig {
     /// the power `α`. The `</s>` at the end counts as a token.
     #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
-    /// Rules that decide when a search stops, and what forced tokens cost.
+    /// Rules that decide when a search stops, what forced tokens cost, and whether the output at
+    /// the maximum length has an end. The rules on forced tokens and ends also apply to greedy
+    /// search and to sampling.
     #[serde(skip_serializing_if = "SearchRules::is_default")]
-    #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub rules: SearchRules,
     /// Reward added to the score for each token, including `</s>`: for models whose output is too
     /// short for any `α`, because their probabilities are flat (He et al. 2016, "Improved Neural
@@ -138,12 +144,12 @@ pub struct DecodingConfig {
     /// Type in which keys and values of earlier tokens are kept while a text is generated. Compared
     /// with f32, "bf16" takes half of the memory and "int8" about a quarter; both change
     /// probabilities slightly, and need the CPU.
-    #[serde(skip_serializing_if = "CacheType::is_exact")]
+    #[serde(skip_serializing_if = "CachePrecision::is_exact")]
     #[schemars(
         extend("x-names" = "kv_cache_dtype cache_dtype cache_type_k cache_type_v"),
         extend("x-idle" = ["not-language-model"])
     )]
-    pub cache: CacheType,
+    pub cache: CachePrecision,
     /// Random sampling of translations instead of search.
     pub sampling: SamplingConfig,
     /// Choice among several translations of each text.
@@ -185,126 +191,12 @@ impl Default for DecodingConfig {
             frequency_penalty: 0.0,
             no_repeat_ngram: 0,
             shortlist: false,
-            cache: CacheType::Exact,
+            cache: CachePrecision::Exact,
             sampling: SamplingConfig::default(),
             reranking: RerankingConfig::default(),
             batch_tokens: 4096,
             batch_rows: 256,
         }
-    }
-}
-
-/// Base of the length penalty, for `n` tokens including `</s>`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LengthPenaltyForm {
-    /// `(5 + n) / 6` (Wu et al. 2016, equation 14).
-    #[default]
-    Gnmt,
-    /// `n` itself, so that an exponent of 1 compares means, as in fairseq and CTranslate2.
-    Power,
-}
-
-/// Type in which keys and values of earlier tokens are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CacheType {
-    /// The type in which the model computes.
-    #[default]
-    Exact,
-    /// bf16, rounded to the nearest.
-    Bf16,
-    /// int8, with a scale for each key and each value of a head.
-    Int8,
-}
-
-impl CacheType {
-    fn is_exact(&self) -> bool {
-        *self == Self::Exact
-    }
-}
-
-impl From<CacheType> for taper_ops::CacheType {
-    fn from(cache_type: CacheType) -> Self {
-        match cache_type {
-            CacheType::Exact => Self::Exact,
-            CacheType::Bf16 => Self::Bf16,
-            CacheType::Int8 => Self::Int8,
-        }
-    }
-}
-
-/// Rules by which a beam search stops and scores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum SearchRules {
-    /// A sentence's search stops once nothing can change its result any more, or by `patience`; an
-    /// end that is forced at the maximum length counts in the score.
-    #[default]
-    Exact,
-    /// The rules of `generate` in the library Transformers, so that an imported model gives its
-    /// results. `beam_size` finished hypotheses are kept. Once there are that many, the search
-    /// stops when the best live hypothesis, scored at its present length, does not exceed the worst
-    /// finished one; with `patience` above 0, also when `beam_size * patience` hypotheses have
-    /// finished. Forced tokens cost nothing. A language model's repetition penalty also applies to
-    /// tokens of the prompt.
-    Transformers,
-    /// The rules of `"transformers"` for a model without `forced_eos_token_id`: no end is forced at
-    /// the maximum length; a translation stops there without an end.
-    TransformersOpen,
-}
-
-impl SearchRules {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Random sampling of translations.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct SamplingConfig {
-    /// Divisor of logits before sampling: below 1 favours likely tokens, above 1 makes
-    /// probabilities more equal. 0 searches instead of sampling.
-    #[schemars(range(min = 0.0))]
-    #[schemars(extend("x-names" = "temp sampling_temperature softmax_temperature"))]
-    pub temperature: f64,
-    /// Number of the likeliest tokens to sample from; 0 for all.
-    #[schemars(extend("x-names" = "topk sampling_topk"), extend("x-idle" = ["not-drawn"]))]
-    pub top_k: usize,
-    /// Total probability of the tokens to sample from: the smallest set of likeliest tokens with at
-    /// least this probability (Holtzman et al. 2020, "The Curious Case of Neural Text
-    /// Degeneration"); 1 for all.
-    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
-    #[schemars(extend("x-names" = "topp nucleus sampling_topp"), extend("x-idle" = ["not-drawn"]))]
-    pub top_p: f64,
-    /// Smallest probability of a token to sample, among the tokens that `top_k` and `top_p` leave:
-    /// less likely ones are never sampled (Hewitt et al. 2022, "Truncation Sampling as Language
-    /// Model Desmoothing"; 0.02 for candidates of reranking in Freitag et al. 2023, "Epsilon
-    /// Sampling Rocks"); 0 for all.
-    #[serde(skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
-    #[schemars(
-        extend("x-names" = "epsilon_cutoff min_prob"),
-        extend("x-idle" = ["not-drawn"])
-    )]
-    pub epsilon: f64,
-    /// Seed of sampling. Samples depend on the seed, the sentence's number, the index of the sample
-    /// and the position.
-    #[schemars(extend("x-idle" = ["not-drawn"]))]
-    pub seed: u64,
-}
-
-impl Default for SamplingConfig {
-    fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, epsilon: 0.0, seed: 1 }
-    }
-}
-
-impl SamplingConfig {
-    /// True if translations are sampled instead of searched for.
-    pub fn is_active(&self) -> bool {
-        self.temperature > 0.0
     }
 }
 
@@ -323,7 +215,7 @@ pub struct OutputLimits {
 impl DecodingConfig {
     /// Returns a configuration whose search finds as many candidates as reranking needs. If tokens
     /// are sampled, the search draws this many outputs; otherwise, its beam is at least this wide.
-    /// Without reranking, the configuration is unchanged.
+    /// Without reranking, the configuration is unchanged. A valid configuration stays valid.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {

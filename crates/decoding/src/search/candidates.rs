@@ -19,6 +19,16 @@ pub(crate) struct Candidate {
     pub(crate) rank: f64,
 }
 
+impl Candidate {
+    /// Sets the rank to 0 if `constraints` admit no other token, and the rules of the search are
+    /// those by which such a token costs nothing.
+    pub(crate) fn apply_cost(&mut self, constraints: &Constraints<'_>) {
+        if constraints.is_free {
+            self.rank = 0.0;
+        }
+    }
+}
+
 /// Finds the `count` likeliest tokens that `constraints` admit, likeliest first. Of equally likely
 /// tokens, the one with the lower id comes first. After them come the tokens that phrases need
 /// next, if they are not among the likeliest. Tokens with probability zero are omitted. Returns
@@ -29,9 +39,7 @@ pub(crate) fn best_tokens(
     constraints: &Constraints<'_>,
 ) -> Option<Vec<Candidate>> {
     let mut best = likeliest_admitted(logits, count, constraints)?;
-    if constraints.is_free {
-        best.iter_mut().for_each(|candidate| candidate.rank = 0.0);
-    }
+    best.iter_mut().for_each(|candidate| candidate.apply_cost(constraints));
     Some(best)
 }
 

@@ -39,10 +39,24 @@ pub(crate) fn sample<M: StepModel>(
 }
 
 /// Draws a token. `uniform` is a number in `[0, 1)`. Probabilities are summed in ascending order of
-/// ids, and the token is the first at which the sum exceeds `uniform`.
+/// ids, and the token is the first at which the sum exceeds `uniform`. As in a beam search, a forced
+/// token costs nothing by the rules of the library Transformers.
 ///
 /// Returns `None` if the row is not a distribution, and `Some(None)` if no token is possible.
 fn draw(
+    logits: Logits<'_>,
+    constraints: &Constraints<'_>,
+    sampling: &SamplingConfig,
+    uniform: f64,
+) -> Option<Option<Candidate>> {
+    let mut drawn = draw_admitted(logits, constraints, sampling, uniform)?;
+    if let Some(candidate) = &mut drawn {
+        candidate.apply_cost(constraints);
+    }
+    Some(drawn)
+}
+
+fn draw_admitted(
     logits: Logits<'_>,
     constraints: &Constraints<'_>,
     sampling: &SamplingConfig,

@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 
 use common::{HashModel, random_sources};
 use taper_decoding::{
-    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, Result, SamplingConfig, Sentence,
-    SpecialIds, StepModel, Translator, generate,
+    DecodingConfig, DecodingError, END, Ensemble, Hypothesis, Result, SamplingConfig, SearchRules,
+    Sentence, SpecialIds, StepModel, Translator, generate,
 };
 
 /// Makes a model whose outputs are long enough for these tests.

@@ -59,6 +59,41 @@ fn every_output_begins_with_its_prefix() {
 }
 
 #[test]
+fn forced_tokens_cost_nothing_by_the_rules_of_transformers() {
+    let (model, sources) = (model(57), random_sources(20, 57));
+    let prefixes = vec![vec![4, 9]; sources.len()];
+    let plain = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 6, ..greedy() };
+    let of_sampling = |sampling| DecodingConfig { sampling, n_best: 3, ..plain.clone() };
+    let mut ends = 0;
+    for config in [
+        plain.clone(),
+        DecodingConfig { beam_size: 4, ..plain.clone() },
+        of_sampling(sampling(1.0, 9)),
+        of_sampling(SamplingConfig { top_k: 3, ..sampling(1.0, 9) }),
+    ] {
+        for rules in [SearchRules::Exact, SearchRules::Transformers, SearchRules::TransformersOpen]
+        {
+            let config = DecodingConfig { rules, length_penalty: 0.0, ..config.clone() };
+            let translator = Translator::new(&model, config.clone()).expect("valid");
+            let translations = translator
+                .translate_sentences(&prefixed(&sources, &prefixes), |_| {})
+                .expect("decodes");
+            for hypothesis in translations.iter().flatten() {
+                let mut counted = &hypothesis.token_log_probabilities[..];
+                if rules != SearchRules::Exact {
+                    // The end at the maximum length is forced like the prefix.
+                    counted = &counted[2..counted.len().min(6)];
+                }
+                let expected: f64 = counted.iter().sum();
+                assert!((hypothesis.score - expected).abs() < 1e-9, "{config:?} {hypothesis:?}");
+                ends += usize::from(hypothesis.tokens.len() == 6);
+            }
+        }
+    }
+    assert!(ends > 0);
+}
+
+#[test]
 fn prefixes_are_checked() {
     let (model, sources) = (model(48), random_sources(2, 48));
     let translator = Translator::new(&model, greedy()).expect("valid");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use taper_data::{Documents, SpelledSpecial, Tokenizer};
-use taper_decoding::{CacheType, Control, DecodingConfig, Hypothesis, Sentence, generate};
+use taper_decoding::{CachePrecision, Control, DecodingConfig, Hypothesis, Sentence, generate};
 use taper_model::LanguageModel;
 
 use crate::LoadedRun;
@@ -160,7 +160,7 @@ pub struct Generator<'a> {
     run: &'a LoadedRun<LanguageModel>,
     model: Arc<WithTokens>,
     context: usize,
-    cache_type: CacheType,
+    cache_type: CachePrecision,
     tokenizer: &'a Tokenizer,
     /// `tokenizer` with the chosen treatment of names of special tokens, for prompts.
     of_prompts: Tokenizer,
