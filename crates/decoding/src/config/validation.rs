@@ -136,6 +136,13 @@ impl DecodingConfig {
             let expected = format!("0 for none, or from 2 to {WIDEST_BEAM}");
             return Err(refused("reranking.candidates", candidates, expected));
         }
+        // The search for candidates needs a beam of at least this size that its groups divide.
+        let groups = self.diverse_groups;
+        let most = WIDEST_BEAM - WIDEST_BEAM % groups;
+        if candidates > most {
+            let expected = format!("at most {most} with decoding.diverse_groups = {groups}");
+            return Err(refused("reranking.candidates", candidates, expected));
+        }
         from_0("reranking.utility_weight", utility_weight, MOST)?;
         from_0("reranking.model_weight", model_weight, MOST)?;
         from_0("reranking.reverse_weight", reverse_weight, MOST)?;

@@ -177,4 +177,12 @@ fn groups_without_meaning_are_refused() {
     let widened = DecodingConfig { reranking, ..of(6, 3) }.with_candidates();
     assert_eq!((widened.beam_size, widened.n_best), (12, 10));
     assert!(widened.validate().is_ok());
+    // No multiple of 3 from 65,536 is a beam size.
+    let of_candidates = |candidates| {
+        let reranking = taper_decoding::RerankingConfig { candidates, ..Default::default() };
+        DecodingConfig { reranking, ..of(6, 3) }
+    };
+    let most = of_candidates(65_535);
+    assert!(most.validate().is_ok() && most.with_candidates().validate().is_ok());
+    assert!(refusal(of_candidates(65_536)).contains("at most 65535"));
 }
