@@ -81,11 +81,15 @@ impl Default for TuningGrid {
 
 impl TuningGrid {
     /// Grid with the values of `decoding`, the settings of the run, added to each list. The lists
-    /// are sorted.
+    /// are sorted. If larger beam sizes may be tried, the list has only beam sizes that the run's
+    /// diverse groups divide evenly; a list that a user names is kept as it is.
     pub(super) fn with(&self, decoding: &DecodingConfig) -> Self {
         let mut beams = [self.beam_sizes.list.as_slice(), &[decoding.beam_size]].concat();
         beams.sort_unstable();
         beams.dedup();
+        if self.beam_sizes.extends {
+            beams.retain(|beam| beam.is_multiple_of(decoding.diverse_groups));
+        }
         Self {
             beam_sizes: Values { list: beams, ..self.beam_sizes },
             length_penalties: self.length_penalties.with(decoding.length_penalty),
@@ -208,6 +212,21 @@ mod tests {
         assert!(lengths.contains(&of_run));
         let both = LengthSettings { shortfall_penalty: 1.0, ..of_run };
         assert!(!lengths.contains(&both) && grid.lengths(both).contains(&both));
+    }
+
+    #[test]
+    fn only_beams_that_the_groups_divide_are_tried() {
+        let groups = |beam_size, diverse_groups| DecodingConfig {
+            beam_size,
+            diverse_groups,
+            ..DecodingConfig::default()
+        };
+        let beams = |grid: &TuningGrid, of_run| grid.with(&of_run).beam_sizes.list;
+        assert_eq!(beams(&TuningGrid::default(), groups(6, 3)), [6]);
+        assert_eq!(beams(&TuningGrid::default(), groups(12, 4)), [4, 8, 12]);
+        // A beam size that a user names is tried, and refused later.
+        let named = TuningGrid { beam_sizes: Values::only(vec![4]), ..TuningGrid::default() };
+        assert_eq!(beams(&named, groups(6, 3)), [4, 6]);
     }
 
     #[test]
