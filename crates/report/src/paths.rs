@@ -19,14 +19,53 @@ pub(crate) fn short(path: &Path, parts: usize) -> String {
     if last.is_empty() { path.display().to_string() } else { format!("…/{}", last.join("/")) }
 }
 
-/// Text in TOML in which the absolute paths are replaced by their last `parts` parts. A string in
-/// double quotes is replaced only if the whole string is a path.
+/// Text in which each absolute path is replaced by `shown(path)`.
+///
+/// A path begins with a slash at the beginning of the text, after a space or a line break, or after
+/// one of the characters `"'=:,;|([{` or a backtick. After a quotation mark it ends at the next such
+/// mark; elsewhere it ends before a space, a quotation mark, or one of `,;|)]}`.
+fn with_paths(text: &str, shown: impl Fn(&Path) -> String) -> String {
+    const QUOTES: [char; 3] = ['"', '\'', '`'];
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(slash) = rest.find('/') {
+        let (before, path) = rest.split_at(slash);
+        result += before;
+        let is_end = |end: char| {
+            end.is_whitespace()
+                || QUOTES.contains(&end)
+                || [',', ';', '|', ')', ']', '}'].contains(&end)
+        };
+        let last = result.chars().next_back();
+        let quote = last.filter(|last| QUOTES.contains(last));
+        let quoted = quote.and_then(|quote| path.find([quote, '\n'])).unwrap_or(0);
+        let length = match path[..quoted].is_empty() {
+            true => path.find(is_end).unwrap_or(path.len()),
+            false => quoted,
+        };
+        // A colon at the end belongs to the sentence.
+        let length = path[..length].trim_end_matches(':').len();
+        let begins = match last {
+            None => true,
+            // The slashes of `http://` begin no path, but the third one of `file:///` does.
+            Some(':') => !path.starts_with("//"),
+            Some('/') => result.ends_with("file://"),
+            Some(last) => last.is_whitespace() || quote.is_some() || "=,;|([{".contains(last),
+        };
+        let is_name = path[..length].chars().any(|character| character != '/');
+        let length = if begins && is_name { length } else { 1 };
+        match length {
+            1 => result.push('/'),
+            _ => result += &shown(Path::new(&path[..length])),
+        }
+        rest = &path[length..];
+    }
+    result + rest
+}
+
+/// Text in TOML in which the absolute paths are replaced by their last `parts` parts.
 pub(crate) fn short_in_toml(toml: &str, parts: usize) -> String {
-    let shown = |(number, text): (usize, &str)| match number % 2 {
-        1 => short(Path::new(text), parts),
-        _ => text.to_owned(),
-    };
-    toml.split('"').enumerate().map(shown).collect::<Vec<_>>().join("\"")
+    with_paths(toml, |path| short(path, parts))
 }
 
 /// Values in TOML with their absolute paths shortened. Values that differ also differ afterwards;
@@ -56,30 +95,28 @@ fn distinct(texts: &[String], shorten: impl Fn(&str, usize) -> String) -> Vec<St
     (1..MOST).map(short).find(|short| is_equal(short) == whole).unwrap_or_else(|| texts.to_vec())
 }
 
-/// Text of a message in which each word that is an absolute path is shortened to its last part.
+/// Text of a message in which each absolute path is shortened to its last part.
 pub(crate) fn short_in_words(text: &str) -> String {
-    let shown = |word: &str| {
-        let path = word.trim_end_matches([':', ';', ',']);
-        format!("{}{}", short(Path::new(path), 1), &word[path.len()..])
-    };
-    text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
+    with_paths(text, |path| short(path, 1))
 }
 
 /// Argument of a command that was started in `folder`. A path in this folder is shown relative to
 /// it, and other absolute paths are shortened.
 pub(crate) fn short_argument(argument: &str, folder: &Path) -> String {
-    let (option, path) = match argument.split_once('=') {
-        Some((option, path)) if option.starts_with('-') || path.starts_with('/') => {
-            (format!("{option}="), path)
-        }
-        _ => (String::new(), argument),
+    let shown = |path: &Path| match path.strip_prefix(folder) {
+        Ok(inside) if !inside.as_os_str().is_empty() => inside.display().to_string(),
+        _ => short(path, 1),
     };
-    let path = Path::new(path);
-    match path.strip_prefix(folder) {
-        Ok(inside) if path.is_absolute() && !inside.as_os_str().is_empty() => {
-            format!("{option}{}", inside.display())
-        }
-        _ => format!("{option}{}", short(path, 1)),
+    // A path that is the whole argument, or the whole value of a key, can contain any characters.
+    let is_name = |text: &str| !text.contains(['/', '"', '\'', '[', '{']);
+    let whole = match argument.split_once("=/") {
+        _ if argument.starts_with('/') => Some(0),
+        Some((name, _)) if is_name(name) => Some(name.len() + 1),
+        _ => None,
+    };
+    match whole {
+        Some(at) => format!("{}{}", &argument[..at], shown(Path::new(&argument[at..]))),
+        None => with_paths(argument, shown),
     }
 }
 
@@ -98,6 +135,11 @@ mod tests {
             short_in_toml(toml, 1),
             "dir = \"…/text\"\nprefix = \"a / b\"\nfile = [\"…/y.tsv\"]\n"
         );
+        let odd = "a = '/home/me/a \"b\"'\nb = \"3\\\" and\"\nc = '/home/me/c'\nd = \"</s>\"\n";
+        assert_eq!(
+            short_in_toml(odd, 1),
+            "a = '…/a \"b\"'\nb = \"3\\\" and\"\nc = '…/c'\nd = \"</s>\"\n"
+        );
         let values = ["\"/a/x/text\"", "\"/b/x/text\"", "\"/a/x/text\"", "–"].map(str::to_owned);
         assert_eq!(
             short_values(&values),
@@ -107,11 +149,25 @@ mod tests {
             short_in_words("sentences: cannot read /home/me/test.en: it is gone (a / b)"),
             "sentences: cannot read …/test.en: it is gone (a / b)"
         );
+        assert_eq!(
+            short_in_words(
+                "(/home/me/a b.txt), `/home/me/c d`; and/or http://host/x, file:///home/e"
+            ),
+            "(…/a b.txt), `…/c d`; and/or http://host/x, file://…/e"
+        );
         let argument = |text: &str| short_argument(text, Path::new("/home/me/work"));
         assert_eq!(argument("/home/me/work/runs/a"), "runs/a");
         assert_eq!(argument("--from=/home/me/old"), "--from=…/old");
         assert_eq!(argument("data.dir=/home/me/text"), "data.dir=…/text");
         assert_eq!(argument("/usr/bin/taper"), "…/taper");
         assert_eq!(argument("--json"), "--json");
+        assert_eq!(argument("--set=data.dir=/home/me/my = text"), "--set=data.dir=…/my = text");
+        assert_eq!(argument("--set=data.dir=/home/me/work/a"), "--set=data.dir=a");
+        assert_eq!(
+            argument("data.train=[\"/home/me/work/a\", '/home/me/b, c']"),
+            "data.train=[\"a\", '…/b, c']"
+        );
+        assert_eq!(argument("data.dir=\"/home/me/text\""), "data.dir=\"…/text\"");
+        assert_eq!(argument("--files=a,/home/me/b,/home/me/c"), "--files=a,…/b,…/c");
     }
 }

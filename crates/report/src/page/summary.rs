@@ -10,7 +10,7 @@ use taper_run::numbers::{grouped, scaled};
 use taper_run::tasks::outline;
 use taper_trainer::ProcessTime;
 
-use crate::paths::short;
+use crate::paths::{short, short_in_words};
 use crate::run_data::RunData;
 
 /// A number of a test set: its name, its JSON pointer in `scores.json`, a factor by which it is
@@ -225,7 +225,9 @@ fn facts(run: &RunData, language: Language) -> String {
         }
         RunState::Finished { .. } => say("finished", "已完成"),
         RunState::Interrupted => say("interrupted", "已中断"),
-        RunState::Damaged { cause } => format!("{}: {cause}", say("damaged", "已损坏")),
+        RunState::Damaged { cause } => {
+            format!("{}: {}", say("damaged", "已损坏"), short_in_words(cause))
+        }
     };
     let mut facts = vec![
         format!("<span class=\"badge\">{}</span>", escape(&state)),
