@@ -26,6 +26,10 @@ const CONFIDENCE: f64 = 0.95;
 const FEWEST: usize = 4;
 /// Smallest number of points that determines a law of two inputs.
 const FEWEST_JOINT: usize = 6;
+/// Smallest number of different values of each input that determines a law of two inputs without
+/// either law of one input: two values have one difference, which does not determine both the
+/// factor and the exponent of a term.
+const FEWEST_EACH: usize = 3;
 
 /// A trained model: its size, its amount of training data, and its loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -110,8 +114,10 @@ impl Point {
         };
         let name = column(&["name"]);
         let mut points = Vec::new();
-        for (number, row) in table.records().enumerate() {
-            let line = number + 2;
+        let mut rows = table.records();
+        loop {
+            let line = line_of_row(&bytes, rows.reader().position());
+            let Some(row) = rows.next() else { break };
             let row = row.with_context(|| format!("{shown}, line {line}"))?;
             let value = |column: usize| {
                 let cell = row.get(column).unwrap_or_default();
@@ -136,6 +142,13 @@ impl Point {
     fn flops(&self) -> f64 {
         6.0 * self.parameters * self.tokens
     }
+}
+
+/// Line of the next row of a table, whose reader is at `position`: blank lines come before the row.
+fn line_of_row(table: &[u8], position: &csv::Position) -> u64 {
+    let rest = usize::try_from(position.byte()).ok().and_then(|start| table.get(start..));
+    let blank = rest.unwrap_or_default().iter().take_while(|byte| b"\r\n".contains(byte));
+    position.line() + blank.filter(|&&byte| byte == b'\n').count() as u64
 }
 
 /// A law with the confidence intervals of its parameters.
@@ -176,10 +189,13 @@ impl Study {
         };
         let (sizes, amounts) = (distinct(|one| one.parameters), distinct(|one| one.tokens));
         let enough = |count: usize| points.len() >= FEWEST && count >= FEWEST;
-        if !enough(sizes) && !enough(amounts) {
+        let is_grid =
+            points.len() >= FEWEST_JOINT && sizes >= FEWEST_EACH && amounts >= FEWEST_EACH;
+        if !is_grid && !enough(sizes) && !enough(amounts) {
             bail!(
                 "{} points of {sizes} sizes and {amounts} amounts of data determine no law: at \
-                 least {FEWEST} different ones are needed, {FEWEST_JOINT} points for L(N, D)",
+                 least {FEWEST} different sizes or amounts are needed, or for L(N, D) \
+                 {FEWEST_JOINT} points with {FEWEST_EACH} of each",
                 points.len()
             );
         }
@@ -218,7 +234,7 @@ impl Study {
             lines.push("L(N) = (N_c / N)^α, of the lowest loss of each size".to_owned());
             lines.push(format!("  N_c {:.2e}  α {:.4}", power.critical, power.exponent));
         }
-        if let Some((fit, _)) = &self.joint {
+        if let Some((fit, _)) = self.joint.as_ref().filter(|_| !flops.is_empty()) {
             lines.push("the best model of so much training (6ND)".to_owned());
             for &flops in flops {
                 let best = fit.law.compute_optimal(flops);

@@ -269,6 +269,22 @@ fn a_sentence_on_line_0_is_refused() {
 }
 
 #[test]
+fn a_page_shows_no_paths_of_the_machine() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "one", GOOD, 20);
+    let mut data = RunData::read(&root).expect("a run");
+    let cause = "/home/someone/runs/one/state.json: torn".to_owned();
+    data.summary.state = taper_run::folder::RunState::Damaged { cause };
+    data.commands.push(taper_run::folder::Command {
+        folder: "/home/someone/work".to_owned(),
+        arguments: vec!["taper".to_owned(), "--set=data.train=['/home/someone/a b']".to_owned()],
+        ..Default::default()
+    });
+    let page = report(&data, Language::English).expect("a page");
+    assert!(page.contains("…/state.json: torn") && !page.contains("/home/someone"));
+}
+
+#[test]
 fn a_table_of_points_gives_the_law_that_made_it() {
     let folder = tempfile::tempdir().expect("temporary folder");
     let path = folder.path().join("points.csv");
@@ -288,6 +304,29 @@ fn a_table_of_points_gives_the_law_that_made_it() {
     assert!(lines.contains("α 0.340") && lines.contains("1.00e20 FLOPs"), "{lines}");
     let figures = study.figures(Language::English);
     assert!(figures.iter().all(|one| one.figure.draw().is_ok()) && figures.len() >= 3);
+    assert!(study.lines(&[]).iter().all(|line| !line.contains("the best model")));
+    // Three sizes and three amounts of data determine the law, and two sizes do not.
+    let points = Point::from_table(&path).expect("a table");
+    let law = |sizes: usize| {
+        let mut points = points.clone();
+        let parameters: Vec<f64> = points.iter().step_by(3).map(|one| one.parameters).collect();
+        points.retain(|one| parameters[..sizes].contains(&one.parameters));
+        Study::fit(points, 0, 5)
+    };
+    let study = law(3).expect("a law");
+    let (fit, _) = study.joint.as_ref().expect("both inputs vary");
+    assert!((fit.law.irreducible - 1.7).abs() < 1e-2, "{:?}", fit.law);
+    assert!(study.of_size.is_none() && study.of_data.is_none());
+    let error = law(2).expect_err("too few").to_string();
+    assert!(error.starts_with("6 points of 2 sizes and 3 amounts of data"), "{error}");
+    // Blank lines count as lines of the file.
+    fs::write(&path, table.replace("1000000,", "\n\nmany,")).expect("write");
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no number"));
+    assert!(error.contains("line 4: \"many\" is no number above 0"), "{error}");
+    let windows = "parameters,tokens,loss\r\n\r\n1,1,1\r\n\r\n\r\nx,1,1\r\n";
+    fs::write(&path, windows).expect("write");
+    let error = format!("{:#}", Point::from_table(&path).expect_err("no number"));
+    assert!(error.contains("line 6: \"x\" is no number above 0"), "{error}");
     fs::write(&path, table.replace("1000000,", "many,")).expect("write");
     let error = format!("{:#}", Point::from_table(&path).expect_err("no number"));
     assert!(error.contains("line 2: \"many\" is no number above 0"), "{error}");
