@@ -186,7 +186,13 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
     let missing = error_of(&[folder.path().join("absent")], &output, &settings, &limits);
     assert!(missing.contains("absent: no such file"), "{missing}");
     train(&files[0], &output, &settings);
-    assert!(refused(settings, &limits).contains("it has a training already"));
+    assert!(refused(settings.clone(), &limits).contains("it has a training already"));
+    // Files of a training whose record was removed are not taken for those of a new training.
+    std::fs::remove_file(output.join("embeddings.json")).expect("remove");
+    assert!(refused(settings.clone(), &limits).contains("it has vectors.bin of another training"));
+    let old = output.join("checkpoint.safetensors");
+    std::fs::rename(output.join("vectors.bin"), old).expect("rename");
+    assert!(refused(settings, &limits).contains("checkpoint.safetensors of another training"));
 }
 
 #[test]

@@ -35,7 +35,7 @@ use taper_data::{Draws, write_whole};
 
 use crate::lanes::numbers;
 use crate::word2vec::{write_head, write_row};
-use crate::{Error, Result};
+use crate::{Error, Format, Result};
 use blocks::Blocks;
 use checkpoint::{CHECKPOINT, FORMAT, Position, RECORD, Record, VOCABULARY};
 use chunk::{Chunk, Chunks, Sampling};
@@ -104,7 +104,7 @@ pub enum Outcome {
 ///
 /// # Errors
 /// When a file cannot be read or written, a setting is invalid, memory does not suffice, or the
-/// folder already has a training.
+/// folder already has a training, or the checkpoint or vectors of one.
 pub fn start(
     files: &[PathBuf],
     folder: &Path,
@@ -120,6 +120,16 @@ pub fn start(
     if folder.join(RECORD).exists() {
         let message =
             "it has a training already: go on with it by resume, or choose another folder";
+        return Err(Error::malformed(folder, "", message));
+    }
+    // Without the record, nobody knows which text and settings these files are from.
+    let formats = [Format::Binary, Format::Text].map(Format::file_name);
+    let stale = [CHECKPOINT].into_iter().chain(formats).find(|name| folder.join(name).exists());
+    if let Some(name) = stale {
+        let message = format!(
+            "it has {name} of another training, without {RECORD}: remove it, or choose another \
+             folder"
+        );
         return Err(Error::malformed(folder, "", message));
     }
     // Counting may take only a quarter of the memory, because the table of words doubles its size
