@@ -166,6 +166,22 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     };
     let error = refused(full(), same_length, Positions::None);
     assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
+    // Distances are encoded in pairs of columns.
+    for width in [1, 9] {
+        let decoder_attention =
+            AttentionConfig { kind: AttentionKind::TransformerXl, ..AttentionConfig::default() };
+        let shape = ModelConfig {
+            d_model: width,
+            heads: 1,
+            positions: Positions::None,
+            decoder_attention,
+            ..tiny()
+        };
+        let model = Transformer::new(&shape, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32));
+        let error = model.map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("model.decoder_attention.kind = \"transformer-xl\""), "{error}");
+        assert!(error.ends_with(&format!("needs an even model.d_model, not {width}")), "{error}");
+    }
     // This sequence is longer than the number of positions for which the model has weights.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();

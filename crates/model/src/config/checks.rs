@@ -49,9 +49,25 @@ impl ModelConfig {
             ("model.decoder_attention", true, self.decoder_layers),
         ] {
             self.attention(causal).validate((name, causal), layers, self.positions)?;
+            self.validate_distances(name, causal)?;
             self.validate_state_space((name, causal), layers)?;
         }
         Ok(())
+    }
+
+    /// Refuses Transformer-XL attention of an odd width: distances are encoded in pairs of columns,
+    /// a sine and a cosine each.
+    fn validate_distances(&self, section: &str, causal: bool) -> Result<(), ModelError> {
+        let attention = self.attention(causal);
+        if self.d_model.is_multiple_of(2) || !attention.has(AttentionKind::TransformerXl) {
+            return Ok(());
+        }
+        Err(ModelError::Config(format!(
+            "{section}.{} = \"transformer-xl\" encodes distances by pairs of sines and cosines: it \
+             needs an even model.d_model, not {}",
+            attention.key(),
+            self.d_model
+        )))
     }
 
     /// Refuses a feed-forward layer in parallel with self-attention if norms follow the sublayers.

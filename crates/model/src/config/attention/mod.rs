@@ -155,7 +155,7 @@ impl AttentionConfig {
     }
 
     /// Name of the key, `kind` or `kinds`, that sets the kinds of these layers, for messages.
-    fn key(&self) -> &'static str {
+    pub(in crate::config) fn key(&self) -> &'static str {
         if self.kinds.0.is_empty() { "kind" } else { "kinds" }
     }
 }
