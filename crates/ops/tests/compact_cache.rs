@@ -183,6 +183,20 @@ fn rows_without_columns_are_refused() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn the_largest_numbers_do_not_overflow() -> Result<()> {
+    for largest in [f32::MAX, -f32::MAX] {
+        let rows = Tensor::new(&[[largest, 0.0, largest / 2.0, 1.0]], &Device::Cpu)?;
+        let found = CompactRows::new(&rows, 4, CacheType::Int8)?.to_tensor()?.to_vec2::<f32>()?;
+        assert!((found[0][0] / largest - 1.0).abs() < 1e-6, "{found:?}");
+        assert!(found[0].iter().all(|value| value.is_finite()), "{found:?}");
+    }
+    let rows = Tensor::new(&[[f32::INFINITY, 0.0], [f32::NAN, 1.0]], &Device::Cpu)?;
+    let found = CompactRows::new(&rows, 2, CacheType::Int8)?.to_tensor()?.to_vec2::<f32>()?;
+    assert!(found.iter().all(|row| row.iter().any(|value| !value.is_finite())), "{found:?}");
+    Ok(())
+}
+
 /// Checks that a copy of a cache does not get what is added to the original.
 #[test]
 fn a_copy_goes_its_own_way() -> Result<()> {

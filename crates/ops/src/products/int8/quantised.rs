@@ -14,8 +14,8 @@ const SMALLEST: f32 = 1e-30;
 const SCALE_BITS: u32 = 0x7f;
 
 /// Returns the scale of a row: the row's largest magnitude divided by 127, and rounded up so that
-/// the bits [`SCALE_BITS`] are zero. It is 0 if the magnitude is below [`SMALLEST`], and NaN if a
-/// value is not finite.
+/// the bits [`SCALE_BITS`] are zero, or down if 127 times the scale would overflow. It is 0 if the
+/// magnitude is below [`SMALLEST`], and NaN if a value is not finite.
 #[inline(always)]
 pub(super) fn scale_of(values: &[f32]) -> f32 {
     // The bits of magnitudes are ordered like the magnitudes; those of infinity and NaN are the
@@ -29,7 +29,11 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
         0.0
     } else {
         let bits = (largest / LARGEST).to_bits();
-        f32::from_bits((bits + SCALE_BITS) & !SCALE_BITS)
+        let scale = f32::from_bits((bits + SCALE_BITS) & !SCALE_BITS);
+        match (scale * LARGEST).is_finite() {
+            true => scale,
+            false => f32::from_bits(bits & !SCALE_BITS),
+        }
     }
 }
 
@@ -163,6 +167,17 @@ mod tests {
             let once = Int8Matrix::round(&random(50 * 64, size), 64);
             let again = Int8Matrix::round(&once.to_f32(), 64);
             assert_eq!(once, again);
+        }
+    }
+
+    #[test]
+    fn the_largest_weights_do_not_overflow() {
+        for largest in [f32::MAX, -f32::MAX, f32::MAX * (1.0 - 1e-6), f32::MAX / 2.0] {
+            let once = Int8Matrix::round(&[largest, largest / 3.0, 0.0], 3);
+            let values = once.to_f32();
+            assert_eq!(once.values()[0].unsigned_abs(), 127);
+            assert!((values[0] / largest - 1.0).abs() < 1e-4, "{largest}: {values:?}");
+            assert_eq!(once, Int8Matrix::round(&values, 3));
         }
     }
 

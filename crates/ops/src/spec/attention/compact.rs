@@ -195,7 +195,14 @@ impl Codes {
                         size if size > largest || size.is_nan() => size,
                         _ => largest,
                     });
-                    let scale = if largest < SMALLEST { 0.0 } else { largest / LARGEST };
+                    let scale = match largest / LARGEST {
+                        _ if largest < SMALLEST => 0.0,
+                        // The largest f32 would overflow if its scale had been rounded up.
+                        scale if largest.is_finite() && (scale * LARGEST).is_infinite() => {
+                            scale.next_down()
+                        }
+                        scale => scale,
+                    };
                     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
                     scales.push(scale);
                     codes.extend(of_block.iter().map(|x| (x * inverse).round_ties_even() as i8));
