@@ -1,6 +1,7 @@
 //! Connection to a hub: its address, the user's access token, and requests to its API. A request
 //! that is not successful is an error.
 
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +19,11 @@ const ENDPOINT: &str = "https://huggingface.co";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lowest mean rate of a transfer, in bytes per second. A slower transfer is given up.
 const SLOWEST: u64 = 10_000;
-/// Largest number of characters that are shown of an error message from the hub.
+/// Largest number of bytes of an answer in JSON.
+const MOST_BYTES: u64 = 1 << 26;
+/// Largest number of bytes that are read of the answer to a failed request.
+const MOST_OF_ERROR: u64 = 1 << 16;
+/// Largest number of characters of an error's message that are shown.
 const MOST_SHOWN: usize = 200;
 
 /// Connection to a hub.
@@ -144,7 +149,7 @@ impl Hub {
         let said = answer.headers().get("x-error-message").and_then(|said| said.to_str().ok());
         let message = match said {
             Some(said) => said.to_owned(),
-            None => message_of(&answer.text().unwrap_or_default()),
+            None => message_of(&start_of(answer, MOST_OF_ERROR).unwrap_or_default()),
         };
         let message: String = message.chars().take(MOST_SHOWN).collect();
         Err(HubError::status(subject, status, &message, self.token.is_some()))
@@ -153,20 +158,25 @@ impl Hub {
     /// Sends a request and reads the JSON of its answer.
     ///
     /// # Errors
-    /// Errors of [`Self::send`], and an error if the answer is not JSON of the type `T`.
+    /// Errors of [`Self::send`], and an error if the answer is larger than 64 MiB, or is not JSON of
+    /// the type `T`.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         subject: &str,
         request: RequestBuilder,
         bytes: u64,
     ) -> Result<T> {
-        let text = self.send(subject, request, bytes, &[])?.text();
-        let text = text.map_err(|error| self.unreachable(subject, &error))?;
-        let read = serde_json::from_str(&text);
-        read.map_err(|error| HubError::Answer {
+        let answer = self.send(subject, request, bytes, &[])?;
+        let refused = |message: String| HubError::Answer { subject: subject.to_owned(), message };
+        let body = start_of(answer, MOST_BYTES + 1).map_err(|error| HubError::Network {
             subject: subject.to_owned(),
+            endpoint: self.endpoint(),
             message: error.to_string(),
-        })
+        })?;
+        if body.len() as u64 > MOST_BYTES {
+            return Err(refused(format!("larger than {MOST_BYTES} bytes")));
+        }
+        serde_json::from_slice(&body).map_err(|error| refused(error.to_string()))
     }
 
     pub(crate) fn unreachable(&self, subject: &str, error: &reqwest::Error) -> HubError {
@@ -200,9 +210,16 @@ fn whole(error: &reqwest::Error) -> String {
     last.unwrap_or_else(|| if error.is_timeout() { "too slow" } else { "it failed" }.to_owned())
 }
 
-/// Returns the error message in the body of an answer; empty if there is none.
-fn message_of(text: &str) -> String {
-    let read: Value = serde_json::from_str(text).unwrap_or_default();
+/// Reads the first `most` bytes of a body, or fewer if it is shorter.
+fn start_of(body: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    body.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the message in the answer to a failed request; empty if there is none.
+fn message_of(answer: &[u8]) -> String {
+    let read: Value = serde_json::from_slice(answer).unwrap_or_default();
     let said = read["error"].as_str().or(read["message"].as_str()).unwrap_or_default();
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use reqwest::blocking::Body;
+use reqwest::blocking::{Body, RequestBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -96,7 +96,11 @@ pub(crate) fn upload(
         }
         if let Some(verify) = &actions.verify {
             let said = json!({"oid": file.oid, "size": file.bytes});
-            let request = hub.post_to(&verify.href).header("Content-Type", KIND);
+            let mut request = match has_authorization(&verify.header) {
+                true => hub.client().post(&verify.href),
+                false => hub.post_to(&verify.href),
+            };
+            request = with_headers(request.header("Content-Type", KIND), &verify.header);
             hub.send(&file.path, request.body(said.to_string()), 0, &[])?;
         }
     }
@@ -111,11 +115,20 @@ fn part(file: &LargeFile, from: u64, bytes: u64) -> Result<Body> {
     Ok(Body::sized(reader.take(bytes), bytes))
 }
 
+/// Adds the headers that the hub names for an action.
+fn with_headers(request: RequestBuilder, headers: &Map<String, Value>) -> RequestBuilder {
+    headers.iter().fold(request, |request, (name, value)| {
+        request.header(name, value.as_str().unwrap_or_default())
+    })
+}
+
+/// Whether the headers of an action have an authorization, which replaces the token.
+fn has_authorization(headers: &Map<String, Value>) -> bool {
+    headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+}
+
 fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
-    let mut request = hub.client().put(&upload.href);
-    for (name, value) in &upload.header {
-        request = request.header(name, value.as_str().unwrap_or_default());
-    }
+    let request = with_headers(hub.client().put(&upload.href), &upload.header);
     hub.send(&file.path, request.body(part(file, 0, file.bytes)?), file.bytes, &[])?;
     Ok(())
 }

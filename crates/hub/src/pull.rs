@@ -2,7 +2,7 @@
 //! stopped.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -15,6 +15,9 @@ use crate::{Hub, HubError, HubEvent, Result};
 
 /// The name of an unfinished download contains this many characters of the file's checksum.
 const SHOWN: usize = 12;
+/// Largest number of bytes of a file's name that are in the name of its unfinished download. File
+/// systems limit names to 255 bytes.
+const LONGEST_NAME: usize = 200;
 
 /// Result of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +140,7 @@ fn download(
     fs::create_dir_all(parent).map_err(|error| HubError::file(parent, error))?;
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let checksum: String = file.checksum().chars().take(SHOWN).collect();
+    let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
     let begun = parent.join(format!(".{name}.{checksum}{INCOMPLETE}"));
     let from = fs::metadata(&begun).map_or(0, |facts| facts.len()).min(bytes);
     if from < bytes || bytes == 0 {
@@ -152,7 +156,9 @@ fn download(
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(goes_on).truncate(!goes_on);
         let mut out = options.open(&begun).map_err(fault)?;
-        copy(hub, path, &mut answer, &mut out)?;
+        // More bytes than the file has are not read.
+        let missing = if goes_on { bytes - from } else { bytes };
+        copy(hub, path, &mut answer.by_ref().take(missing), &mut out)?;
         out.sync_all().map_err(fault)?;
     }
     if !file.is(&begun)? {
@@ -163,13 +169,8 @@ fn download(
 }
 
 /// Writes the body of an answer to a file; if the connection breaks, the received part is kept.
-fn copy(
-    hub: &Hub,
-    path: &str,
-    answer: &mut reqwest::blocking::Response,
-    out: &mut File,
-) -> Result<()> {
-    let copied = io::copy(answer, out);
+fn copy(hub: &Hub, path: &str, body: &mut impl Read, out: &mut File) -> Result<()> {
+    let copied = io::copy(body, out);
     out.flush().ok();
     copied.map(|_| ()).map_err(|error| HubError::Network {
         subject: path.to_owned(),

@@ -128,11 +128,19 @@ fn json_body(
 }
 
 /// Returns the files of a folder and its subfolders, sorted by path, without hidden files and
-/// unfinished downloads.
+/// unfinished downloads. Links are followed; a link to a folder around it is an error.
 fn files_of(folder: &Path) -> Result<Vec<Local>> {
-    let (mut files, mut rest) = (Vec::new(), vec![(folder.to_owned(), String::new())]);
-    while let Some((folder, before)) = rest.pop() {
+    let mut files = Vec::new();
+    // Each folder has the prefix of its paths in the repository, and the folders around it.
+    let mut rest = vec![(folder.to_owned(), String::new(), Vec::new())];
+    while let Some((folder, before, mut around)) = rest.pop() {
         let fault = |error| HubError::file(&folder, error);
+        let real = fs::canonicalize(&folder).map_err(fault)?;
+        if around.contains(&real) {
+            let message = "this link leads to a folder around it: remove the link";
+            return Err(HubError::file(&folder, message));
+        }
+        around.push(real);
         for entry in fs::read_dir(&folder).map_err(fault)? {
             let entry = entry.map_err(fault)?;
             let name = entry.file_name().into_string();
@@ -144,7 +152,7 @@ fn files_of(folder: &Path) -> Result<Vec<Local>> {
                 fs::metadata(entry.path()).map_err(|error| HubError::file(&entry.path(), error))?;
             let path = format!("{before}{name}");
             if facts.is_dir() {
-                rest.push((entry.path(), format!("{path}/")));
+                rest.push((entry.path(), format!("{path}/"), around.clone()));
             } else if facts.is_file() {
                 files.push(Local { path, file: entry.path(), bytes: facts.len() });
             }

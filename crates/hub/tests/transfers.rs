@@ -51,6 +51,15 @@ fn a_folder_comes_back_with_every_byte() {
     fs::write(source.join(".hidden"), "not for others").unwrap();
     let pushed = push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
     assert_eq!(server.files("me/model", "main"), contents());
+    // Requests that verify a large file have the headers that the hub named.
+    let state = server.state.lock().unwrap();
+    let requests = state.requests.iter().zip(&state.headers);
+    let verified: Vec<_> = requests.filter(|(request, _)| request.ends_with("/verify")).collect();
+    assert_eq!(verified.len(), 2);
+    for (request, headers) in verified {
+        assert!(request.contains(headers["x-verify"].as_str()), "{request}: {headers:?}");
+    }
+    drop(state);
     let bytes: usize = contents().values().map(Vec::len).sum();
     assert_eq!((pushed.files, pushed.bytes), (contents().len(), bytes as u64));
     let target = folder.path().join("target");
@@ -140,6 +149,54 @@ fn damaged_and_other_files_are_refused() {
         assert!(error.contains("leads out of the folder"), "{error}");
         assert!(!folder.path().join("out").exists());
     }
+}
+
+#[test]
+fn a_body_is_read_up_to_the_size_of_its_file() {
+    let server = Server::start();
+    let (hub, folder) = (hub(&server, None), tempfile::tempdir().unwrap());
+    let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+    write(&source, &contents());
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    server.state.lock().unwrap().lengthens = 1 << 20;
+    pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap();
+    for (path, bytes) in contents() {
+        assert_eq!(fs::read(target.join(&path)).unwrap(), bytes, "{path}");
+    }
+}
+
+#[test]
+fn a_file_can_have_the_longest_name() {
+    let server = Server::start();
+    let (hub, folder) = (hub(&server, None), tempfile::tempdir().unwrap());
+    let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+    let names = [format!("{}a", "ö".repeat(127)), format!("{}b", "ö".repeat(127))];
+    write(&source, &names.clone().map(|name| (name, b"same".to_vec())).into());
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap();
+    for name in names {
+        assert_eq!(fs::read(target.join(name)).unwrap(), b"same");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_a_circle_are_refused_and_other_links_are_followed() {
+    use std::os::unix::fs::symlink;
+    let server = Server::start();
+    let (hub, folder) = (hub(&server, None), tempfile::tempdir().unwrap());
+    let [source, other] = ["source", "other"].map(|name| folder.path().join(name));
+    write(&source, &contents());
+    write(&other, &[("deep/notes.txt".to_owned(), b"notes".to_vec())].into());
+    symlink(&other, source.join("linked")).unwrap();
+    symlink(source.join("config.json"), source.join("copy.json")).unwrap();
+    push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap();
+    let files = server.files("me/model", "main");
+    assert_eq!(files["linked/deep/notes.txt"], b"notes");
+    assert_eq!(files["copy.json"], files["config.json"]);
+    symlink(&source, other.join("deep/back")).unwrap();
+    let error = push(&hub, &source, "me/model", &settings(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("linked/deep/back: this link leads to a folder around it"), "{error}");
 }
 
 #[test]

@@ -39,8 +39,10 @@ pub(crate) struct State {
     pub(crate) breaks_after: Option<usize>,
     /// Whether downloads have a wrong byte.
     pub(crate) damages: bool,
-    /// Address of another server, to which downloads are redirected; `None` if this server has the
-    /// files.
+    /// Number of bytes that downloads have after their file.
+    pub(crate) lengthens: usize,
+    /// Address of another server. Downloads are redirected to it, and uploads of large files are
+    /// verified there. If it is `None`, this server does both.
     pub(crate) redirects_to: Option<String>,
     /// Address of another server, where uploads of large files are verified; `None` if this server
     /// verifies them.
@@ -376,7 +378,7 @@ fn batch(request: &Request, state: &State, endpoint: &str) -> Answer {
         let verifier = state.verifies_at.as_deref().unwrap_or(endpoint);
         let verify = format!("{verifier}/stored/{oid}/verify");
         json!({"oid": oid, "size": size, "authenticated": true, "actions": {
-            "upload": {"href": href, "header": header}, "verify": {"href": verify, "header": {}}}})
+            "upload": {"href": href, "header": header}, "verify": {"href": verify, "header": {"X-Verify": oid}}}})
     };
     let objects: Vec<Value> = asked["objects"].as_array().unwrap().iter().map(object).collect();
     let is_multipart =
@@ -436,6 +438,7 @@ fn resolve(
     if state.damages {
         bytes[0] ^= 1;
     }
+    bytes.resize(bytes.len() + state.lengthens, b'x');
     let range = request.headers.get("range").cloned();
     let first = range
         .as_ref()
