@@ -31,14 +31,11 @@ const OFFSET: u64 = 103;
 pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_pegasus = files.is_of("Pegasus", "pegasus");
-    let (key, usual) = if is_pegasus { ("offset", OFFSET) } else { ("extra_ids", SENTINELS) };
-    let count = match &files.keys(TOKENIZER_CONFIG)[key] {
-        Value::Null => usual,
-        set => set.as_u64().with_context(|| {
-            format!("{TOKENIZER_CONFIG}: {key} is {set}, expected a whole number")
-        })?,
+    let count = match is_pegasus {
+        // The first two of these tokens are masks.
+        true => count(files, "offset", OFFSET, 2)?,
+        false => count(files, "extra_ids", SENTINELS, 0)?,
     };
-    let count = count.min(u64::from(u16::MAX));
     let marks: Vec<String> = match is_pegasus {
         true => {
             let unknown = (2..count).map(|number| format!("<unk_{number}>"));
@@ -68,6 +65,22 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
+/// Returns the number of tokens that the argument `key` of a tokenizer sets, which is `usual` if it
+/// is not set, and at least `least`.
+fn count(files: &Files, key: &str, usual: u64, least: u64) -> Result<u64> {
+    let set = &files.keys(TOKENIZER_CONFIG)[key];
+    let is_possible = |count: &u64| (least..=u64::from(u16::MAX)).contains(count);
+    match set {
+        Value::Null => Ok(usual),
+        set => set.as_u64().filter(is_possible).with_context(|| {
+            format!(
+                "{TOKENIZER_CONFIG}: {key} is {set}, expected a whole number from {least} to {}",
+                u16::MAX
+            )
+        }),
+    }
+}
+
 /// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: its vocabulary has special tokens
 /// first, then one token for each byte, then sentinels.
 pub(super) fn bytes(files: &Files) -> Result<String> {
@@ -84,8 +97,7 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
     // Without the key `added_tokens_decoder`, sentinels are added here, after the bytes. With this
     // key, [`Files::completed`] adds them, with the ids that the key gives.
     if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
-        let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
-        let count = count.min(u64::from(u16::MAX));
+        let count = count(files, "extra_ids", BYTE_SENTINELS, 0)?;
         tokens.extend((0..count).map(|number| format!("<extra_id_{number}>")));
     }
     let ids: BTreeMap<&str, u64> = tokens.iter().map(String::as_str).zip(0..).collect();
@@ -115,4 +127,27 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
         },
     });
     Ok(file.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_numbers_of_tokens_are_refused() {
+        let folder = tempfile::tempdir().expect("folder");
+        let read = |key: &str, set: &str, least| {
+            let text = format!("{{\"{key}\": {set}}}");
+            std::fs::write(folder.path().join(TOKENIZER_CONFIG), text).expect("write");
+            let files = Files::read(folder.path(), &Value::Null).expect("JSON");
+            count(&files, key, 103, least)
+        };
+        assert_eq!(read("offset", "2", 2).expect("possible"), 2);
+        assert_eq!(read("offset", "null", 2).expect("usual"), 103);
+        assert_eq!(read("extra_ids", "0", 0).expect("possible"), 0);
+        for (set, least) in [("0", 2), ("1", 2), ("-1", 0), ("1.5", 0), ("65536", 0)] {
+            let error = read("offset", set, least).expect_err("refused").to_string();
+            assert!(error.contains(&format!("offset is {set}, expected")), "{error}");
+        }
+    }
 }
