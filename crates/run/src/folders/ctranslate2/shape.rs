@@ -318,7 +318,7 @@ fn rotary(attributes: &mut Attributes, model: &mut ModelConfig) -> Result<()> {
         ["rotary_low_freq_factor", "rotary_high_freq_factor"].map(|name| attributes.number(name));
     match attributes.number("rotary_scaling_type") {
         None | Some(-1.0) => {}
-        _ if factor == 1.0 => {}
+        Some(0.0 | 2.0) if factor == 1.0 => {}
         Some(0.0) => (rotary.scaling, rotary.factor) = (RotaryScaling::Interpolation, factor),
         Some(2.0) => {
             (rotary.scaling, rotary.factor) = (RotaryScaling::Llama3, factor);
@@ -328,4 +328,29 @@ fn rotary(attributes: &mut Attributes, model: &mut ModelConfig) -> Result<()> {
         Some(other) => bail!("rotary_scaling_type is {other}, which the models here do not have"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scaling_without_a_factor_is_one_only_if_it_has_no_other_settings() {
+        let scaled = |kind: i32| {
+            let all = [
+                ("decoder.rotary_scaling_type", Attribute::Integer(kind)),
+                ("decoder.rotary_scaling_factor", Attribute::Float(1.0)),
+            ];
+            let all = all.map(|(name, value)| (name.to_owned(), value)).into();
+            let mut model = ModelConfig::default();
+            rotary(&mut Attributes::new(&all)?, &mut model)?;
+            anyhow::Ok(model.rotary.scaling)
+        };
+        for kind in [-1, 0, 2] {
+            assert_eq!(scaled(kind).expect("known"), RotaryScaling::None, "{kind}");
+        }
+        // The scaling "su" has a factor for each frequency, whatever its other factor is.
+        let error = scaled(1).expect_err("refused").to_string();
+        assert!(error.starts_with("rotary_scaling_type is 1"), "{error}");
+    }
 }
