@@ -279,7 +279,7 @@ pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
         _ => return Err(format!("unknown unit `{unit}`: expected MiB, GiB, MB or GB, as in 4GiB")),
     };
     match number.parse::<f64>() {
-        Ok(number) if number > 0.0 => Ok((number * factor) as u64),
+        Ok(number) if number * factor >= 1.0 => Ok((number * factor) as u64),
         _ => Err(format!("`{number}` is not a size: expected for example 4GiB")),
     }
 }
@@ -300,7 +300,8 @@ mod tests {
         assert_eq!(parse_bytes("4GiB"), Ok(4 << 30));
         assert_eq!(parse_bytes("1.5 MB"), Ok(1_500_000));
         assert_eq!(parse_bytes("123"), Ok(123));
-        for wrong in ["", "GiB", "4 apples", "-1", "0", "1e400"] {
+        assert_eq!(parse_bytes("0.5KiB"), Ok(512));
+        for wrong in ["", "GiB", "4 apples", "-1", "0", "0.5", "0.0001 KB", "1e400"] {
             assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
