@@ -116,6 +116,28 @@ fn tokens_are_hidden_as_they_are_drawn_and_rows_are_of_one_document() {
     assert_eq!(largest.streams[1].lengths, [24; 8]);
 }
 
+#[test]
+fn the_largest_batch_has_as_many_predictions_as_a_batch_of_short_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path());
+    config.tokenizer.vocabulary_size = 290;
+    let prepared = prepare(&config).unwrap();
+    let most = |data: &Arc<MaskedDataset>| {
+        let asked = |batch: Batch| batch.asked.map_or(0, |asked| asked.len());
+        let largest = asked(data.largest_batch(config.batching.max_tokens));
+        let batches = batches(data, &config.batching, 0).into_iter().map(asked);
+        (largest, batches.max().unwrap())
+    };
+    let (largest, most_of_long) = most(&prepared.train);
+    assert!(largest < 2 * most_of_long, "{largest} {most_of_long}");
+    // Each line is a token, so each row has three tokens, one of which is predicted.
+    std::fs::write(folder.path().join("text.txt"), "a\n".repeat(400)).unwrap();
+    config.tokenizer.kind = TokenizerKind::Bytes;
+    let (largest, most_of_short) =
+        most(&prepare_masked(&config, &folder.path().join("short")).unwrap().train);
+    assert!(largest >= most_of_short && most_of_short > 50, "{largest} {most_of_short}");
+}
+
 /// Path of the tokenizer of a BERT model of the library Transformers, which has BERT's special
 /// tokens.
 fn bert() -> PathBuf {

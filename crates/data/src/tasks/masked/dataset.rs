@@ -89,6 +89,22 @@ impl MaskedDataset {
     }
 }
 
+impl MaskedDataset {
+    /// Upper estimate of the number of predicted tokens in a batch of `tokens` tokens. In each row,
+    /// at least one token is predicted, so if documents are very short, the number of rows counts.
+    /// Rows are assumed to have the mean length of the text's documents.
+    fn most_asked(&self, tokens: usize) -> usize {
+        let TextReport { documents, tokens: of_text, .. } = *self.text.report();
+        let marks = Self::marks(&self.config);
+        // Each document ends with a token that is in no row. A row has one or two texts.
+        let mean = (of_text / documents.max(1)).saturating_sub(1) as usize;
+        let length = mean.min(self.row_length.saturating_sub(marks)).max(marks - 1);
+        let of_row = ((self.config.rate * length as f64).round() as usize).max(1);
+        let of_long_rows = (self.config.rate * tokens as f64).ceil() as usize;
+        (tokens / (length + marks) * of_row).max(of_long_rows).max(1)
+    }
+}
+
 impl Dataset for MaskedDataset {
     fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
         let rows = batching.rows_of(self.row_length);
@@ -115,8 +131,8 @@ impl Dataset for MaskedDataset {
             segments.push(std::iter::repeat_n(0, self.row_length));
             follows.push([0]);
         }
-        let asked = (self.config.rate * (rows * self.row_length) as f64).ceil() as u32;
-        let asked: Vec<u32> = (0..asked.max(1)).collect();
+        let asked = self.most_asked(rows * self.row_length) as u32;
+        let asked: Vec<u32> = (0..asked).collect();
         let answers = vec![self.end; asked.len()];
         let streams = match self.config.next_sentence {
             true => vec![follows, segments, text],
