@@ -62,6 +62,7 @@ fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let count = usize::try_from(config.hold_out).unwrap_or(usize::MAX);
     let mut smallest: BTreeMap<u128, (String, String)> = BTreeMap::new();
     let (mut read, mut largest) = (0_u64, u128::MAX);
+    let mut has_others = false;
     for pair in PairReader::open(&DataConfig { hold_out: 0, ..config.clone() }, &config.train)? {
         let pair = pair?;
         let is_line = |text: &str| !text.contains(['\n', '\r']);
@@ -78,18 +79,55 @@ fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
             smallest.entry(rank).or_insert((pair.source, pair.target));
             if smallest.len() > count {
                 smallest.pop_last();
+                has_others = true;
             }
             largest = smallest.last_key_value().map_or(u128::MAX, |(rank, _)| *rank);
+        } else {
+            has_others |= rank > largest;
         }
     }
-    if smallest.len() < count || read < 2 * config.hold_out {
-        return Err(Error::Config {
-            key: "data.hold_out",
-            message: format!(
-                "is {count}, but the training text has {read} usable pairs: hold out at most \
-                 half of them"
-            ),
-        });
+    let refused = |message: String| Err(Error::Config { key: "data.hold_out", message });
+    if read < config.hold_out.saturating_mul(2) {
+        return refused(format!(
+            "is {count}, but the training text has {read} usable pairs: hold out at most half of \
+             them"
+        ));
+    }
+    // All pairs with a source are held out together.
+    if !has_others {
+        return refused(format!(
+            "is {count}, but the {read} usable pairs of the training text have {} different \
+             sources: hold out fewer than that",
+            smallest.len()
+        ));
     }
     Ok(smallest.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_what_is_too_few() {
+        let folder = tempfile::tempdir().expect("folder");
+        let text = |language: &str, line: fn(usize) -> String| {
+            let lines: String = (0..20).map(line).collect();
+            std::fs::write(folder.path().join(format!("train.{language}")), lines).expect("write");
+        };
+        text("en", |at| format!("one of three {}\n", at % 3));
+        text("zh", |at| format!("translation {at}\n"));
+        let drawn = |hold_out| {
+            let dir = folder.path().to_owned();
+            draw(&DataConfig { dir, hold_out, ..DataConfig::default() }, 1)
+        };
+        assert_eq!(drawn(2).expect("enough").len(), 2);
+        let refused = |hold_out| drawn(hold_out).expect_err("refused").to_string();
+        for hold_out in [3, 10] {
+            assert!(refused(hold_out).contains("20 usable pairs of the training text have 3 diff"));
+        }
+        for hold_out in [11, u64::MAX] {
+            assert!(refused(hold_out).contains("has 20 usable pairs: hold out at most half"));
+        }
+    }
 }
