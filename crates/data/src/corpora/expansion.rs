@@ -208,6 +208,12 @@ mod tests {
         assert_eq!(names(&corpora[0].source), ["t.1.en", "t.2.en.gz"]);
         assert_eq!(names(&corpora[0].target), ["t.1.de", "t.2.de"]);
         assert_eq!((corpora[0].name().as_str(), corpora[0].stem.as_str()), ("t", ""));
+        let path = |name: &str| FileList::from(folder.path().join(name));
+        let (source, target) = (path("t.[12].en*"), path("t.[12].de*"));
+        let mut at_the_end = Corpora(vec![Corpus { source, target, ..Corpus::default() }]);
+        expand_pairs(&config, &mut at_the_end).expect("they fit");
+        assert_eq!(names(&at_the_end[0].source), ["t.1.en", "t.2.en.gz"]);
+        assert_eq!(names(&at_the_end[0].target), ["t.1.de", "t.2.de"]);
         let mut table = Corpora::from("x.?");
         let config = DataConfig { format: Format::Tsv, ..config };
         expand_pairs(&config, &mut table).expect("readable");

@@ -69,8 +69,11 @@ pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
                 return Err(Error::Malformed { path: pattern.to_owned(), message });
             }
             let plain = uncompressed(&one.path);
+            // A wildcard at the end of the pattern also matches the ending of a compressed file.
+            // Of two matches of a file, the shorter text is the one without the ending.
+            let rank = |one: &Match| (one.path.clone(), one.stands_for.len());
             match by_path.get(&plain) {
-                Some(other) if other.path <= one.path => {}
+                Some(other) if rank(other) <= rank(&one) => {}
                 _ => drop(by_path.insert(plain, one)),
             }
         }
@@ -287,6 +290,15 @@ mod tests {
         let matched = matches(&path("s?/t.*"), &[""]).expect("readable");
         let stands_for: Vec<&str> = matched.iter().map(|one| one.stands_for.as_str()).collect();
         assert_eq!(stands_for, ["1/en/", "2/en/"]);
+        // A wildcard at the end does not stand for the ending of a compressed file.
+        for name in ["c.1.gz", "c.2", "c.3", "c.3.zst", "c.4.5.xz"] {
+            std::fs::write(path(name), "").expect("write");
+        }
+        for (pattern, expected) in [("c.*", "1/ 2/ 3/ 4.5/"), ("c.?.*", "1/gz/ 3/zst/ 4/5/")] {
+            let matched = matches(&path(pattern), &[""]).expect("readable");
+            let stands_for: Vec<&str> = matched.iter().map(|one| one.stands_for.as_str()).collect();
+            assert_eq!(stands_for.join(" "), expected, "{pattern}");
+        }
         // `-` comes before `/`, and `.` before `z`, but folders come first, and endings of
         // compressed files do not count.
         for name in ["r/t.gz", "r/t-1", "r-1/t"] {
