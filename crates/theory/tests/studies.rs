@@ -326,6 +326,8 @@ fn noise_among_random_keys_is_that_of_the_formula() -> TestResult {
     let sharpness = 6.0_f64;
     let uniform_cosines = (1.0 - (-2.0 * sharpness).exp()) / (2.0 * sharpness);
     assert!((expected_noise(sharpness, 3) - uniform_cosines).abs() < 1e-6);
+    let two_directions = (1.0 + (-2.0 * sharpness).exp()) / 2.0;
+    assert!((expected_noise(sharpness, 1) - two_directions).abs() < 1e-12);
     let (count, width) = (600, 16);
     let counter = Counter::new(7);
     let keys: Vec<Vec<f64>> = (0..count as u64)

@@ -239,6 +239,16 @@ fn faults_of_machines_are_told_with_their_place() {
     assert!(decoder.run(&[0], 200).is_err_and(|error| error.to_string().contains("positions")));
 }
 
+#[test]
+#[should_panic(expected = "no action of the machine")]
+fn an_action_of_another_machine_has_no_token() {
+    let machine = Machine::parse("blank _\nstart a\nhalt b\na _ -> b _ R").expect("a machine");
+    let decoder = TuringDecoder::new(&machine, 4).expect("a decoder");
+    let mut action = machine.actions()[0];
+    action.shift = taper_theory::turing::Move::Left;
+    decoder.text(&[0], &[action]);
+}
+
 /// Checks that an attention window that contains the whole text changes nothing, and that a smaller
 /// window makes the decoder err.
 #[test]

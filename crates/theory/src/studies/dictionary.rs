@@ -71,10 +71,13 @@ pub fn lookup(keys: &[Vec<f64>], values: &[f64], sharpness: f64) -> Result<Looku
 }
 
 /// Computes the mean of e^(S (cos − 1)) with S = `sharpness`, where cos is the cosine of two random
-/// directions in d = `width` dimensions, for d ≥ 2. The density of cos is proportional to
-/// (1 − cos²)^((d−3)/2).
+/// directions in d = `width` dimensions. For d ≥ 2, the density of cos is proportional to
+/// (1 − cos²)^((d−3)/2). In one dimension, there are two directions, and cos is 1 or −1.
 #[must_use]
 pub fn expected_noise(sharpness: f64, width: usize) -> f64 {
+    if width < 2 {
+        return f64::midpoint(1.0, (-2.0 * sharpness).exp());
+    }
     // As a function of the angle φ, the density is (sin φ)^(d−2), which is smooth for d ≥ 2.
     let steps = 20_000;
     let (mut sum, mut total) = (0.0, 0.0);

@@ -139,9 +139,14 @@ impl Vocabulary {
         self.start() + 1
     }
 
+    /// Returns the id of an action.
+    ///
+    /// # Panics
+    /// If no rule of the machine has this action.
     fn id(&self, action: Action) -> usize {
-        let number = self.actions.iter().position(|one| *one == action).unwrap_or_default();
-        self.first_action() + number
+        let number = self.actions.iter().position(|one| *one == action);
+        assert!(number.is_some(), "{action:?} is no action of the machine");
+        self.first_action() + number.unwrap_or_default()
     }
 
     fn action(&self, id: usize) -> Option<Action> {
@@ -324,6 +329,9 @@ impl TuringDecoder {
     }
 
     /// Ids of the input, the first state and `steps`.
+    ///
+    /// # Panics
+    /// If no rule of the machine has the action of a step.
     #[must_use]
     pub fn text(&self, input: &[usize], steps: &[Action]) -> Vec<u32> {
         let words = Vocabulary::for_machine(&self.machine);
@@ -332,7 +340,9 @@ impl TuringDecoder {
     }
 
     /// Generates the steps of the machine, token by token, until it halts, but at most `steps` of
-    /// them.
+    /// them. The steps are the machine's while f32 has the bits that
+    /// [`precision`](super::precision) computes; beyond, they can be wrong. Cells beyond 4096 always
+    /// need more bits.
     ///
     /// # Errors
     /// If input and steps have more tokens than there are positions.
