@@ -102,8 +102,8 @@ pub fn write_whole(
 
 /// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
 /// file is renamed once it is on the disk. If `path` is a link, the file that it points to is
-/// replaced. If `path` is a device or a pipe, it cannot be replaced, so the content is written into
-/// it.
+/// replaced, or made if there is none. The new file has the permissions of the file that it
+/// replaces. Content for a device or a pipe is written into it, because it cannot be replaced.
 ///
 /// # Errors
 /// If the folder cannot be written to, or `fill` fails. The error does not name the file.
@@ -111,21 +111,40 @@ pub fn fill_whole<E: From<io::Error>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let is_replaced =
-        std::fs::metadata(path).map_or(true, |found| found.is_file() || found.is_dir());
-    if !is_replaced {
+    let found = std::fs::metadata(path).ok();
+    if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir()) {
         let device = File::options().write(true).open(path)?;
         let mut writer = BufWriter::new(&device);
         fill(&mut writer)?;
         return Ok(writer.flush()?);
     }
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = &std::fs::canonicalize(path).or_else(|_| end_of_links(path))?;
     let partial = Partial::beside(path);
     let file = File::create(&partial.0)?;
+    // On Windows, a file that is read only cannot be renamed to replace another.
+    if let Some(found) = found.filter(|found| cfg!(unix) && found.is_file()) {
+        // Not all file systems keep permissions.
+        let _ = file.set_permissions(found.permissions());
+    }
     let mut writer = BufWriter::new(&file);
     fill(&mut writer)?;
     writer.flush()?;
     Ok(put_in_place(&file, &partial.0, path)?)
+}
+
+/// Returns the path at the end of the links that begin at `path`. There need not be a file.
+///
+/// # Errors
+/// If the links lead back to themselves.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    /// Largest number of links that are followed, as in Linux.
+    const MOST: usize = 40;
+    let mut end = path.to_owned();
+    for _ in 0..MOST {
+        let Ok(target) = std::fs::read_link(&end) else { return Ok(end) };
+        end = end.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "links that lead back to themselves"))
 }
 
 /// Moves a complete file into its place: makes sure that `file`, whose name is `partial`, is on the
@@ -224,5 +243,31 @@ mod tests {
         write_atomically(&device, b"nowhere").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
         assert!(link.is_symlink() && device.is_symlink());
+        // The file at the end of links is made if it does not exist.
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("second", &first).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("made"), &second).unwrap();
+        write_atomically(&first, b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("made")).unwrap(), "new");
+        assert!(first.is_symlink() && second.is_symlink());
+        let round = folder.path().join("round");
+        std::os::unix::fs::symlink("round", &round).unwrap();
+        assert!(write_atomically(&round, b"new").is_err() && round.is_symlink());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_replaced_file_keeps_its_permissions() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for mode in [0o600, 0o640, 0o444] {
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, "old").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            write_atomically(&path, b"new").unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        }
     }
 }
