@@ -19,12 +19,13 @@ use rayon::prelude::*;
 /// `(N, 2·D)` → `(N, D)`.
 ///
 /// # Errors
-/// If the width of a row is odd.
+/// If the width of a row is odd or 0.
 pub fn gated(tape: Option<&Tape>, x: &Tensor, spec: &GatedSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
-    if !width.is_multiple_of(2) {
+    if width == 0 || !width.is_multiple_of(2) {
         candle_core::bail!(
-            "gated linear unit: rows of {width} have no two halves: the width must be even"
+            "gated linear unit: rows of {width} have no two halves: the width must be even, and \
+             not 0"
         );
     }
     if !is_fused(tape, &[x])? {

@@ -23,7 +23,7 @@ use std::mem::MaybeUninit;
 /// `x (N, D)`, `weight (D,)`, `bias (D,)` → `(N, D)`.
 ///
 /// # Errors
-/// If the widths differ.
+/// If the widths differ, or are 0.
 pub fn norm(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -31,6 +31,9 @@ pub fn norm(
     bias: Option<&Tensor>,
     spec: &NormSpec,
 ) -> Result<Tensor> {
+    if weight.elem_count() == 0 {
+        candle_core::bail!("{}: rows of 0 columns have no norm", spec.name());
+    }
     let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
     if !is_fused(tape, &inputs)? {
         let kernels = kernels(tape.is_some(), &inputs)?;

@@ -21,8 +21,8 @@ use rayon::prelude::*;
 /// `x (N, W)` → `(N, W)`.
 ///
 /// # Errors
-/// If the columns of a part are not a multiple of its group width, or if the parts have more
-/// columns than `x`.
+/// If the columns of a part are not a multiple of its group width, if the parts have more columns
+/// than `x`, or if `x` has none.
 pub fn norm_columns(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -37,7 +37,7 @@ pub fn norm_columns(
             && part.bias.is_none_or(|bias| bias.elem_count() == group)
     };
     let columns: usize = parts.iter().map(|part| part.columns).sum();
-    if columns > width || !parts.iter().all(fits) {
+    if width == 0 || columns > width || !parts.iter().all(fits) {
         let groups: Vec<_> =
             parts.iter().map(|part| (part.columns, part.weight.elem_count())).collect();
         candle_core::bail!(
