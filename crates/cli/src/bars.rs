@@ -29,7 +29,7 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
 /// terminal.
 pub(crate) fn word_bar(total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
-    bar.with_style(bar_style("{msg} {wide_bar} {percent}% {rate} words, {eta} left"))
+    bar.with_style(bar_style("{msg} {wide_bar} {percent}% of {len} words, {rate}, {eta} left"))
 }
 
 /// Returns the style that `template` describes, or the plain style if it does not parse.
