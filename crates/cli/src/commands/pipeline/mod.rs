@@ -91,6 +91,9 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
             "the runs are not compared; taper report {} writes a page about one",
             quoted(&trained[trained.len() - 1].output)
         )),
-        Ok(_) => print_line(&format!("report: {}", quoted(&page))),
+        Ok(must_end) => {
+            print_line(&format!("report: {}", quoted(&page)))?;
+            if must_end { Err(Interrupted(ENDED).into()) } else { Ok(()) }
+        }
     }
 }
