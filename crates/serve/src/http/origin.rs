@@ -68,9 +68,22 @@ fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue
     if settings.origins.iter().any(|allowed_origin| allowed_origin == "*") {
         return Some(HeaderValue::from_static("*"));
     }
+    let sender = without_default_port(origin.to_str().ok()?);
     let is_named =
-        |allowed_origin: &String| origin.as_bytes().eq_ignore_ascii_case(allowed_origin.as_bytes());
+        |allowed_origin: &String| sender.eq_ignore_ascii_case(without_default_port(allowed_origin));
     settings.origins.iter().any(is_named).then(|| origin.clone())
+}
+
+/// Returns an origin without the port if this is the default of its scheme. Browsers leave out such
+/// a port.
+fn without_default_port(origin: &str) -> &str {
+    let scheme = origin.split_once("://").map_or("", |(scheme, _)| scheme);
+    let port = match scheme.to_ascii_lowercase().as_str() {
+        "https" => ":443",
+        "http" => ":80",
+        _ => return origin,
+    };
+    origin.strip_suffix(port).unwrap_or(origin)
 }
 
 /// Whether an origin is the server itself: it has the name and port in the request's header `Host`,
@@ -171,6 +184,19 @@ mod tests {
         let friend = HeaderValue::from_static("https://friend.example");
         assert_eq!(sender_for("https://friend.example"), Sender::Allowed(friend));
         assert_eq!(sender_for("https://friend.example.evil.example"), Foreign);
+        // Browsers leave out the default port, which may be written after --cors.
+        for (written, sent_origin, is_allowed) in [
+            ("https://friend.example:443", "https://friend.example", true),
+            ("HTTP://friend.example:80", "http://friend.example", true),
+            ("https://friend.example", "https://friend.example:443", true),
+            ("https://friend.example:80", "https://friend.example", false),
+            ("https://friend.example:4430", "https://friend.example", false),
+        ] {
+            settings.origins = vec![written.to_owned()];
+            let headers = [host, (site, "cross-site"), (origin, sent_origin)];
+            let is_friend = matches!(sent(&settings, "POST", &headers), Sender::Allowed(_));
+            assert_eq!(is_friend, is_allowed, "{written} {sent_origin}");
+        }
         settings.origins = vec!["*".to_owned()];
         let any = sent(&settings, "POST", &[host, (origin, "null")]);
         assert_eq!(any, Sender::Allowed(HeaderValue::from_static("*")));
