@@ -9,6 +9,7 @@ use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 /// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
 ///
 /// `auto` takes a GPU if this build supports one and it can be opened, and otherwise the CPU.
+/// [`unusable_gpu`] tells if there is a GPU that does not open.
 ///
 /// # Errors
 /// When the name is unknown, the build lacks the backend (the message names
@@ -70,18 +71,40 @@ fn split(name: &str) -> Result<(&str, usize)> {
     }
 }
 
+/// Device that `auto` stands for.
 pub(crate) fn automatic() -> Device {
-    if cfg!(feature = "cuda")
-        && let Ok(device) = taper_ops::device::cuda(0)
-    {
-        return device;
+    first_gpu().ok().flatten().unwrap_or(Device::Cpu)
+}
+
+/// Reason why the machine's first GPU does not open, so that `auto` stands for the CPU. `None` if
+/// it opens, if the machine has none, or if this build supports none.
+#[must_use]
+pub fn unusable_gpu() -> Option<String> {
+    first_gpu().err().map(|error| format!("{error:#}"))
+}
+
+/// Opens the machine's first GPU; `None` if it has none, or if this build supports none.
+fn first_gpu() -> Result<Option<Device>> {
+    let cuda = cfg!(feature = "cuda").then(|| taper_ops::device::cuda(0));
+    let metal = || cfg!(feature = "metal").then(|| taper_ops::device::metal(0));
+    match cuda.or_else(metal) {
+        None => Ok(None),
+        Some(Ok(device)) => Ok(Some(device)),
+        Some(Err(error)) if is_absence(&error.to_string()) => Ok(None),
+        Some(Err(error)) => Err(error.into()),
     }
-    if cfg!(feature = "metal")
-        && let Ok(device) = taper_ops::device::metal(0)
-    {
-        return device;
-    }
-    Device::Cpu
+}
+
+/// Whether the error of a driver means that the machine has no GPU, or hides it from this process.
+fn is_absence(error: &str) -> bool {
+    [
+        "CUDA_ERROR_NO_DEVICE",
+        "CUDA_ERROR_INVALID_DEVICE",
+        "CUDA_ERROR_STUB_LIBRARY",
+        "no metal device",
+    ]
+    .iter()
+    .any(|absence| error.to_lowercase().contains(&absence.to_lowercase()))
 }
 
 fn lacking(feature: &str, name: &str) -> String {
@@ -123,6 +146,17 @@ mod tests {
         assert!(open("gpu").is_err());
         assert!(open("cpu:1").is_err());
         assert!(open("cuda:x").is_err());
+    }
+
+    #[test]
+    fn a_gpu_that_is_not_there_is_not_broken() {
+        let driver = |code: &str| format!("DriverError({code}, \"a description\")");
+        assert!(is_absence(&driver("CUDA_ERROR_NO_DEVICE")));
+        assert!(!is_absence(&driver("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")));
+        assert!(!is_absence(&driver("CUDA_ERROR_OUT_OF_MEMORY")));
+        if cfg!(not(any(feature = "cuda", feature = "metal"))) {
+            assert_eq!(unusable_gpu(), None);
+        }
     }
 
     #[cfg(not(feature = "cuda"))]

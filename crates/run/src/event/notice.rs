@@ -56,6 +56,9 @@ pub enum RecipeNotice {
     /// The recipe leaves the number type of the computation open. The run has chosen this type and
     /// keeps it.
     DtypeChosen(DtypeChoice),
+    /// The device is `auto`, and the machine has a GPU, but it does not open, so the CPU computes.
+    /// The text has the reason.
+    UnusableGpu(String),
     /// By the settings of the recipe, nothing is saved before the end of training.
     SavedOnlyAtTheEnd,
     /// Training ends before the epochs that train only the wanted direction of translation. They
@@ -106,6 +109,11 @@ impl fmt::Display for RecipeNotice {
             Self::DtypeChosen(DtypeChoice { name, reason }) => {
                 write!(formatter, "dtype \"auto\" is {name} for this run, since {reason}")
             }
+            Self::UnusableGpu(reason) => write!(
+                formatter,
+                "warning: this machine's GPU does not open, so device \"auto\" is the CPU \
+                 ({reason}): mend it, or set device = \"cpu\""
+            ),
             Self::SavedOnlyAtTheEnd => formatter.write_str(
                 "warning: nothing is saved before the end: set training.checkpoint_every, or a \
                  smaller training.validate_every",

@@ -175,6 +175,11 @@ pub(super) fn preflight(
     // program.
     config.validate()?;
     let (mut config, device) = (config.clone(), open_device(config, settings)?);
+    if settings.device.as_deref().unwrap_or(&config.device) == "auto"
+        && let Some(reason) = device::unusable_gpu()
+    {
+        observer.observe(&RunEvent::notice(RecipeNotice::UnusableGpu(reason)))?;
+    }
     device::dtype(&config.dtype, &device)?;
     if config.dtype == AUTO_DTYPE {
         let choice = DtypeChoice::fastest(&device);

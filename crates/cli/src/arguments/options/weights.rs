@@ -4,8 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use taper_run::checks::device::unusable_gpu;
 use taper_run::tasks::TaskModel;
-use taper_run::{LoadSettings, LoadedRun, WeightType};
+use taper_run::{LoadSettings, LoadedRun, RecipeNotice, WeightType};
+
+use crate::text::say;
 
 /// Overrides of single keys.
 #[derive(Debug, Clone, Args)]
@@ -101,7 +104,13 @@ impl Weights {
         root: &Path,
         overrides: &[String],
     ) -> Result<LoadedRun<M>> {
-        LoadedRun::open(root, &self.settings(overrides))
+        let run: LoadedRun<M> = LoadedRun::open(root, &self.settings(overrides))?;
+        if run.config.device == "auto"
+            && let Some(reason) = unusable_gpu()
+        {
+            say(&RecipeNotice::UnusableGpu(reason).to_string());
+        }
+        Ok(run)
     }
 
     /// Returns the settings for loading a run with these weights and with `overrides` of its
