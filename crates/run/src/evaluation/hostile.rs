@@ -62,8 +62,10 @@ fn test_set(
     let settings = TranslationSettings::from_config(config);
     let translator = LineTranslator::from_model(model, tokenizers, shortlist, &settings)?;
     let mut translate = |lines: &[String]| -> Result<Vec<String>> {
-        let work = |progress: &mut dyn FnMut(usize)| translator.best(lines, progress);
-        Ok(split.observed(lines.len(), observer, work)?.texts)
+        let translated = split.observed(lines.len(), observer, |progress, control| {
+            translator.under(&settings, control).best(lines, progress)
+        });
+        Ok(translated?.texts)
     };
     let clean = translate(&text.sources)?;
     let mut variants = Vec::new();

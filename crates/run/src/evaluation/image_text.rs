@@ -25,8 +25,9 @@ impl CaptionedTestSet {
         let images = split.captioned_images(CaptionUse::Written)?;
         let total = images.len();
         let read = |places: &[usize]| Ok(images.values(places)?);
-        let captioned = split.observed(total, observer, |progress| {
-            describe(model, tokenizers, &caption_search(config), (total, read), progress)
+        let captioned = split.observed(total, observer, |progress, control| {
+            let search = caption_search(config);
+            describe(model, tokenizers, &search, (total, read), control, progress)
         })?;
         let truncated = captioned.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = captioned.into_iter().map(|caption| caption.text).collect();
@@ -76,9 +77,9 @@ impl MatchedTestSet {
         let (config, target) = (split.config, split.tokenizer());
         let images = split.captioned_images(CaptionUse::Compared)?;
         let total = images.len();
-        let placed = split.observed(total, observer, |progress| {
+        let placed = split.observed(total, observer, |progress, control| {
             let read = |places: &[usize]| Ok(images.values(places)?);
-            Placed::images(model, (total, read), progress)
+            Placed::images(model, (total, read), control, progress)
         })?;
         let (texts, texts_of) = images.captions();
         let of_texts = Placed::texts(model, target, texts)?;

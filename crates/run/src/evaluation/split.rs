@@ -1,12 +1,14 @@
 //! Split that a model is measured on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use taper_data::{
     CaptionUse, CaptionedDataset, Corpora, Dataset, LabelOf, LabelledDataset, Tokenizer,
     TokenizerPair,
 };
+use taper_decoding::Control;
 use taper_model::Batch;
 use taper_trainer::BoxError;
 
@@ -68,8 +70,9 @@ impl<'a> Split<'a> {
     }
 
     /// Runs `work`, which processes the sentences or images of the split and reports how many it
-    /// has finished. Each report is passed to the observer. `total` is the number of all sentences
-    /// or images.
+    /// has finished. Each report is passed to the observer. If the observer fails, the control that
+    /// `work` gets cancels all sentences or images that are left. `total` is the number of all
+    /// sentences or images.
     ///
     /// # Errors
     /// When `work` or the observer fails.
@@ -77,18 +80,75 @@ impl<'a> Split<'a> {
         self,
         total: usize,
         observer: &mut dyn RunObserver,
-        work: impl FnOnce(&mut dyn FnMut(usize)) -> Result<T>,
+        work: impl FnOnce(&mut dyn FnMut(usize), &dyn Control) -> Result<T>,
     ) -> Result<T> {
-        let split = self.name;
-        let mut observed = observer.observe(&RunEvent::Decoding { split, done: 0, total });
-        let result = work(&mut |done| {
+        let (split, stopped) = (self.name, Stopped::default());
+        observer.observe(&RunEvent::Decoding { split, done: 0, total })?;
+        let mut observed = Ok(());
+        let mut progress = |done| {
             if observed.is_ok() {
                 observed = observer.observe(&RunEvent::Decoding { split, done, total });
+                stopped.set(observed.is_err());
             }
-        });
-        observer.observe(&RunEvent::Decoded)?;
-        let result = result?;
+        };
+        let result = work(&mut progress, &stopped);
+        let ended = observer.observe(&RunEvent::Decoded);
+        // If the observer failed, the work may have failed because it was cancelled.
         observed?;
-        Ok(result)
+        ended?;
+        result
+    }
+}
+
+/// Control that cancels everything from a certain time on.
+#[derive(Debug, Default)]
+pub(super) struct Stopped(AtomicBool);
+
+impl Stopped {
+    pub(super) fn set(&self, is_stopped: bool) {
+        self.0.store(is_stopped, Ordering::Relaxed);
+    }
+}
+
+impl Control for Stopped {
+    fn is_cancelled(&self, _: usize) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observer_that_fails_stops_the_work() {
+        let config = RunConfig::default();
+        let tokenizers = TokenizerPair::none();
+        let split = Split {
+            name: "test",
+            config: &config,
+            tokenizers: &tokenizers,
+            shortlist: None,
+            is_kept: false,
+        };
+        let mut ended = false;
+        let mut observer = |event: &RunEvent<'_>| -> Result<()> {
+            ended |= matches!(event, RunEvent::Decoded);
+            match event {
+                RunEvent::Decoding { done: 3, .. } => anyhow::bail!("the disk is full"),
+                _ => Ok(()),
+            }
+        };
+        let mut made = 0;
+        let result = split.observed(9, &mut observer, |progress, control| {
+            for done in 1..=9 {
+                anyhow::ensure!(!control.is_cancelled(done), "cancelled");
+                made = done;
+                progress(done);
+            }
+            Ok(())
+        });
+        assert_eq!(result.expect_err("refused").to_string(), "the disk is full");
+        assert!(ended && made == 3, "{made}");
     }
 }

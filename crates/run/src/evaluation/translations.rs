@@ -33,7 +33,8 @@ impl TranslatedTestSet {
             TranslationDetail { alignments: is_aligned, weights: is_aligned, ..settings.detail };
         let translator = LineTranslator::from_model(model, tokenizers, shortlist, &settings)?;
         let BestTranslations { texts: translations, overlong, truncated, links } =
-            split.observed(text.sources.len(), observer, |progress| {
+            split.observed(text.sources.len(), observer, |progress, control| {
+                let translator = translator.under(&settings, control);
                 translator.best_linked(&text.sources, &config.data.source_prefix, progress)
             })?;
         let split = split.name;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use taper_data::{END, Pixels, TokenizerPair};
-use taper_decoding::{DecodingConfig, DecodingError, NumberedSources, Translator};
+use taper_decoding::{Control, DecodingConfig, DecodingError, NumberedSources, Translator};
 use taper_model::ImageCaptioner;
 
 use super::{values, values_of};
@@ -28,7 +28,8 @@ pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
 }
 
 /// Best caption of each of `count` images. `read` returns the pixel values of the images with the
-/// given indices. `progress` receives the number of images that have captions so far.
+/// given indices. `progress` receives the number of images that have captions so far. `control` can
+/// cancel images; then the result is an error.
 ///
 /// # Errors
 /// If an image cannot be read, or the search or the tokenizer fails.
@@ -37,6 +38,7 @@ pub(crate) fn describe(
     tokenizers: &TokenizerPair,
     search: &DecodingConfig,
     (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync),
+    control: &dyn Control,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
@@ -48,6 +50,7 @@ pub(crate) fn describe(
     let numbered = NumberedSources::new(&inference, read);
     let sources: Vec<Vec<u32>> = (0..count as u32).map(|number| vec![number, END]).collect();
     let captions = Translator::new(&numbered, search.clone())?
+        .controlled(control)
         .translate_with(&sources, |chunk| progress(chunk.sentences_done))?;
     let best = |hypotheses: Vec<_>| {
         let best = hypotheses.into_iter().next().context("a search without a result")?;
@@ -75,7 +78,8 @@ pub fn describe_images(
         captions.extend(answer_each(images, |images| {
             let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
             let images = (images.len(), read);
-            describe(&run.model, &run.tokenizers, &search, images, |done| progress(before + done))
+            let progress = |done| progress(before + done);
+            describe(&run.model, &run.tokenizers, &search, images, &(), progress)
         })?);
         progress(captions.len());
     }
@@ -94,5 +98,5 @@ pub fn describe_pixels(
     let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
     let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
     let search = caption_search(&run.config);
-    describe(&run.model, &run.tokenizers, &search, (images.len(), read), |_| {})
+    describe(&run.model, &run.tokenizers, &search, (images.len(), read), &(), |_| {})
 }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, START, Tokenizer, prompts};
+use taper_decoding::Control;
 use taper_model::{ContrastiveModel, Model, Pass, Sequences};
 use taper_ops::composed::CountedProduct;
 
@@ -26,18 +27,21 @@ pub(crate) struct Placed(Tensor);
 
 impl Placed {
     /// Embeds `count` images. `read` returns the pixel values of the images with the given indices.
-    /// `progress` receives the number of images that are embedded so far.
+    /// `progress` receives the number of images that are embedded so far. `control` is asked before
+    /// each batch.
     ///
     /// # Errors
     /// If an image cannot be read, or the model fails.
     pub(crate) fn images(
         model: &ContrastiveModel,
         (count, read): (usize, impl Fn(&[usize]) -> Result<Vec<Vec<u32>>>),
+        control: &dyn Control,
         mut progress: impl FnMut(usize),
     ) -> Result<Self> {
         let mut rows = Vec::new();
         let numbers: Vec<usize> = (0..count).collect();
         for numbers in numbers.chunks(TOGETHER) {
+            ensure!(!control.is_cancelled(numbers[0]), "the images are no longer wanted");
             let images = Sequences::pack(&read(numbers)?);
             let place = || model.images(&images, &Pass::evaluate());
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);

@@ -127,8 +127,8 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// For each of `texts`, a list with its best translation under each of the settings `lengths`,
-/// which replace the settings of length in `config`.
+/// For each of `texts`, a list of its best translations with each of the settings `lengths`, which
+/// replace those in `config`. The translations of a cancelled text are empty.
 ///
 /// # Errors
 /// See [`translate`].
@@ -138,11 +138,13 @@ pub(crate) fn translate_under<M: StepModel>(
     config: &DecodingConfig,
     lengths: &[LengthSettings],
     texts: SearchTexts<'_>,
+    control: &dyn Control,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {
     let candidates = texts.candidates(model.special());
     let sentences = texts.sentences(&candidates);
     let hypotheses = Translator::new(model, config.clone())?
+        .controlled(control)
         .translate_under(&sentences, lengths, |chunk| progress(chunk.sentences_done))
         .map_err(|error| by_line(error, "decoding", |index| texts.line(index)))?;
     let text = |tokens: Vec<u32>| Ok(single_line(tokenizers.target().decode(&tokens)?));

@@ -18,6 +18,7 @@ use taper_decoding::{DecodingConfig, ExpectedLength, LengthSettings};
 use taper_metrics::{Bleu, Chrf, Metric};
 
 use super::ParallelText;
+use super::split::Stopped;
 use crate::LoadedRun;
 use crate::translation::{LineTranslator, TranslationSettings, encode_sources};
 use grid::Extensions;
@@ -154,13 +155,16 @@ pub fn tune(
         lengths.retain(|lengths| {
             !trials.iter().any(|trial| trial.beam_size == beam_size && trial.lengths == *lengths)
         });
-        let mut observed = Ok(());
-        let under = translator.best_under(&text.sources, beam_size, &lengths, |done| {
+        let (mut observed, stopped) = (Ok(()), Stopped::default());
+        let controlled = translator.under(&settings, &stopped);
+        let under = controlled.best_under(&text.sources, beam_size, &lengths, |done| {
             if observed.is_ok() {
                 observed = observe(TuningEvent::Translated { beam_size, done, sentences });
+                stopped.set(observed.is_err());
             }
-        })?;
+        });
         observed?;
+        let under = under?;
         let mut scored = Vec::with_capacity(lengths.len());
         for (&lengths, translations) in lengths.iter().zip(&under) {
             scored.push(Trial { beam_size, lengths, scores: scorer.score(translations)? });

@@ -29,12 +29,19 @@ impl LineTranslator<'_> {
         let DividedLines { texts, lines: divided } =
             self.divider().divide(lines, &[], LineNumbers::From(1))?;
         let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
+        let indices: Vec<usize> = texts.iter().map(|text| text.index).collect();
+        let control = &Renumbered::new(self.control, &indices);
         let searched = SearchTexts { texts: &texts, shortlist: self.shortlist.as_deref() };
+        let tokenizers = self.tokenizers;
         let translations = match &*self.members {
-            [one] => translate_under(one, self.tokenizers, &config, lengths, searched, progress)?,
+            [one] => {
+                translate_under(one, tokenizers, &config, lengths, searched, control, progress)?
+            }
             several => {
-                let ensemble = Ensemble::new(several)?;
-                translate_under(&ensemble, self.tokenizers, &config, lengths, searched, progress)?
+                let ensemble = &Ensemble::new(several)?;
+                translate_under(
+                    ensemble, tokenizers, &config, lengths, searched, control, progress,
+                )?
             }
         };
         let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
