@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
+use taper_data::Corpus;
 use taper_trainer::{Metric, State, TrainingConfig};
 
 use super::RunConfig;
@@ -92,8 +93,30 @@ pub(crate) fn validation_identity(
         let pointer = format!("/{}", key.replace('.', "/"));
         set_apart(key, values.pointer(&pointer), defaults.pointer(&pointer), &mut identity);
     }
+    if let Some(corpora) = validation_corpora(config)? {
+        identity.insert("data.validation".to_owned(), corpora);
+    }
     identity.extend(text.map(|text| ("text".to_owned(), Value::String(text))));
     Ok(identity)
+}
+
+/// Settings of the validation corpora on which scores depend, apart from their files: columns,
+/// languages and tags. A setting that has its default value is left out. `None` if all are.
+///
+/// # Errors
+/// When a value cannot be written as JSON.
+fn validation_corpora(config: &RunConfig) -> Result<Option<Value>> {
+    const KEYS: [&str; 4] = ["fields", "from", "to", "tag"];
+    let settings = |corpus: &Corpus| -> Result<Value> {
+        let mut value = serde_json::to_value(corpus).context("a corpus is not JSON")?;
+        if let Value::Object(keys) = &mut value {
+            keys.retain(|key, _| KEYS.contains(&key.as_str()));
+        }
+        Ok(value)
+    };
+    let corpora: Vec<Value> = config.data.validation.iter().map(settings).collect::<Result<_>>()?;
+    let has_any = |one: &Value| one.as_object().is_some_and(|keys| !keys.is_empty());
+    Ok(corpora.iter().any(has_any).then_some(Value::Array(corpora)))
 }
 
 /// Keys and sections on which the examples of a validation depend.
@@ -267,6 +290,31 @@ mod tests {
                 assert_eq!(before != now, is_read, "{number} {metric}");
             }
         }
+    }
+
+    #[test]
+    fn settings_of_the_validation_corpora_are_noticed() {
+        let identity = |change: fn(&mut Corpus)| {
+            let mut config = RunConfig::default();
+            config.data.validation = "a".into();
+            change(&mut config.data.validation.0[0]);
+            validation_identity(&config, None).expect("JSON")
+        };
+        let before = identity(|_| ());
+        assert!(before.is_empty());
+        for (key, change) in [
+            ("tag", (|corpus| corpus.tag = "<news>".to_owned()) as fn(&mut Corpus)),
+            ("from", |corpus| corpus.from = "de".to_owned()),
+            ("to", |corpus| corpus.to = "zh".to_owned()),
+            ("fields", |corpus| corpus.fields.source = "english".to_owned()),
+        ] {
+            let now = identity(change);
+            assert_eq!(validation_changes(&before, &now), ["data.validation"], "{key}");
+            let keys = now["data.validation"][0].as_object().expect("a corpus").keys();
+            assert_eq!(keys.collect::<Vec<_>>(), [key]);
+        }
+        // The name of a corpus, and its files, which have a hash, do not count here.
+        assert!(identity(|corpus| corpus.name = "news".to_owned()).is_empty());
     }
 
     #[test]

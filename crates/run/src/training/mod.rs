@@ -309,10 +309,16 @@ fn make_trainer<M: TaskModel>(
     observer: &mut dyn RunObserver,
 ) -> Result<Trainer<M>> {
     let text = recorded_text(folder.root(), &config.task.validation_split(&config.data));
+    let validation = validation_identity(config, text)?;
+    let changes = origin.map(|origin| origin.score_changes(&config.training, &validation));
+    let changes = changes.unwrap_or_default();
     let identity = Identity {
         tokenizer_hash: tokenizers.hash(),
         recipe: recipe(config)?,
-        validation: validation_identity(config, text)?,
+        validation: match origin {
+            Some(origin) if changes.is_empty() => origin.recorded_validation(validation),
+            _ => validation,
+        },
         ..Identity::default()
     };
     let (training, checkpoints) = (config.training.clone(), folder.checkpoints());
@@ -322,7 +328,6 @@ fn make_trainer<M: TaskModel>(
     let path = &origin.checkpoint;
     let mut trainer =
         Trainer::resume_among(exchange, model, training, identity, &checkpoints, path)?;
-    let changes = origin.score_changes(&config.training, &trainer.state().identity.validation);
     if let Some(best) = origin.state.early_stopping.best.filter(|_| !changes.is_empty()) {
         trainer.forget_scores()?;
         observer.observe(&RunEvent::notice(RecipeNotice::ScoresForgotten {

@@ -74,6 +74,15 @@ impl Origin {
         }
         validation_changes(&self.validation, validation).join(", ")
     }
+
+    /// Description of the validations of a training that continues from here without a change of
+    /// its validations, which is `validation`. It is returned in the form that is in the checkpoint,
+    /// if there is one: an earlier version of this program may have left settings out, and the
+    /// trainer would take the difference for a change and forget the scores.
+    pub(crate) fn recorded_validation(&self, validation: Map<String, Value>) -> Map<String, Value> {
+        let recorded = &self.state.identity.validation;
+        if recorded.is_empty() { validation } else { recorded.clone() }
+    }
 }
 
 /// Adds to `validation` those settings of the data on which validation scores depend and that it
@@ -105,6 +114,16 @@ mod tests {
         recorded.remove("data.source_prefix").expect("a setting");
         complete(&mut recorded, &config)?;
         assert_eq!(recorded, now);
+        // Training goes on with what was recorded, so that the trainer keeps the scores.
+        let mut state = State::new(1, taper_trainer::Identity::default());
+        state.identity.validation = now.clone();
+        state.identity.validation.remove("data.source_prefix").expect("a setting");
+        let older = state.identity.validation.clone();
+        let mut origin = Origin { checkpoint: PathBuf::new(), state, validation: recorded.clone() };
+        assert_eq!(origin.score_changes(&config.training, &now), "");
+        assert_eq!(origin.recorded_validation(now.clone()), older);
+        origin.state.identity.validation.clear();
+        assert_eq!(origin.recorded_validation(now.clone()), now);
         // A recorded setting stays.
         recorded.insert("data.source_prefix".to_owned(), "other".into());
         complete(&mut recorded, &config)?;
