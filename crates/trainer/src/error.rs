@@ -257,6 +257,14 @@ pub enum CheckpointError {
         /// The newest format that can be read.
         supported: u32,
     },
+    /// The checkpoint has a field of a later version of this program.
+    #[error("{} is from a newer version of this program ({field}): upgrade", path.display())]
+    NewerFields {
+        /// Path of the file.
+        path: PathBuf,
+        /// Description of the field that this version does not know.
+        field: String,
+    },
     /// Weights in int8 were to be converted or averaged, but they can only be used for decoding.
     #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
     Int8 {

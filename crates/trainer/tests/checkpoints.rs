@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{DType, Device};
 use common::{Generated, HeldOut, Task, VOCABULARY, model, short_run, tiny};
+use sha2::Digest;
 use taper_model::{Builder, Model, ModelConfig, Transformer};
 use taper_trainer::{
     CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, State,
@@ -102,6 +103,22 @@ fn a_state_that_was_changed_or_is_of_a_later_format_is_refused() {
         load(&checkpoint),
         CheckpointError::NewerFormat { found: 9, supported: 4, .. }
     ));
+    // A field that this version does not know is damage, unless the checksum includes it.
+    let unknown = text.replacen("\"step\": 10,", "\"step\": 10,\n  \"momentum\": 3,", 1);
+    fs::write(&path, &unknown).unwrap();
+    assert!(matches!(load(&checkpoint), CheckpointError::Corrupt { .. }));
+    let checksum = |text: &str| {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        value["checksum"].as_str().unwrap().to_owned()
+    };
+    let bare = unknown.replace(&checksum(&unknown), "");
+    let hash: String =
+        sha2::Sha256::digest(&bare).iter().map(|byte| format!("{byte:02x}")).collect();
+    fs::write(&path, unknown.replace(&checksum(&unknown), &hash)).unwrap();
+    let error = load(&checkpoint);
+    assert!(matches!(&error, CheckpointError::NewerFields { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("unknown field `momentum`") && error.ends_with("upgrade"), "{error}");
     fs::remove_file(&path).unwrap();
     assert!(matches!(load(&checkpoint), CheckpointError::Missing { path: named } if named == path));
 }

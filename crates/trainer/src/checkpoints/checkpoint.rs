@@ -79,7 +79,8 @@ fn signed(file: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {
 /// Reads and verifies the state of a checkpoint.
 ///
 /// # Errors
-/// If the state is missing, corrupt, or in a newer format than this version reads.
+/// If the state is missing, corrupt, in a newer format than this version reads, or has fields that
+/// this version does not know.
 pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -100,7 +101,13 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
             supported: ADAPTERS_FORMAT_VERSION,
         });
     }
-    let state: State = serde_json::from_slice(&bytes).map_err(corrupt)?;
+    let state: State = match serde_json::from_slice(&bytes) {
+        Ok(state) => state,
+        Err(error) if matches_own_checksum(&bytes) => {
+            return Err(CheckpointError::NewerFields { path, field: error.to_string() });
+        }
+        Err(error) => return Err(corrupt(error)),
+    };
     if checksum(&path, &state)? != state.checksum {
         let reason = "its content does not match its checksum".to_owned();
         return Err(CheckpointError::Corrupt { path, reason });
@@ -208,6 +215,20 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     })?;
     bytes.push(b'\n');
     Ok(bytes)
+}
+
+/// Whether the content of a state file is what some version of this program wrote, by its checksum.
+/// Unlike [`checksum`], this needs no knowledge of the fields.
+fn matches_own_checksum(bytes: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Checksum {
+        checksum: String,
+    }
+    let Ok(Checksum { checksum }) = serde_json::from_slice(bytes) else { return false };
+    let text = String::from_utf8_lossy(bytes);
+    let quoted = |checksum: &str| format!("\"checksum\": \"{checksum}\"");
+    let bare = text.replacen(&quoted(&checksum), &quoted(""), 1);
+    !checksum.is_empty() && files::sha256(bare.as_bytes()) == checksum
 }
 
 /// Returns the SHA-256 hash of the JSON text of `state` with an empty checksum. The hash can be

@@ -23,6 +23,7 @@ mod tensor_reader;
 pub(crate) mod tensors;
 mod warm_start;
 mod weights;
+mod winding_back;
 
 use std::borrow::Cow;
 use std::fs;
@@ -322,67 +323,6 @@ impl Checkpoints {
             deleted.push(name);
         }
         Ok(deleted)
-    }
-
-    /// Makes the directory fit a run that is resumed from the checkpoint at `path` with the state
-    /// `state`. Sets the pointers according to `state`, and adds the prefix [`LEFT`] to the names
-    /// of checkpoints of later updates. If `path` is not in this directory, changes nothing and
-    /// returns `false`.
-    ///
-    /// The pointers can disagree with `state` for two reasons. First, the run can be resumed from
-    /// an earlier checkpoint. Second, a process can have replaced the last checkpoint by one of the
-    /// same step that is also the best, and can have been killed before it changed the pointers.
-    ///
-    /// There can be a checkpoint of a later update even if `last` names the checkpoint at `path`,
-    /// because a process was killed before it set `last`. Such a checkpoint is renamed as well: if
-    /// the resumed run has other settings, it reaches other weights.
-    pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
-        let name = checkpoint_name(state.step);
-        // Canonical paths are compared, because the same directory can have several paths.
-        let pointed_to = fs::canonicalize(self.root.join(&name));
-        if pointed_to.ok() != fs::canonicalize(path).ok() {
-            return Ok(false);
-        }
-        self.set_aside(state.step)?;
-        let best = state.early_stopping.best.map(|best| checkpoint_name(best.step));
-        let is_here = |name: &String| self.root.join(name).is_dir();
-        // The best checkpoint can have been deleted because a later one was better. If this later
-        // one has just been set aside, there is no best checkpoint until the next one is saved.
-        if !best.as_ref().is_some_and(is_here) && !self.pointer(BEST)?.as_ref().is_some_and(is_here)
-            || best.is_none()
-        {
-            files::remove_file(&self.root.join(BEST))?;
-        }
-        for (pointer, name) in [(BEST, best), (LAST, Some(name))] {
-            if let Some(name) = name
-                && self.root.join(&name).is_dir()
-                && self.pointer(pointer)?.as_ref() != Some(&name)
-            {
-                self.point(pointer, &name)?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Renames checkpoints of updates after `step`, and an average that contains any of them,
-    /// because the run is resumed from an earlier checkpoint. The run does not use checkpoints with
-    /// such names.
-    fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
-        let later =
-            self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
-        let averaged = self.root.join(AVERAGED);
-        let averaged =
-            read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
-        for path in later.chain(averaged) {
-            let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
-            // The name is already in use if a checkpoint of the same step was set aside earlier.
-            let names =
-                std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
-            if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
-                fs::rename(&path, &free).map_err(failed("rename", &path))?;
-            }
-        }
-        Ok(())
     }
 
     fn point(&self, pointer: &str, name: &str) -> Result<(), CheckpointError> {
