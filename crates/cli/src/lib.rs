@@ -27,8 +27,6 @@ mod signals;
 mod style;
 mod text;
 
-use std::io::Write;
-
 use error::Ending;
 
 pub use advice::command;
@@ -44,23 +42,26 @@ pub fn main(program: Program) -> u8 {
     commands::pipeline::end_with_parent();
     commands::complete();
     let arguments = arguments::Arguments::of_process();
-    let code = match commands::run(&arguments) {
-        Ok(()) => 0,
-        Err(error) => match error::ending(&error) {
-            Ending::Silent => 0,
-            Ending::Interrupted(code) => code,
-            Ending::ToldElsewhere(code) => {
-                processes::let_another_speak();
-                code
-            }
-            Ending::Fail(code) => {
-                text::say(&format!("error: {}", advice::one_line(&error)));
-                code
-            }
-        },
-    };
-    // The runtime of a Rust program flushes standard output at the end, but this function may be
-    // called from Python. An error is ignored, because it means that the reader is gone.
-    let _ = std::io::stdout().flush();
-    code
+    let result = arguments.and_then(|arguments| arguments.as_ref().map_or(Ok(()), commands::run));
+    // The runtime of a Rust program flushes standard output at the end, but without reporting an
+    // error, and this function may be called from Python.
+    let flushed = text::flush();
+    exit_code(result.and(flushed))
+}
+
+/// Reports the error of a command, and returns the exit code.
+fn exit_code(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else { return 0 };
+    match error::ending(&error) {
+        Ending::Silent => 0,
+        Ending::Interrupted(code) => code,
+        Ending::ToldElsewhere(code) => {
+            processes::let_another_speak();
+            code
+        }
+        Ending::Fail(code) => {
+            text::say(&format!("error: {}", advice::one_line(&error)));
+            code
+        }
+    }
 }

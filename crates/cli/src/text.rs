@@ -74,16 +74,30 @@ pub(crate) fn print_piece(text: &str) -> Result<()> {
     written.context("cannot write to standard output")
 }
 
+/// Whether [`report_line`] could not print a line, and has said so.
+static REPORTS_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Makes sure that everything printed has reached standard output. Lines of which [`report_line`]
+/// has said that they cannot be printed do not count.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn flush() -> Result<()> {
+    match std::io::stdout().flush() {
+        Err(_) if REPORTS_LOST.load(Ordering::Relaxed) => Ok(()),
+        flushed => flushed.context("cannot write to standard output"),
+    }
+}
+
 /// Prints a line as [`print_line`] does, for work that must go on even if nobody reads the output
 /// (`taper train … | head`) or the disk of the output is full. The first line that cannot be
 /// printed is replaced by a warning on standard error, and later lines are not printed.
 pub(crate) fn report_line(line: &str) {
-    static FAILED: AtomicBool = AtomicBool::new(false);
-    if FAILED.load(Ordering::Relaxed) {
+    if REPORTS_LOST.load(Ordering::Relaxed) {
         return;
     }
     if let Err(error) = print_line(&visible_lines(line)) {
-        FAILED.store(true, Ordering::Relaxed);
+        REPORTS_LOST.store(true, Ordering::Relaxed);
         say(&format!("warning: {error:#}; training goes on, and metrics.jsonl has its record"));
     }
 }

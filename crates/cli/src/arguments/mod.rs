@@ -20,8 +20,10 @@ mod weights;
 
 use std::sync::LazyLock;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
+use crate::text::standard_output;
 use crate::{features, program};
 
 pub(crate) use attention::{
@@ -74,9 +76,21 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the arguments of this process; ends the process if they do not parse.
-    pub(crate) fn of_process() -> Self {
-        Self::parse_from(bleu::spell_out(program::words()))
+    /// Parses the arguments of this process; ends the process if they do not parse. If they ask for
+    /// help or for the version, prints it and returns `None`.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub(crate) fn of_process() -> Result<Option<Self>> {
+        match Self::try_parse_from(bleu::spell_out(program::words())) {
+            Ok(arguments) => Ok(Some(arguments)),
+            Err(error) if error.use_stderr() => error.exit(),
+            Err(help) => {
+                standard_output()?;
+                help.print().context("cannot write to standard output")?;
+                Ok(None)
+            }
+        }
     }
 }
 

@@ -130,6 +130,24 @@ fn a_result_that_cannot_be_printed_is_an_error() {
         let output = workspace.script(&["sh"], &format!("\"$0\" {command} >&-"));
         refused(&output, &["standard output", "closed"]);
     }
+    if cfg!(target_os = "linux") {
+        for command in [
+            "--help",
+            "train --help",
+            "--version",
+            "inspect run",
+            "translate run -i data/test.aa",
+            "config show tiny.toml",
+            "completions bash",
+            "generate --help",
+        ] {
+            let output = workspace.script(&["sh"], &format!("\"$0\" {command} > /dev/full"));
+            refused(&output, &["standard output", "No space left on device"]);
+        }
+    }
+    // A reader that is gone is not an error.
+    let output = workspace.script(&["bash", "-o", "pipefail"], "\"$0\" --help | true");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
     // An output that is discarded is not an error.
     for to in ["> /dev/null", "<> /dev/null 1>&0"] {
         let output = workspace.script(&["sh"], &format!("\"$0\" inspect run {to}"));
