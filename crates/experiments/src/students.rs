@@ -91,7 +91,9 @@ impl Network {
 }
 
 impl Model for Network {
-    const PREDICTS_CLASSES: bool = false;
+    fn predicts_classes() -> bool {
+        false
+    }
 
     fn core(&self) -> &ModelCore {
         &self.core

@@ -22,10 +22,6 @@ const F16_LOSS_SCALE: f64 = 4096.0;
 /// of the same code (accumulation and clipping of gradients, skipping of updates, validation,
 /// resuming), and these copies could drift apart.
 pub trait Model: Send + Sync {
-    /// True if answers are classes, with probabilities. If they are numbers, the loss is the
-    /// squared error, and there is neither accuracy nor perplexity.
-    const PREDICTS_CLASSES: bool = true;
-
     /// Parts that all models have; the model's [`Builder`](crate::Builder) makes them.
     fn core(&self) -> &ModelCore;
 
@@ -52,6 +48,16 @@ pub trait Model: Send + Sync {
     /// of random guesses. `None` if it differs between answers, or if answers are not classes.
     fn answer_classes(&self) -> Option<usize> {
         None
+    }
+
+    /// Returns whether answers are classes, with probabilities. If they are numbers, the loss is the
+    /// squared error, and there is neither accuracy nor perplexity.
+    #[must_use]
+    fn predicts_classes() -> bool
+    where
+        Self: Sized,
+    {
+        true
     }
 
     /// Computes the objective in one pass over `batch`; for R-Drop, `batch` has each example twice.

@@ -166,7 +166,9 @@ impl InContextRegressor {
 /// Reads one stream (kind of input of a batch), the numbers of functions. Each y is predicted at
 /// the first number of the x to which it belongs.
 impl Model for InContextRegressor {
-    const PREDICTS_CLASSES: bool = false;
+    fn predicts_classes() -> bool {
+        false
+    }
 
     fn core(&self) -> &ModelCore {
         &self.core

@@ -113,6 +113,6 @@ pub fn evaluate_under<M: Model>(
         perplexity: nll.exp(),
         accuracy: correct as f64 / count,
         tokens,
-        of_classes: M::PREDICTS_CLASSES,
+        of_classes: M::predicts_classes(),
     })
 }

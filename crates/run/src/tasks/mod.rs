@@ -315,17 +315,6 @@ macro_rules! list_entries {
 /// All tasks with the facts about them.
 pub const ENTRIES: &[(Task, &TaskEntry)] = every_task!([list_entries]);
 
-/// Causes a compilation error if the entry of a task contradicts the model of the task.
-macro_rules! compare_with_models {
-    ($($name:ident: $type:ident,)+) => {
-        $(const _: () = assert!(
-            entry(Task::$name).predicts_classes
-                == <taper_model::$type as taper_model::Model>::PREDICTS_CLASSES
-        );)+
-    };
-}
-every_task!([compare_with_models]);
-
 pub(crate) use {every_task, match_task, with_model};
 
 /// Length of a training sequence in tokens: the limit that the recipe sets, or a typical length of
@@ -447,4 +436,19 @@ pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
 /// c".
 pub fn predictions_that(have: impl Fn(&PredictionEntry) -> bool) -> String {
     tasks_that(|entry| entry.predicts.as_ref().is_some_and(&have))
+}
+
+#[cfg(test)]
+mod tests {
+    use taper_model::Model;
+
+    use super::{ENTRIES, with_model};
+
+    #[test]
+    fn entries_and_models_agree_about_classes() {
+        for (task, entry) in ENTRIES {
+            let of_model = with_model!(*task, M => <M as Model>::predicts_classes());
+            assert_eq!(entry.predicts_classes, of_model, "{task}");
+        }
+    }
 }

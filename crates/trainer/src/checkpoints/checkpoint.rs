@@ -127,7 +127,7 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// then undefined.
 pub fn load_model(
     checkpoint: &Path,
-    model: &impl Model,
+    model: &dyn Model,
     tokenizer_hash: &str,
 ) -> Result<State, CheckpointError> {
     let state = read_state(checkpoint)?;

@@ -97,7 +97,7 @@ pub struct SkippedParameter {
 /// `taking` requires, because its embeddings would then belong to other tokens.
 pub fn warm_start(
     checkpoint: &Path,
-    model: &impl Model,
+    model: &dyn Model,
     taking: &WarmStartSettings<'_>,
 ) -> Result<WarmStart, CheckpointError> {
     let state = checkpoints::read_state(checkpoint)?;

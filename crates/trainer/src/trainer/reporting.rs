@@ -57,7 +57,7 @@ impl<M: Model> Trainer<M> {
             nll: window.nll_sum / tokens,
             divergence: (self.config.r_drop > 0.0).then(|| window.divergence_sum / tokens),
             experts: ExpertLoad::from_routing(window.routing),
-            accuracy: M::PREDICTS_CLASSES.then(|| window.correct as f64 / tokens),
+            accuracy: M::predicts_classes().then(|| window.correct as f64 / tokens),
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,
             noise_scale: window.noise.scale(),

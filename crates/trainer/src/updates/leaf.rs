@@ -32,7 +32,7 @@ impl Leaf<'_> {
     /// which the backward pass needs.
     pub(crate) fn loss(
         &self,
-        model: &impl Model,
+        model: &dyn Model,
         config: &TrainingConfig,
     ) -> Result<(LossOutput, Pass), BoxError> {
         let pass = Pass::train(config.seed, self.step, self.number as u64)
@@ -48,7 +48,7 @@ impl Leaf<'_> {
     /// of the gradients has its final values, unless plain Candle operations are used.
     pub(crate) fn gradient(
         &self,
-        model: &impl Model,
+        model: &dyn Model,
         config: &TrainingConfig,
         gradients: &mut Gradients,
         when_final: Option<WhenFinal<'_>>,

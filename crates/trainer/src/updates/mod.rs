@@ -149,7 +149,7 @@ impl Updater {
     /// memory, or another process has ended.
     pub fn update(
         &mut self,
-        model: &impl Model,
+        model: &dyn Model,
         config: &TrainingConfig,
         due: DueUpdate,
         batches: &[Batch],
@@ -211,7 +211,7 @@ impl Updater {
     /// an error, the exchange of some buckets has possibly not begun.
     fn sum_leaves(
         &mut self,
-        model: &impl Model,
+        model: &dyn Model,
         config: &TrainingConfig,
         step: u64,
         shares: &BatchShares,
@@ -365,7 +365,7 @@ impl Updater {
     /// Describes in words where a value that is not finite first occurred in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
-        model: &impl Model,
+        model: &dyn Model,
         config: &TrainingConfig,
         step: u64,
         batches: &[Batch],

@@ -23,7 +23,7 @@ const TOKENS_AT_ONCE: usize = 1024;
 /// output that is not finite was computed from finite inputs. A batch of up to [`TOKENS_AT_ONCE`]
 /// tokens has the same dropout as in the update. A larger batch is divided, which changes dropout.
 pub(crate) fn first_not_finite(
-    model: &impl Model,
+    model: &dyn Model,
     config: &TrainingConfig,
     step: u64,
     shares: &BatchShares,

@@ -14,7 +14,7 @@ use crate::{BoxError, TrainError, TrainingConfig};
 /// # Errors
 /// If there is too little memory, or a sentence has more tokens than the model has positions.
 pub fn rehearse(
-    model: &impl Model,
+    model: &dyn Model,
     config: &TrainingConfig,
     batch: &Batch,
 ) -> Result<(), TrainError> {
