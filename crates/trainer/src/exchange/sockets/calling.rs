@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::Patience;
 use super::greeting::{Answer, Hello, Watch, introduce};
-use super::rendezvous::Rendezvous;
+use super::rendezvous::{Rendezvous, listen_everywhere};
 use crate::ExchangeError;
 
 /// Time limit of one attempt to connect.
@@ -77,7 +77,13 @@ impl Rendezvous {
             Err(error) => return Ok(Err(error)),
         };
         let own_address = stream.local_addr().map_err(|error| self.error(error))?.ip();
-        let listener = TcpListener::bind((own_address, 0)).map_err(|error| self.error(error))?;
+        // If process 0 is on this machine, its name can stand for a loopback address here, and for
+        // another address on other machines, whose processes connect to this one, too.
+        let listener = match own_address.to_canonical().is_loopback() && !self.is_local() {
+            true => listen_everywhere(0),
+            false => TcpListener::bind((own_address, 0)),
+        };
+        let listener = listener.map_err(|error| self.error(error))?;
         let port = listener.local_addr().map_err(|error| self.error(error))?.port();
         let joined = self.introduced(stream, 0, port, deadline, watch)?;
         Ok(joined.map(|stream| (stream, listener, port)))
@@ -190,5 +196,32 @@ mod tests {
             let (stream, ..) = joined.expect("process 0 is reached");
             assert_eq!(stream.peer_addr().expect("an address"), addresses[2]);
         });
+    }
+
+    /// The name of a machine stands for a loopback address on this machine, but not on others.
+    #[test]
+    fn a_process_beside_process_0_listens_for_other_machines() {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = first.local_addr().expect("an address");
+        let patience = Duration::from_secs(60);
+        let process = |rank: usize, host: &str| {
+            let (host, key) = (host.to_owned(), "secret".to_owned());
+            Rendezvous { rank, size: 2, host, port: address.port(), key, patience }
+        };
+        for (host, hears_others) in [("node1", true), ("127.0.0.1", false)] {
+            let listener = first.try_clone().expect("a listener");
+            std::thread::scope(|scope| {
+                // Process 0 loses process 1 when it ends.
+                let first = process(0, host);
+                scope.spawn(move || first.connections(Some(listener), &mut || Ok(())).map(|_| ()));
+                let until = Instant::now() + patience;
+                let joined =
+                    process(1, host).join_first_of(|| Ok(vec![address]), until, &mut || Ok(()));
+                let (_, listener, port) = joined.expect("process 0 is reached");
+                let heard_at = listener.local_addr().expect("an address");
+                assert_eq!(heard_at.ip().is_unspecified(), hears_others, "{host}: {heard_at}");
+                assert_eq!(heard_at.port(), port);
+            });
+        }
     }
 }

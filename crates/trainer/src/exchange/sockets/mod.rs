@@ -6,6 +6,7 @@
 //! the machine of a process fails, the others notice the silence within half a minute. A process
 //! that ends announces this after its last message, so the others read all of its messages.
 
+mod addresses;
 mod calling;
 mod door;
 mod frame;

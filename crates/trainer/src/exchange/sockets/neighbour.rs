@@ -44,7 +44,10 @@ mod linux {
         /// Makes an offer to the process at the other end of `stream`. Returns `None` if that
         /// process is not on this machine, or no socket can be made.
         pub(in super::super) fn to(stream: &TcpStream) -> Option<Self> {
-            if stream.local_addr().ok()?.ip() != stream.peer_addr().ok()?.ip() {
+            let [here, there] = [stream.local_addr(), stream.peer_addr()];
+            let (here, there) = (here.ok()?.ip().to_canonical(), there.ok()?.ip().to_canonical());
+            // A machine can have several loopback addresses.
+            if here != there && !(here.is_loopback() && there.is_loopback()) {
                 return None;
             }
             let mut secret = [0; 2 * LENGTH];
@@ -114,6 +117,13 @@ mod linux {
     mod tests {
         use super::*;
         use std::net::TcpListener;
+
+        #[test]
+        fn processes_at_two_loopback_addresses_are_neighbours() {
+            let listener = TcpListener::bind("127.0.1.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert!(Offer::to(&stream).is_some(), "{stream:?}");
+        }
 
         #[test]
         fn only_who_knows_the_word_is_a_neighbour() {

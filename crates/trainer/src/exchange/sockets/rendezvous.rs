@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::addresses::{listed, parsed};
 use super::door::Door;
 use super::frame::{FrameKind, Patience};
 use super::greeting::Watch;
@@ -37,7 +38,7 @@ pub struct Rendezvous {
 
 impl Rendezvous {
     /// Whether `host` is a loopback address, which other machines cannot reach.
-    fn is_local(&self) -> bool {
+    pub(super) fn is_local(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
@@ -65,14 +66,10 @@ impl Rendezvous {
     /// # Errors
     /// If the port is already in use.
     pub(super) fn listen(&self) -> Result<TcpListener, ExchangeError> {
-        let all: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let bound = if self.is_local() {
             TcpListener::bind((self.host.as_str(), self.port))
         } else {
-            TcpListener::bind((all[0], self.port)).or_else(|_| {
-                // The machine possibly has no IPv6.
-                TcpListener::bind((all[1], self.port))
-            })
+            listen_everywhere(self.port)
         };
         bound.map_err(|error| {
             self.error(format_args!(
@@ -132,12 +129,7 @@ impl Rendezvous {
     ) -> Result<(), ExchangeError> {
         let listener = listener.map_or_else(|| self.listen(), Ok)?;
         let ports = self.receive(listener, all, deadline, watch)?;
-        let address = |(stream, &port): (&Option<TcpStream>, &u16)| match stream {
-            Some(stream) => Ok(SocketAddr::new(stream.peer_addr()?.ip(), port).to_string()),
-            None => Ok(String::new()),
-        };
-        let addresses = all.iter().zip(&ports).map(address).collect::<io::Result<Vec<_>>>();
-        let addresses = addresses.map_err(|error| self.error(error))?.join("\n");
+        let addresses = listed(all, &ports).map_err(|error| self.error(error))?;
         self.tell_all(all, FrameKind::Addresses, addresses.as_bytes())?;
         // Now the other processes connect to each other, and report when they have done so.
         let mut waiting: Vec<usize> = (1..self.size).collect();
@@ -386,13 +378,16 @@ impl Rendezvous {
         let garbled = || ExchangeError::Garbled { rank: 0 };
         let text = self.content(all, 0, FrameKind::Addresses, deadline, watch)?;
         let text = String::from_utf8(text).map_err(|_| garbled())?;
-        let none = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let parse = |(rank, line): (usize, &str)| match rank {
-            0 => Ok(none),
-            _ => line.parse().map_err(|_| garbled()),
-        };
-        let all: Vec<SocketAddr> =
-            text.split('\n').enumerate().map(parse).collect::<Result<_, _>>()?;
-        if all.len() == self.size { Ok(all) } else { Err(garbled()) }
+        let first = all[0].as_ref().ok_or_else(garbled)?.peer_addr();
+        let first = first.map_err(|error| ExchangeError::lost(0, self.rank, &error))?;
+        parsed(&text, self.size, first).ok_or_else(garbled)
     }
+}
+
+/// Opens a listener at all addresses of this machine.
+pub(super) fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| {
+        // The machine possibly has no IPv6.
+        TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
+    })
 }
