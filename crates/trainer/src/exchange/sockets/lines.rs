@@ -49,12 +49,32 @@ pub(super) enum Outgoing {
     Leave(Vec<u8>),
 }
 
+/// Message in the queue of a connection. It counts as unsent until it is dropped, also if it is
+/// never written.
+struct Unsent {
+    message: Outgoing,
+    count: Arc<AtomicUsize>,
+}
+
+impl Unsent {
+    fn new(message: Outgoing, count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self { message, count: Arc::clone(count) }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 struct Line {
     stream: Stream,
     /// Locked while a frame is written.
     writing: Mutex<()>,
     /// Queue of the messages to send, in order.
-    outgoing: Sender<Outgoing>,
+    outgoing: Sender<Unsent>,
 }
 
 /// Connections to the other processes, by rank.
@@ -62,7 +82,7 @@ pub(super) struct Lines {
     lines: Vec<Option<Line>>,
     patience: Patience,
     /// Number of messages that wait to be written.
-    unsent: AtomicUsize,
+    unsent: Arc<AtomicUsize>,
     /// For each rank, whether that process has read that this process ends, or has ended itself. If
     /// so, this process need not wait for it any more.
     quiet: Mutex<Vec<bool>>,
@@ -83,7 +103,7 @@ impl Lines {
         incoming: &Sender<(usize, Incoming)>,
         on_loss: OnProcessLoss,
     ) -> io::Result<Arc<Self>> {
-        let mut queues: Vec<Option<Receiver<Outgoing>>> = Vec::new();
+        let mut queues: Vec<Option<Receiver<Unsent>>> = Vec::new();
         let line = |stream: Option<Stream>| {
             let (outgoing, queue) = channel();
             queues.push(stream.is_some().then_some(queue));
@@ -97,7 +117,7 @@ impl Lines {
         let lines = Arc::new(Self {
             lines,
             patience,
-            unsent: AtomicUsize::new(0),
+            unsent: Arc::default(),
             quiet: Mutex::new(quiet),
             changed: Condvar::new(),
             closing: AtomicBool::new(false),
@@ -124,20 +144,18 @@ impl Lines {
     /// next time that this process waits for a message from it.
     pub(super) fn send(&self, rank: usize, frame: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
-            self.unsent.fetch_add(1, Ordering::AcqRel);
-            let _ = line.outgoing.send(frame);
+            let _ = line.outgoing.send(Unsent::new(frame, &self.unsent));
         }
     }
 
     /// Writes the messages in `queue` to process `rank`, until this process ends.
-    fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
+    fn write(&self, rank: usize, queue: &Receiver<Unsent>) {
         let mut is_open = true;
-        for frame in queue {
+        for unsent in queue {
             // If a message cannot be sent, the other process has ended. The error is not reported
             // here, but when this process waits for a message from the other one.
-            is_open = is_open && self.write_whole(rank, &frame).is_ok();
-            self.unsent.fetch_sub(1, Ordering::AcqRel);
-            if matches!(frame, Outgoing::Leave(_)) {
+            is_open = is_open && self.write_whole(rank, &unsent.message).is_ok();
+            if matches!(unsent.message, Outgoing::Leave(_)) {
                 return;
             }
         }
@@ -295,4 +313,34 @@ impl Lines {
 /// in the middle of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    /// The other process is silent: its machine has failed, or it is stopped.
+    #[test]
+    fn a_message_after_the_farewell_does_not_delay_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("open");
+        let (far, _) = listener.accept().expect("open");
+        let (incoming, _messages) = channel();
+        let streams = vec![None, Some(Stream::Tcp(near))];
+        let lines = Lines::open(streams, Patience::USUAL, &incoming, Box::new(|_, _| {}));
+        let lines = lines.expect("threads");
+        let leaving = {
+            let lines = Arc::clone(&lines);
+            std::thread::spawn(move || {
+                let began = Instant::now();
+                lines.leave();
+                began.elapsed()
+            })
+        };
+        while Patience::USUAL.read_header(&far).expect("a frame").0 == FrameKind::Alive {}
+        lines.send(1, Outgoing::Fact(vec![7]));
+        let took = leaving.join().expect("left");
+        assert!(took < Duration::from_secs(15), "{took:?}");
+    }
 }
