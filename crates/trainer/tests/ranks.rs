@@ -6,7 +6,7 @@ mod common;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -346,4 +346,39 @@ fn where_one_cannot_read_on_all_of_them_save_and_end() {
     let (ended, _) = train(2, parts.path(), &config, None);
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     assert_same(whole.path(), parts.path(), "after the failure");
+}
+
+/// Process 0 is interrupted during the update after which process 1 reaches the time limit. The
+/// clock of process 1 is ahead, because it begins earlier.
+#[test]
+fn a_run_at_its_time_limit_does_not_count_as_interrupted() {
+    let (ahead, limit) = (Duration::from_secs(2), Duration::from_millis(1500));
+    let max_minutes = limit.as_secs_f64() / 60.0;
+    let config = TrainingConfig { max_minutes, log_every: 1, ..short_run(1000) };
+    let directory = tempfile::tempdir().unwrap();
+    let one = |exchange: InProcess| {
+        let (rank, root) = (exchange.rank(), directory.path());
+        let (model, identity) = (model(&tiny(0.2)), Identity::default());
+        let mut trainer =
+            Trainer::begin_among(Box::new(exchange), model, config.clone(), identity, root)
+                .unwrap();
+        if rank == 0 {
+            std::thread::sleep(ahead);
+        }
+        let stop = AtomicBool::new(false);
+        let mut observer = |event: &Event| {
+            stop.fetch_or(matches!(event, Event::Log { .. }), Ordering::Relaxed);
+            Ok(())
+        };
+        let mut source = Generated::new(Task::Reverse);
+        trainer.train(&mut source, &mut Measuring(rank), &mut observer, &stop).unwrap()
+    };
+    let reasons: Vec<StopReason> = std::thread::scope(|scope| {
+        let threads = in_process(2).into_iter().map(|exchange| scope.spawn(|| one(exchange)));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(reasons, [StopReason::MaxMinutes; 2]);
+    let last = Checkpoints::new(directory.path()).resolve("last").unwrap();
+    assert!(!read_state(&last).unwrap().interim);
 }

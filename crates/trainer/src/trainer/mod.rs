@@ -201,13 +201,15 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Returns a reason to make no more updates, if any process has one. If a process has several
+    /// Returns a reason to make no more updates, if any process has one. If there are several
     /// reasons, an interruption has the lowest priority, because a run that is complete must not
     /// count as interrupted.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let reason = self.state.reason_to_stop(&self.config).or_else(interrupted);
-        Ok(everyone(self.updater.exchange(), reason)?.into_iter().flatten().next())
+        let reasons = everyone(self.updater.exchange(), reason)?.into_iter().flatten();
+        // Of equal keys, this is the first.
+        Ok(reasons.min_by_key(|&reason| reason == StopReason::Interrupted))
     }
 
     /// Makes or skips an update, and returns whether it was made. If `stop` is set during the
