@@ -27,10 +27,20 @@ struct Message {
 /// message after the other, and each message arrives after a delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// Number of bytes that one process can send per second.
+    /// Number of bytes that one process can send per second. It must be positive.
     pub bytes_per_second: f64,
     /// Time between the sending and the arrival of a byte.
     pub delay: Duration,
+}
+
+impl Network {
+    /// Returns the times at which a message of `bytes` bytes has been sent and at which it arrives,
+    /// if its sending begins at `start`. Returns `None` if it never arrives.
+    fn times(self, start: Instant, bytes: usize) -> Option<(Instant, Instant)> {
+        let seconds = bytes as f64 / self.bytes_per_second;
+        let sent = start.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
+        Some((sent, sent.checked_add(self.delay)?))
+    }
 }
 
 /// Connection of one of several threads that train a model together.
@@ -79,9 +89,15 @@ impl InProcess {
         let now = Instant::now();
         let arrives = match self.network {
             Some(network) if rank != self.rank => {
-                let seconds = bytes as f64 / network.bytes_per_second;
-                self.free = self.free.max(now) + Duration::from_secs_f64(seconds);
-                self.free + network.delay
+                let Some((free, arrives)) = network.times(self.free.max(now), bytes) else {
+                    return Err(ExchangeError::Rendezvous(format!(
+                        "a simulated network of {} bytes per second never delivers a message: \
+                         bytes_per_second must be a positive number",
+                        network.bytes_per_second
+                    )));
+                };
+                self.free = free;
+                arrives
             }
             _ => now,
         };
@@ -166,5 +182,17 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_millis(80), "{:?}", began.elapsed());
         both[0].end().expect("the second");
         assert!(began.elapsed() >= Duration::from_millis(130), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_network_without_speed_is_an_error() {
+        for bytes_per_second in [0.0, -1.0, f64::NAN, 1e-300] {
+            let network = Network { bytes_per_second, delay: Duration::ZERO };
+            let mut both = in_process_over(2, network);
+            let error = both[0].gather(vec![7]).expect_err("nothing arrives").to_string();
+            assert!(error.contains(&format!("{bytes_per_second} bytes per second")), "{error}");
+        }
+        let network = Network { bytes_per_second: f64::INFINITY, delay: Duration::ZERO };
+        assert!(network.times(Instant::now(), 7).is_some());
     }
 }
