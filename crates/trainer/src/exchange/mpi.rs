@@ -130,6 +130,9 @@ impl Exchange for Mpi {
     }
 
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
+        if parts.len() != self.size {
+            return Err(ExchangeError::Garbled { rank: self.rank });
+        }
         let device = parts.first().map_or(Device::Cpu, |part| part.device().clone());
         let parts = parts.iter().map(Tensor::to_vec1).collect::<candle_core::Result<_>>()?;
         self.send(Call::Parts(parts))?;
@@ -202,6 +205,8 @@ enum Action {
     Parts = 1,
     Fact = 2,
     Leave = 3,
+    /// The process has parts with more values than can be sent.
+    TooLarge = 4,
 }
 
 /// Makes the calls of the library, all of which involve all processes.
@@ -224,9 +229,11 @@ impl World {
 
     fn perform(&self, call: Call) -> Result<Answer, ExchangeError> {
         match call {
-            Call::Parts(parts) if parts.len() == self.size => {
+            Call::Parts(parts) => {
                 let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
-                let received = self.agree_on(Action::Parts, &counts)?;
+                let is_small = counts.iter().all(|&count| count <= most_values(self.size));
+                let action = if is_small { Action::Parts } else { Action::TooLarge };
+                let received = self.agree_on(action, &counts)?;
                 let mut sent = parts.concat();
                 let length = sent.len();
                 sent.push(0.0);
@@ -234,7 +241,6 @@ impl World {
                 let parts = self.all_to_all(sent, &counts, &received)?;
                 Ok(Answer::Parts(parts))
             }
-            Call::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
             Call::Fact(mut fact) => {
                 let length = fact.len();
                 let received = self.agree_on(Action::Fact, &vec![length; self.size])?;
@@ -249,7 +255,8 @@ impl World {
     /// will send to this one, by rank.
     ///
     /// # Errors
-    /// If a process has another action than the others. All processes then get an error.
+    /// If a process has another action than the others, or [`Action::TooLarge`]. All processes then
+    /// get an error.
     fn agree_on(&self, action: Action, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> =
             counts.iter().flat_map(|&count| [action as u64, count as u64]).collect();
@@ -264,7 +271,11 @@ impl World {
         });
         let actions = received.as_chunks::<2>().0;
         let first_with = |action: Action| actions.iter().position(|pair| pair[0] == action as u64);
-        if let Some(rank) = first_with(Action::Leave).filter(|_| action != Action::Leave) {
+        if action == Action::TooLarge {
+            return Err(too_large());
+        }
+        let ending = first_with(Action::Leave).or_else(|| first_with(Action::TooLarge));
+        if let Some(rank) = ending.filter(|_| action != Action::Leave) {
             return Err(ExchangeError::Failed { rank });
         }
         let number = |&[theirs, count]: &[u64; 2]| {
@@ -304,9 +315,22 @@ impl World {
     }
 }
 
-/// Returns two lists with an entry for each process, in the library's integer type. The first has
-/// the number of elements of the process, and the second has the offset of its first element in the
-/// buffer of all elements.
+/// Largest number of values that a process sends to another one at once, if there are `size`
+/// processes. So no process sends or receives more values than the library can count. (If only the
+/// receiver checked this, the other processes would wait for it without end.)
+const fn most_values(size: usize) -> usize {
+    i32::MAX as usize / size
+}
+
+fn too_large() -> ExchangeError {
+    ExchangeError::Rendezvous(
+        "more than 2^31 values would be sent at once: make distributed.bucket_mib smaller"
+            .to_owned(),
+    )
+}
+
+/// Returns two lists with a number for each process, in the library's integer type: the number of
+/// elements of the process, and the offset of its first element in the buffer of all elements.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());
@@ -314,12 +338,7 @@ fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     for &count in counts {
         let count = i32::try_from(count).ok();
         let end = count.and_then(|count| start.checked_add(count));
-        let (Some(count), Some(end)) = (count, end) else {
-            return Err(ExchangeError::Rendezvous(
-                "more than 2^31 values would be sent at once: make distributed.bucket_mib smaller"
-                    .to_owned(),
-            ));
-        };
+        let (Some(count), Some(end)) = (count, end) else { return Err(too_large()) };
         starts.push(start);
         numbers.push(count);
         start = end;
@@ -367,5 +386,8 @@ mod tests {
         assert_eq!((numbers, starts), (vec![2, 0, 3], vec![0, 2, 2]));
         assert_eq!(divided(&[1, 2, 3, 4, 5], &counts), [vec![1, 2], vec![], vec![3, 4, 5]]);
         assert!(layout(&[1 << 30, 1 << 30]).is_err(), "more than the library can count");
+        for size in [1, 2, 3, 7, 1000] {
+            assert!(layout(&vec![most_values(size); size]).is_ok(), "{size} processes");
+        }
     }
 }
