@@ -170,7 +170,7 @@ impl Checkpoints {
             // checkpoint.
             return Ok(if alias_or_name == LAST { self.newest()? } else { None });
         };
-        if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
+        if let Some(path) = directory(&name).filter(|_| checkpoint_step(&name).is_some()) {
             return Ok(Some(path));
         }
         // If a process was killed while it resumed from an earlier checkpoint, it may already have
@@ -211,7 +211,9 @@ impl Checkpoints {
         let mut saved = Vec::new();
         for entry in entries {
             let path = entry.map_err(failed("read", &self.root))?.path();
-            if let Some(step) = path.file_name().and_then(|name| step_of(&name.to_string_lossy())) {
+            if let Some(step) =
+                path.file_name().and_then(|name| checkpoint_step(&name.to_string_lossy()))
+            {
                 let state = read_state(&path).ok();
                 let score = state.as_ref().and_then(|state| state.score);
                 let metric = state.as_ref().and_then(|state| state.early_stopping.metric);
@@ -309,7 +311,7 @@ impl Checkpoints {
             .collect();
         let mut protected = Vec::new();
         for pointer in [LAST, BEST] {
-            protected.extend(self.pointer(pointer)?.as_deref().and_then(step_of));
+            protected.extend(self.pointer(pointer)?.as_deref().and_then(checkpoint_step));
         }
         let served =
             interim.iter().map(|saved| saved.step).filter(|step| !protected.contains(step));
@@ -340,13 +342,15 @@ impl Checkpoints {
     }
 }
 
-/// Returns the name of the checkpoint of update `step`. Below step 100,000,000, the alphabetical
-/// order of names is the order of steps.
+/// Returns the name of the checkpoint of update `step`. To sort names by their steps, use
+/// [`checkpoint_step`]: from 100 million updates on, names have more digits.
 #[must_use]
 pub fn checkpoint_name(step: u64) -> String {
     format!("step-{step:08}")
 }
 
-fn step_of(name: &str) -> Option<u64> {
+/// Returns the number of updates in the name of a checkpoint; `None` if `name` is not such a name.
+#[must_use]
+pub fn checkpoint_step(name: &str) -> Option<u64> {
     name.strip_prefix("step-")?.parse().ok()
 }

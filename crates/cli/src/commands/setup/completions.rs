@@ -12,6 +12,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter};
 use clap_complete::env::Shells;
 use serde_json::Value;
+use taper_trainer::checkpoint_step;
 
 use crate::arguments::{Arguments, Completions};
 use crate::program;
@@ -59,7 +60,7 @@ fn checkpoints(begun: &OsStr) -> Vec<CompletionCandidate> {
         .filter_map(|word| std::fs::read_dir(Path::new(&word).join("checkpoints")).ok());
     let entries = folders.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = entries.filter(|name| name.starts_with("step-")).collect();
-    names.sort_unstable();
+    names.sort_by_cached_key(|name| (checkpoint_step(name), name.clone()));
     let fixed = ["best", "last", "average"].map(str::to_owned);
     starting(begun, fixed.into_iter().chain(names).map(|name| (name, String::new())))
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use taper_report::Record;
 use taper_run::RunFolder;
 use taper_run::folder::{RunState, RunSummary};
+use taper_trainer::checkpoint_step;
 
 use crate::resident::resident_memory;
 
@@ -55,7 +56,7 @@ impl WatchedRun {
         let folders = entries.filter(|entry| entry.path().is_dir());
         let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
         self.checkpoints = names.filter(|name| !name.starts_with('.')).collect();
-        self.checkpoints.sort();
+        self.checkpoints.sort_by_cached_key(|name| (checkpoint_step(name), name.clone()));
         self.memory = match &self.summary.state {
             RunState::Training { process } => resident_memory(process),
             _ => None,
@@ -127,6 +128,16 @@ mod tests {
             )
         };
         steps.map(line).collect()
+    }
+
+    #[test]
+    fn the_newest_checkpoint_is_the_one_with_the_most_updates() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let names = ["averaged", "step-00000007", "step-99999999", "step-100000000"];
+        for name in names.iter().rev() {
+            fs::create_dir_all(folder.path().join("checkpoints").join(name)).expect("made");
+        }
+        assert_eq!(WatchedRun::new(RunFolder::new(folder.path())).checkpoints, names);
     }
 
     #[test]
