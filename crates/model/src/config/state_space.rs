@@ -38,6 +38,12 @@ impl Default for StateSpaceConfig {
 }
 
 impl StateSpaceConfig {
+    /// Number of channels in a model of the width `width`.
+    #[cfg(feature = "kinds")]
+    pub(crate) fn channels(&self, width: usize) -> usize {
+        self.expand.saturating_mul(width)
+    }
+
     /// Rank of the projection to step sizes in a model of the width `width`.
     #[must_use]
     pub fn rank(&self, width: usize) -> usize {

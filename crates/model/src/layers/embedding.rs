@@ -25,7 +25,7 @@ impl EmbeddingNorm {
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
         // The backward pass keeps the input of the norm and its result.
-        build.count(PartCost::kept(2 * config.d_model));
+        build.count(PartCost::kept(config.d_model.saturating_mul(2)));
         Ok(Self {
             norm: Norm::new(build, &name, config.d_model, config)?,
             dropout: config.embedding_dropout,

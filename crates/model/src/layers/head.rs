@@ -224,7 +224,7 @@ impl ClassHead {
     ) -> std::result::Result<Self, ModelError> {
         Head::count(build, config.d_model, classes);
         // The backward pass keeps the states after picking and after dropout.
-        build.count(PartCost::kept(2 * config.d_model));
+        build.count(PartCost::kept(config.d_model.saturating_mul(2)));
         Self::new(build, name, classes, config)
     }
 

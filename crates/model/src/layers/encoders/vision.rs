@@ -108,7 +108,7 @@ impl PatchEmbedding {
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
         // The backward pass keeps the pixels, for the gradient of their projection. The
         // projection's result is copied into one tensor with the class token.
-        build.count(PartCost::kept(shape.patch_values() + 2 * width));
+        build.count(PartCost::kept(shape.patch_values()).keeping(width.saturating_mul(2)));
         let class_token = match config.pooling {
             Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),
             Pooling::Mean => None,

@@ -94,8 +94,9 @@ pub fn self_attention(
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
     let has_long = layout.long_spans().next().is_some();
-    let log_sums = if has_long { layout.rows() * spec.shape.heads } else { 0 };
-    layout.rows() * layout.width() + layout.weight_count() + log_sums
+    let log_sums = if has_long { layout.rows().saturating_mul(spec.shape.heads) } else { 0 };
+    let of_rows = layout.rows().saturating_mul(layout.width());
+    of_rows.saturating_add(layout.weight_count()).saturating_add(log_sums)
 }
 
 /// Returns the number of pairs of a query and a key that attention computes on the host, over all

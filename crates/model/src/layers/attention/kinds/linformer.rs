@@ -100,14 +100,16 @@ pub(super) fn attended(
 fn flops(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
     let pairs = computed_pairs(&spec) as f64;
-    4.0 * ((length * rank * shape.key_value_width()) as f64 + pairs * shape.head_width as f64)
+    let sums = (length * rank) as f64 * shape.key_value_width() as f64;
+    4.0 * (sums + pairs * shape.head_width as f64)
 }
 
 /// Number of scalars kept for the backward pass: the sums, and what the attention to the sums
 /// keeps.
 fn kept(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
-    (2 * rank * shape.key_value_width() + kept_by_attention(&spec)) as f64
+    let sums = (2 * rank) as f64 * shape.key_value_width() as f64;
+    sums + kept_by_attention(&spec) as f64
 }
 
 impl Mechanism for Linformer {

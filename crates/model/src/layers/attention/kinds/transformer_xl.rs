@@ -92,8 +92,8 @@ impl Segments {
     /// content and by distance, the weighted sums, and the projection of each distance.
     fn flops(self, width: usize, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
-        let visible = (segment + memory) as f64;
-        6.0 * (width * count * segment) as f64 * visible + 2.0 * visible * (width * width) as f64
+        let (visible, d) = ((segment + memory) as f64, width as f64);
+        6.0 * (d * (count * segment) as f64) * visible + 2.0 * visible * (d * d)
     }
 
     /// Number of scalars kept for the backward pass of a sequence padded to whole segments.

@@ -141,9 +141,9 @@ impl Experts {
         // probabilities of the router are kept too, and so are the results of jitter and of
         // dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
-        build.count(PartCost::kept(per_token * (6 * width + 5)));
+        build.count(PartCost::kept(width.saturating_mul(6).saturating_add(5)) * per_token);
         let of_router = PartCost::product(width, count);
-        build.count(of_router.keeping(8 * count + (1 + 2 * drawn) * width));
+        build.count(of_router.keeping(8 * count).keeping(width.saturating_mul(1 + 2 * drawn)));
         let mut of_one = PartCost::default();
         let experts = build.layers(&[(0, count)], |build, index| {
             let counted = |part: PartCost| {

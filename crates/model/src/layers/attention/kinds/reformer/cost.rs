@@ -71,6 +71,6 @@ pub(super) fn kept(
 /// of two chunks, and the weighted sums. In addition, queries are multiplied by the rotations:
 /// `rotated` is the number of multiplications for that. `chunks` is the number of chunks in all
 /// heads and rounds.
-pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
-    chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
+pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (f64, f64)) -> f64 {
+    chunks * ((size * 2 * size * 4) as f64 * head as f64) + 2.0 * rotated
 }

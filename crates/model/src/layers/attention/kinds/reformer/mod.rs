@@ -177,7 +177,7 @@ impl Mechanism for Reformer {
 
     fn flops(&self, width: usize, length: usize) -> f64 {
         let chunks = self.expected_chunks(length);
-        let rotated = length * self.rotations.count();
+        let rotated = length as f64 * self.rotations.count() as f64;
         flops(width / self.heads, self.chunks.size(), (rotated, chunks))
     }
 
@@ -189,7 +189,7 @@ impl Mechanism for Reformer {
         let all = rounds as f64 * self.heads as f64 * buckets_cut as f64;
         PartCost::per_token(|length| {
             let chunks = all * self.chunks.expected(length, &[1.0 / buckets_cut as f64]);
-            let rotated = length * width * rounds * (buckets / 2);
+            let rotated = width as f64 * (length * rounds * (buckets / 2)) as f64;
             let flops = flops(width / self.heads, size, (rotated, chunks));
             (flops, kept((width, self.heads), (rounds, size), drops, (length, chunks)))
         })

@@ -100,9 +100,9 @@ impl StateSpace {
         config: &ModelConfig,
         (causal, layer): (bool, usize),
     ) -> Result<Self> {
-        let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
+        let (width, channels) = (config.d_model, config.state_space.channels(config.d_model));
         Ok(Self {
-            input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
+            input: Linear::new(build, &format!("{name}.in"), width, channels.saturating_mul(2), 2)?,
             mechanism: StateSpaceMechanism::new(build, name, config, (causal, layer))?,
             output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
         })
@@ -168,7 +168,7 @@ impl StateSpaceMechanism {
         (causal, layer): (bool, usize),
     ) -> Result<Self> {
         let selective = is_selective(config, causal, layer);
-        let channels = config.state_space.expand * config.d_model;
+        let channels = config.state_space.channels(config.d_model);
         let mut cost = PartCost::default();
         let counted = |part: PartCost| {
             cost = PartCost { mixing_flops: part.flops, ..part };
@@ -230,7 +230,7 @@ impl StateSpaceMechanism {
 
 impl Unprojected for StateSpaceMechanism {
     fn input_width(&self) -> usize {
-        2 * self.channels
+        self.channels.saturating_mul(2)
     }
 
     fn attend(&self, gated: &Tensor, Within { lengths, pass, .. }: Within<'_>) -> Result<Tensor> {
@@ -301,7 +301,7 @@ impl Steps {
             delta: uniform(build, &format!("{name}.step.bias"), &[channels], step_bias)?,
             in_out: build.add(
                 &format!("{name}.in_out.bias"),
-                &[channels * 2 * states],
+                &[channels.saturating_mul(2 * states)],
                 // B is all ones, and C is normally distributed.
                 |counter, i| match (i as usize % (2 * states)) < states {
                     true => 1.0,
@@ -319,14 +319,14 @@ impl Direction {
         config: &ModelConfig,
         (selective, reverse): (bool, bool),
     ) -> Result<Self> {
-        let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
-        let channels = expand * config.d_model;
+        let StateSpaceConfig { states, convolution, .. } = config.state_space;
+        let channels = config.state_space.channels(config.d_model);
         // The convolution keeps its result for the backward pass. The scan keeps its result and the
         // state of every 32nd token.
-        let flops = 2.0 * (convolution * channels) as f64;
+        let flops = 2.0 * convolution as f64 * channels as f64;
         build.count(PartCost { flops, ..PartCost::kept(channels) });
         let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
-        let flops = (channels * (7 * states + 8)) as f64;
+        let flops = channels as f64 * (7 * states + 8) as f64;
         build.count(PartCost { flops, kept, ..PartCost::default() });
         let filter = between((convolution as f64).powf(-0.5));
         let steps = match selective {
@@ -342,9 +342,11 @@ impl Direction {
             )?,
             filter_bias: uniform(build, &format!("{name}.filter.bias"), &[channels], &filter)?,
             steps,
-            log_decay: build.add(&format!("{name}.log_decay"), &[channels * states], |_, i| {
-                ((i as usize % states + 1) as f32).ln()
-            })?,
+            log_decay: build.add(
+                &format!("{name}.log_decay"),
+                &[channels.saturating_mul(states)],
+                |_, i| ((i as usize % states + 1) as f32).ln(),
+            )?,
             skip: build.constant(&format!("{name}.skip"), &[channels], 1.0)?,
             reverse,
         })

@@ -69,7 +69,8 @@ pub fn hierarchical_attention(
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
-    layout.tokens * (width + spec.heads) + layout.summaries() * 2 * width
+    let of_tokens = layout.tokens.saturating_mul(width.saturating_add(spec.heads));
+    of_tokens.saturating_add((2 * layout.summaries()).saturating_mul(width))
 }
 
 /// Returns the number of multiplications and additions in the forward products of

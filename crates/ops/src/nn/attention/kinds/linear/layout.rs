@@ -98,7 +98,8 @@ impl Layout {
 
     pub(super) fn states(&self) -> usize {
         let states = |it: &Sequence| Self::states_of(self.spec.causal, it.length);
-        self.sequences.iter().map(states).sum::<usize>() * self.spec.heads * self.state_size()
+        let count = self.sequences.iter().map(states).sum::<usize>();
+        count.saturating_mul(self.spec.heads).saturating_mul(self.state_size())
     }
 
     pub(super) fn exponents(&self) -> usize {
@@ -109,7 +110,7 @@ impl Layout {
 
     /// Returns the number of scalars in a state.
     pub(super) fn state_size(&self) -> usize {
-        self.shape.features * (self.shape.head + 1)
+        self.shape.features.saturating_mul(self.shape.head.saturating_add(1))
     }
 
     /// Returns the index of the first scalar of a kept state. Under a causal mask, this is the

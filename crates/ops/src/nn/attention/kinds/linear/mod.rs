@@ -107,8 +107,11 @@ pub fn kept_by_linear_attention(
 ) -> usize {
     let layout = Layout::for_width(spec, width, features);
     let LinearAttentionShape { tokens, head, features } = layout.shape;
-    let vectors = if layout.is_random { features * head } else { 0 };
-    tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
+    let vectors = if layout.is_random { features.saturating_mul(head) } else { 0 };
+    let of_tokens = tokens.saturating_mul(width.saturating_add(spec.heads));
+    [layout.states(), layout.exponents(), vectors]
+        .into_iter()
+        .fold(of_tokens, usize::saturating_add)
 }
 
 /// Returns the number of multiplications and additions in the forward products of
