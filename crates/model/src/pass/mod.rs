@@ -281,7 +281,9 @@ impl Pass {
     }
 
     /// Runs [`Pass::backward`]. On the CPU with a tape, it calls `when_final` whenever a part of
-    /// the gradient has become final; see [`Tape::backward_watched`].
+    /// the gradient has become final; see [`Tape::backward_watched`]. If the loss has a factor
+    /// against underflow in f16, it never calls `when_final`: all gradients become final only when
+    /// they are divided by this factor.
     ///
     /// # Errors
     /// The errors of [`Pass::backward`] and of `when_final`.
