@@ -1,11 +1,12 @@
 //! The words that get vectors, their counts, and the share of each word's occurrences that
 //! subsampling keeps.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use ahash::AHashMap;
-use taper_data::{LineReader, write_whole};
+use taper_data::write_whole;
 
 use super::corpus::{Sentences, hash_of};
 use super::{Event, TrainingSettings};
@@ -112,14 +113,16 @@ impl Vocabulary {
             let message = "it is not the file that training wrote; training cannot go on with it";
             return Err(Error::malformed(path, "", message));
         }
-        let mut lines = LineReader::open(path)?;
+        // A `LineReader` would drop a byte-order mark with which the first word begins.
+        let lines = BufReader::new(File::open(path).map_err(Error::io(path))?).lines();
         let (mut words, mut counts) = (Vec::new(), Vec::new());
-        while let Some(line) = lines.next_line()? {
+        for (number, line) in (1..).zip(lines) {
+            let line = line.map_err(Error::io(path))?;
             let row = line
                 .rsplit_once(' ')
                 .and_then(|(word, count)| Some((word.to_owned(), count.parse::<u64>().ok()?)));
             let Some((word, count)) = row else {
-                let place = format!(", line {}", lines.line());
+                let place = format!(", line {number}");
                 return Err(Error::malformed(path, &place, "a word and its count are expected"));
             };
             words.push(word);
@@ -148,5 +151,21 @@ impl Vocabulary {
 
 /// Computes the SHA-256 of a file.
 pub(super) fn hash_file(path: &Path) -> Result<String> {
-    std::fs::File::open(path).and_then(hash_of).map_err(Error::io(path))
+    File::open(path).and_then(hash_of).map_err(Error::io(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_were_written() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("vocabulary");
+        let words = ["\u{feff}the", "the", "\u{85}", "a\u{a0}b", "\u{feff}"].map(str::to_owned);
+        let written = Vocabulary::new(words.to_vec(), vec![9, 5, 5, 2, 1]);
+        written.write(&path).expect("written");
+        let read = Vocabulary::read(&path, &hash_file(&path).expect("a hash")).expect("read");
+        assert_eq!((read.words, read.counts), (written.words, written.counts));
+    }
 }
