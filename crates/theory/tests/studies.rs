@@ -44,6 +44,8 @@ fn one_layer_computes_any_function_of_few_positions() -> TestResult {
         }
     }
     assert!(SparseFunction::new(8, &[8], 1).is_err());
+    assert!(SparseFunction::new(0, &[], 1).is_err());
+    assert_eq!(SparseFunction::new(1, &[], 1)?.values(&[vec![false]])?, [[true]]);
     Ok(())
 }
 

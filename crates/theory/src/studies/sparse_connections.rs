@@ -40,8 +40,12 @@ impl SparseFunction {
     /// at the first of `positions` is the lowest.
     ///
     /// # Errors
-    /// If there are more than 6 positions, or a position is not in the text.
+    /// If there are no bits or more than 6 positions, or a position is not in the text.
     pub fn new(length: usize, positions: &[usize], table: u64) -> Result<Self, TheoryError> {
+        if length == 0 {
+            let message = "a text of 0 bits has no token that computes a function: take at least 1";
+            return Err(TheoryError::Input(message.to_owned()));
+        }
         if positions.len() > 6 || positions.iter().any(|at| *at >= length) {
             let message = format!("at most 6 positions of {length} are chosen");
             return Err(TheoryError::Input(message));
