@@ -92,6 +92,10 @@ impl Hub {
         without_credentials(&self.endpoint)
     }
 
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -152,7 +156,7 @@ impl Hub {
             None => message_of(&start_of(answer, MOST_OF_ERROR).unwrap_or_default()),
         };
         let message: String = message.chars().take(MOST_SHOWN).collect();
-        Err(HubError::status(subject, status, &message, self.token.is_some()))
+        Err(HubError::status(subject, status, &message, self.has_token()))
     }
 
     /// Sends a request and reads the JSON of its answer.

@@ -41,7 +41,7 @@ struct Object {
 #[derive(Deserialize)]
 struct Fault {
     #[serde(default)]
-    code: u16,
+    code: Option<u16>,
     #[serde(default)]
     message: String,
 }
@@ -82,8 +82,8 @@ pub(crate) fn upload(
             let message = format!("it says nothing of {}", file.path);
             return Err(HubError::Answer { subject: repository.to_owned(), message });
         };
-        if let Some(Fault { code, message }) = &object.error {
-            return Err(HubError::status(&file.path, *code, message, true));
+        if let Some(fault) = &object.error {
+            return Err(refusal(hub, &file.path, fault));
         }
         let Some(actions) = &object.actions else {
             observer(HubEvent::IsThere { path: &file.path });
@@ -105,6 +105,17 @@ pub(crate) fn upload(
         }
     }
     Ok(())
+}
+
+/// Makes the error for a file that the hub refuses.
+fn refusal(hub: &Hub, path: &str, Fault { code, message }: &Fault) -> HubError {
+    match code {
+        Some(code) => HubError::status(path, *code, message, hub.has_token()),
+        None => {
+            let message = format!("it refuses the file, with the message {message:?}");
+            HubError::Answer { subject: path.to_owned(), message }
+        }
+    }
 }
 
 /// Makes a request body from the `bytes` bytes of a file that begin at byte `from`.
@@ -175,4 +186,25 @@ fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Resul
 /// repository.
 pub(crate) fn of_models(repository: &str, verb: &str, revision: &str) -> String {
     format!("/api/models/{repository}/{verb}/{}", escaped(revision, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_file_says_why() {
+        let error = |token: Option<&str>, fault: &str| {
+            let token = token.map(str::to_owned);
+            let hub = Hub::new("http://hub.example", token).expect("a connection");
+            let fault = serde_json::from_str(fault).expect("a fault");
+            refusal(&hub, "model.bin", &fault)
+        };
+        let denied = r#"{"code": 401, "message": "denied"}"#;
+        assert!(matches!(error(None, denied), HubError::NoToken { .. }));
+        assert!(matches!(error(Some("token"), denied), HubError::Token { .. }));
+        let without_code = error(None, r#"{"message": "too large"}"#).to_string();
+        assert!(without_code.contains("\"too large\""), "{without_code}");
+        assert!(!without_code.contains("answers 0"), "{without_code}");
+    }
 }

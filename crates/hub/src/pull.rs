@@ -1,8 +1,8 @@
 //! Download of the files of one revision. If a call is interrupted, a later call continues where it
 //! stopped.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,7 +13,9 @@ use crate::lfs::of_models;
 use crate::push::INCOMPLETE;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// The name of an unfinished download contains this many characters of the file's checksum.
+/// Number of bytes of a file that are received and written at a time.
+const PIECE: usize = 1 << 16;
+/// Number of characters of a file's checksum that are in the name of its unfinished download.
 const SHOWN: usize = 12;
 /// Largest number of bytes of a file's name that are in the name of its unfinished download. File
 /// systems limit names to 255 bytes.
@@ -156,9 +158,7 @@ fn download(
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(goes_on).truncate(!goes_on);
         let mut out = options.open(&begun).map_err(fault)?;
-        // More bytes than the file has are not read.
-        let missing = if goes_on { bytes - from } else { bytes };
-        copy(hub, path, &mut answer.by_ref().take(missing), &mut out)?;
+        copy(hub, path, &mut answer, (place, &mut out))?;
         out.sync_all().map_err(fault)?;
     }
     if !file.is(&begun)? {
@@ -168,13 +168,73 @@ fn download(
     fs::rename(&begun, place).map_err(fault)
 }
 
-/// Writes the body of an answer to a file; if the connection breaks, the received part is kept.
-fn copy(hub: &Hub, path: &str, body: &mut impl Read, out: &mut File) -> Result<()> {
-    let copied = io::copy(body, out);
-    out.flush().ok();
-    copied.map(|_| ()).map_err(|error| HubError::Network {
-        subject: path.to_owned(),
-        endpoint: hub.endpoint(),
-        message: error.to_string(),
-    })
+/// Writes the body of an answer to the unfinished file for `place`. If the connection breaks, the
+/// received part is kept.
+///
+/// # Errors
+/// [`HubError::Network`] if the connection breaks, and [`HubError::File`] if the disk is full.
+fn copy(
+    hub: &Hub,
+    path: &str,
+    answer: &mut impl Read,
+    (place, out): (&Path, &mut impl Write),
+) -> Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match answer.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => {
+                return Err(HubError::Network {
+                    subject: path.to_owned(),
+                    endpoint: hub.endpoint(),
+                    message: error.to_string(),
+                });
+            }
+        };
+        out.write_all(&piece[..count]).map_err(|error| HubError::file(place, error))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// Connection that breaks after its first bytes, and a disk with room for no bytes.
+    struct Broken(bool);
+
+    impl Read for Broken {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            if std::mem::replace(&mut self.0, true) {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            bytes[..3].fill(7);
+            Ok(3)
+        }
+    }
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_not_an_error_of_the_network() {
+        let hub = Hub::new("http://hub.example", None).expect("a connection");
+        let place = Path::new("folder/model.bin");
+        let mut received = Vec::new();
+        let error = copy(&hub, "model.bin", &mut Broken(false), (place, &mut received));
+        assert!(matches!(error, Err(HubError::Network { .. })), "{error:?}");
+        assert_eq!(received, [7; 3]);
+        let error = copy(&hub, "model.bin", &mut Broken(false), (place, &mut Broken(true)));
+        let Err(HubError::File { path, .. }) = &error else { panic!("{error:?}") };
+        assert_eq!(path, place);
+    }
 }
