@@ -7,22 +7,21 @@ use crate::figures::NamedFigure;
 use crate::record::{Logged, Record};
 
 /// Makes a chart of the series that `lines` returns for each run. If there are several runs, names
-/// of series begin with the name of the run. `None` if there is nothing to draw.
+/// of series begin with the name of the run, also if only one run has series. `None` if there is
+/// nothing to draw.
 fn curve(
     runs: &[(&str, &Record)],
     (x, y): (Axis, Axis),
     lines: impl Fn(&Record) -> Vec<Series>,
 ) -> Option<Chart> {
     let mut series = Vec::new();
-    for &(name, record) in runs {
+    for (number, &(name, record)) in runs.iter().enumerate() {
         for mut line in lines(record) {
             if line.points.is_empty() {
                 continue;
             }
             if runs.len() > 1 {
-                // The colour of a run depends on its index in `runs`, so that it is the same in all
-                // charts of these runs.
-                let number = runs.iter().position(|run| run.0 == name).unwrap_or(0);
+                // A run has one colour in all charts.
                 line = line.coloured(number);
                 line.name = format!("{name}, {}", line.name);
             }
@@ -101,9 +100,10 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
     let (training, validation) = (say("training", "训练"), say("validation", "验证"));
     let nats = say("nats a token", "奈特/词元");
     let losses = |of_numbers: bool, unit: &str, score: &str| {
-        let of_kind: Vec<_> =
-            runs.iter().copied().filter(|run| run.1.is_of_numbers() == of_numbers).collect();
-        curve(&of_kind, (update(), Axis::linear(unit)), |record| {
+        curve(runs, (update(), Axis::linear(unit)), |record| {
+            if record.is_of_numbers() != of_numbers {
+                return Vec::new();
+            }
             vec![
                 Series::line(training, record.measured(|one| Some(one.nll))),
                 Series::dashes(validation, record.scores(score)),
@@ -232,4 +232,39 @@ pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
 /// `layers.9` comes before `layers.10`.
 pub(crate) fn in_order(name: &str) -> Vec<(usize, String)> {
     name.split('.').map(|part| (part.parse().unwrap_or(usize::MAX), part.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_plots::Plot;
+
+    fn record(accuracy: &str) -> Record {
+        let line = format!(
+            "{{\"event\":\"log\",\"step\":1,\"epoch\":0,\"loss\":2.5,\"nll\":2.0,{accuracy}\
+             \"learning_rate\":0.001,\"gradient_norm\":1.5,\"tokens\":10,\"window_tokens\":10,\
+             \"timing\":{{\"elapsed_seconds\":1.0}}}}\n"
+        );
+        let mut record = Record::default();
+        record.append(line.as_bytes());
+        assert_eq!(record.logged.len(), 1, "{line}");
+        record
+    }
+
+    /// A run that predicts numbers has another chart of its loss than the others.
+    #[test]
+    fn a_run_has_its_name_and_its_colour_in_all_charts() {
+        let (text, numbers) = (record("\"accuracy\":0.5,"), record(""));
+        let figures = curves(&[("one", &text), ("two", &numbers)], Language::English);
+        let series = |name: &str| -> Vec<(String, Option<usize>)> {
+            let figure = figures.iter().find(|figure| figure.name == name).expect("drawn");
+            let Plot::Chart(chart) = &figure.figure.plot else { panic!("no chart") };
+            chart.series.iter().map(|line| (line.name.clone(), line.colour)).collect()
+        };
+        assert_eq!(series("loss"), [("one, training".to_owned(), Some(0))]);
+        assert_eq!(series("squared-error"), [("two, training".to_owned(), Some(1))]);
+        let rates = [("one", Some(0)), ("two", Some(1))];
+        let rates = rates.map(|(run, colour)| (format!("{run}, learning rate"), colour));
+        assert_eq!(series("learning-rate"), rates);
+    }
 }
