@@ -4,11 +4,12 @@ use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
-/// Heatmap of the attention weights of a layer. `head` is the number of a head, counted from 1;
-/// `None` stands for the mean over all heads.
+/// Heatmap of the attention weights of a layer: those of the head with the number `head`, counted
+/// from 1, or their mean over all heads if `head` is `None` or the layer has no such head.
 #[must_use]
 pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
-    let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {
+    let chosen = |head: usize| Some((head, layer.heads.get(head.checked_sub(1)?)?));
+    let (weights, whose) = match head.and_then(chosen) {
         Some((head, weights)) => {
             let whose = match language {
                 Language::English => format!("head {head}"),
