@@ -100,11 +100,18 @@ pub fn fit<M: TaskModel>(
             }
             Ok(tokens)
         }
-        None => bail!(
-            "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit \
-             into {} of memory",
-            bytes(limit)
-        ),
+        None => {
+            let message = format!(
+                "data.batching.max_tokens = \"auto\": not even batches of {LEAST_TOKENS} tokens fit \
+                 into {} of memory",
+                bytes(limit)
+            );
+            // On a GPU, the trial of the smallest batch can have failed; its error says why.
+            match trial.needed(LEAST_TOKENS.min(most), limit) {
+                Err(error) => Err(error.context(message)),
+                Ok(_) => bail!(message),
+            }
+        }
     }
 }
 

@@ -181,14 +181,24 @@ impl<'a, M: TaskModel> Trial<'a, M> {
 
     /// Finds the largest token budget, at most `most`, with which the process needs no more than
     /// `limit` bytes. The result may be a sixteenth too small; it is `None` if no budget fits.
+    ///
+    /// # Errors
+    /// On the CPU, if a batch cannot be computed. On a GPU, this can mean that memory is exhausted,
+    /// so the batch counts as too large.
     pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let mut tokens = LEAST_TOKENS.min(most);
         // The largest budget so far that fits, with the bytes it needs, and the smallest so far
         // that does not fit.
         let (mut fitting, mut too_large) = (None, None);
         loop {
-            // A device whose memory is exhausted reports an error.
-            let needed = self.needed(tokens, limit).unwrap_or(u64::MAX);
+            let needed = match self.needed(tokens, limit) {
+                Ok(needed) => needed,
+                Err(error) if self.model.device().is_cpu() => {
+                    let message = format!("a batch of {tokens} tokens cannot be computed");
+                    return Err(error.context(message));
+                }
+                Err(_) => u64::MAX,
+            };
             let next = if needed > limit {
                 too_large = Some(tokens);
                 usize::MAX
