@@ -42,9 +42,12 @@ impl Values<f64> {
     }
 
     /// Value to try beyond the largest value in the list. The step to it is as large as the last
-    /// step in the list. `None` unless `best` is the largest value and larger values may be tried.
+    /// step in the list that is not below a thousandth. `None` unless `best` is the largest value
+    /// and larger values may be tried.
     fn beyond(&self, best: f64) -> Option<f64> {
-        let [.., before, last] = self.list[..] else { return None };
+        let (&last, others) = self.list.split_last()?;
+        // The value of a run can be nearly equal to a value of the list.
+        let before = others.iter().rev().find(|&&value| last - value >= 1e-3)?;
         // Rounded to thousandths, so that rounding errors do not accumulate: after 1.4 comes
         // exactly 1.6.
         let next = ((2.0 * last - before) * 1e3).round() / 1e3;
@@ -215,18 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn only_beams_that_the_groups_divide_are_tried() {
-        let groups = |beam_size, diverse_groups| DecodingConfig {
-            beam_size,
-            diverse_groups,
-            ..DecodingConfig::default()
-        };
-        let beams = |grid: &TuningGrid, of_run| grid.with(&of_run).beam_sizes.list;
-        assert_eq!(beams(&TuningGrid::default(), groups(6, 3)), [6]);
-        assert_eq!(beams(&TuningGrid::default(), groups(12, 4)), [4, 8, 12]);
-        // A beam size that a user names is tried, and refused later.
-        let named = TuningGrid { beam_sizes: Values::only(vec![4]), ..TuningGrid::default() };
-        assert_eq!(beams(&named, groups(6, 3)), [4, 6]);
+    fn a_value_that_nearly_equals_the_largest_is_no_step() {
+        for of_run in [1.39999, 1.3996, 1.4] {
+            let decoding = DecodingConfig { length_penalty: of_run, ..DecodingConfig::default() };
+            let mut extensions = Extensions::new(TuningGrid::default().with(&decoding));
+            let (_, grid) = extensions.next(&best(4, (1.4, 0.0, 0.0))).expect("an end");
+            assert_eq!(grid.length_penalties.list, [1.4, 1.6], "{of_run}");
+        }
+        let decoding = DecodingConfig { length_penalty: 1.40001, ..DecodingConfig::default() };
+        let mut extensions = Extensions::new(TuningGrid::default().with(&decoding));
+        let (_, grid) = extensions.next(&best(4, (1.40001, 0.0, 0.0))).expect("an end");
+        assert_eq!(grid.length_penalties.list, [1.40001, 1.6]);
     }
 
     #[test]
