@@ -129,7 +129,7 @@ pub use tasks::running_text::report::TextReport;
 pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
 pub use text::encoding::{read_text, text_of};
 pub use text::fingerprint::recorded_text;
-pub use text::lines::{LineReader, open_stream, open_text, split_lines, with_newlines};
+pub use text::lines::{LineReader, open_stream, open_text, split_lines, text_size, with_newlines};
 pub use text::links::{NO_WORD, WordLink, check_links, parse_links};
 pub use text::shards::{Share, TokenisingProgress};
 pub use text::tokenizer::encoded::EncodedText;

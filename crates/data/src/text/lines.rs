@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::file_names::is_archive;
+use crate::file_names::{is_archive, is_compressed};
 use crate::text::archive::open_only;
 use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
@@ -58,6 +58,35 @@ pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     }
     let method = Method::by_ending(path.extension().and_then(|extension| extension.to_str()));
     method.decode(open_file(path)?).map_err(|source| Error::io(path, source))
+}
+
+/// Largest number of decompressed bytes that [`text_size`] reads.
+const MEASURED: u64 = 1 << 26;
+
+/// Returns the number of bytes of the file at `path` after decompression. If a compressed file has
+/// more than 64 MiB, the number is estimated from the compression of the first 64 MiB.
+///
+/// # Errors
+///
+/// Errors of [`open_stream`], and if the file cannot be decompressed.
+pub fn text_size(path: &Path) -> Result<u64> {
+    measured_size(path, MEASURED)
+}
+
+/// Returns the size like [`text_size`], from the first `most` decompressed bytes.
+fn measured_size(path: &Path, most: u64) -> Result<u64> {
+    let io = |error| Error::io(path, error);
+    let (stream, count) = open_counted(path)?;
+    let on_disk = std::fs::metadata(path).map_err(io)?.len();
+    if !is_compressed(path) {
+        return Ok(on_disk);
+    }
+    let read = std::io::copy(&mut stream.take(most), &mut std::io::sink()).map_err(io)?;
+    let compressed = count.load(Ordering::Relaxed).max(1);
+    match read < most {
+        true => Ok(read),
+        false => Ok((read as f64 * on_disk.max(compressed) as f64 / compressed as f64) as u64),
+    }
 }
 
 /// Splits a complete text into lines, without line ends. There is one more line than there are line
@@ -214,6 +243,7 @@ impl Iterator for LineReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn only_newline_ends_a_line_and_a_mark_before_the_first_goes() {
@@ -223,6 +253,31 @@ mod tests {
         );
         let lines: Vec<String> = lines.map(|line| line.expect("UTF-8")).collect();
         assert_eq!(lines, ["a\u{2028}b", "", "\x0bc\u{85}", "\u{feff}d"]);
+    }
+
+    #[test]
+    fn the_size_of_a_compressed_text_is_that_of_its_content() {
+        let folder = tempfile::tempdir().expect("folder");
+        let size = |name: &str, lines: u64| {
+            let path = folder.path().join(name);
+            let file = std::fs::File::create(&path).expect("created");
+            let mut out: Box<dyn Write> = match name.ends_with("gz") {
+                true => Box::new(flate2::write::GzEncoder::new(file, Default::default())),
+                false => Box::new(file),
+            };
+            for number in 0..lines {
+                let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 4;
+                writeln!(out, "{number:015x}").expect("written");
+            }
+            drop(out);
+            measured_size(&path, 1 << 22).expect("measured")
+        };
+        assert_eq!(size("text", 1000), 16_000);
+        assert_eq!(size("text.gz", 1000), 16_000);
+        let (lines, bytes) = (9 << 16, 9 << 20);
+        let estimated = size("long.gz", lines);
+        assert!(estimated.abs_diff(bytes) < bytes / 5, "{estimated} instead of {bytes}");
+        assert!(text_size(&folder.path().join("none.gz")).is_err());
     }
 
     #[test]

@@ -3,13 +3,12 @@
 //! continues.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::{
     Corpora, Corpus as CorpusConfig, DataConfig, FieldsConfig, Pairs, Task, TokenizerConfig,
-    labelled_texts as read_labelled,
+    labelled_texts as read_labelled, text_size,
 };
 
 use super::FineTuneSettings;
@@ -198,7 +197,7 @@ fn home(
 }
 
 /// Describes files of running text, and estimates the number of their tokens from the sizes of the
-/// files.
+/// texts.
 pub(super) fn texts(
     settings: &FineTuneSettings,
     parent: &Parent,
@@ -210,15 +209,8 @@ pub(super) fn texts(
         data.fields.text.clone_from(text);
     }
     let files = [settings.files.as_slice(), &settings.home].concat();
-    let bytes_of = |files: &[PathBuf]| -> Result<u64> {
-        let size = |file: &PathBuf| -> Result<u64> {
-            let known =
-                fs::metadata(file).with_context(|| format!("cannot read {}", file.display()));
-            Ok(known?.len())
-        };
-        files.iter().map(size).sum()
-    };
-    let tokens = bytes_of(&files)? / BYTES_OF_A_TOKEN;
+    let sizes = files.iter().map(|file| text_size(file));
+    let tokens = sizes.sum::<taper_data::Result<u64>>()? / BYTES_OF_A_TOKEN;
     let file = named(&files, recipe).into();
     let name = name(&settings.files);
     data.train = Corpora(vec![CorpusConfig { file, name, ..CorpusConfig::default() }]);
