@@ -1,9 +1,11 @@
 //! Alignment of the target tokens of a translated line with its source tokens. Lines with too many
 //! tokens can be translated in parts; their alignments are joined.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::{Tokenizer, TokenizerPair};
+use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Alignment, Control, align_with};
 use taper_model::TranslationModel;
 
@@ -13,8 +15,8 @@ use super::{Overlong, Translation};
 /// more weights is aligned, but its weights are not kept.
 const MOST_WEIGHTS: usize = 1 << 22;
 
-/// Largest number of tokens that [`token_positions`] skips to find a token that the line and its
-/// parts have in common.
+/// Largest number of tokens that [`token_positions`] skips to find a token that the line and a part
+/// of it have in common.
 const AHEAD: usize = 64;
 
 /// Alignment of each target token with source tokens.
@@ -34,10 +36,41 @@ pub struct AlignedTokens {
     pub weights: Vec<Vec<f32>>,
 }
 
+/// Tokens of a line that was divided into parts.
+#[derive(Debug, Default)]
+pub(super) struct WholeLine {
+    ids: Vec<u32>,
+    /// For each part, the range of the line's tokens that cover it. Spaces at a division and at the
+    /// ends of the line are in no part.
+    parts: Vec<Range<usize>>,
+}
+
+impl WholeLine {
+    /// `parts`: texts of the parts of `line`, in their order.
+    pub(super) fn new<'t>(line: &EncodedText, parts: impl Iterator<Item = &'t str>) -> Self {
+        let (text, mut at) = (line.text(), 0);
+        let covering = |part: &str| {
+            at = text.len() - text[at..].trim_start().len();
+            let first = line.bytes().partition_point(|token| token.end <= at);
+            at += part.len();
+            first..line.bytes().partition_point(|token| token.start < at).max(first)
+        };
+        Self { parts: parts.map(covering).collect(), ids: line.ids().to_vec() }
+    }
+
+    /// For each token of the part with the index `part`, its index among the tokens of the line.
+    /// `tokens`: tokens of the part.
+    fn positions(&self, part: usize, tokens: &[u32]) -> impl Iterator<Item = usize> + use<> {
+        let range = self.parts.get(part).cloned().unwrap_or_default();
+        let of_line = self.ids.get(range.clone()).unwrap_or_default();
+        token_positions(of_line, tokens).into_iter().map(move |place| range.start + place)
+    }
+}
+
 /// Line with the results of the search.
 pub(super) struct SearchedLine {
     /// Tokens of the whole line, if it was translated in several parts; otherwise empty.
-    pub(super) whole: Vec<u32>,
+    pub(super) whole: WholeLine,
     /// Tokens of each part of the line, as the encoder reads them; empty if no alignment is
     /// requested.
     pub(super) sources: Vec<Vec<u32>>,
@@ -179,31 +212,25 @@ impl LineAligner<'_> {
         let special = tokenizer.special_tokens();
         let (before, behind) = (tokenizer.tokens_before_source(), special.after.len() + 1);
         let words = |source: &[u32]| before..source.len().saturating_sub(behind).max(before);
-        let of_parts: Vec<u32> = line
-            .sources
-            .iter()
-            .flat_map(|source| source.get(words(source)).unwrap_or_default())
-            .copied()
-            .collect();
-        let mut positions = token_positions(&line.whole, &of_parts).into_iter();
-        let end = before + line.whole.len();
+        let end = before + line.whole.ids.len();
         let places = line
             .sources
             .iter()
-            .map(|source| {
-                let own_places =
-                    positions.by_ref().take(words(source).len()).map(|place| before + place);
+            .enumerate()
+            .map(|(part, source)| {
+                let tokens = source.get(words(source)).unwrap_or_default();
+                let own_places = line.whole.positions(part, tokens).map(|place| before + place);
                 // A part with only spaces has no tokens except the end token.
                 let around = if source.len() < before + behind { 0 } else { before };
                 (0..around).chain(own_places).chain(end..end + source.len().min(behind)).collect()
             })
             .collect();
-        (tokenizer.source_row(line.whole.iter().copied()), places)
+        (tokenizer.source_row(line.whole.ids.iter().copied()), places)
     }
 }
 
-/// For each token of `parts`, its index in `line`, the tokens of the whole line. `parts`: tokens of
-/// all parts of the line, one part after another.
+/// For each token of `parts`, its index among the tokens `line`. `parts`: tokens of a part of a
+/// line, or of several parts, one after another. `line`: tokens of the line that cover them.
 ///
 /// Both sequences are equal except where the line was divided. There, the first token of a part
 /// begins with the marker of a new word, even if no space stands before the part. If a word was
@@ -236,6 +263,7 @@ fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taper_data::{TokenizerConfig, TokenizerKind};
 
     #[test]
     fn tokens_of_parts_have_their_places_in_the_line() {
@@ -254,6 +282,36 @@ mod tests {
         assert_eq!(token_positions(&[], &[6]), [0]);
     }
 
+    /// A tokenizer can give each space a token.
+    #[test]
+    fn many_spaces_at_a_division_do_not_move_the_places() {
+        let texts = ["one two three. four five, six seven", "eight nine ten"];
+        let mut longest_gap = 0;
+        for kind in [TokenizerKind::Bpe, TokenizerKind::Unigram, TokenizerKind::Char] {
+            let config =
+                TokenizerConfig { kind, vocabulary_size: 320, ..TokenizerConfig::default() };
+            let texts = texts.map(|text| Ok(text.to_owned())).into_iter();
+            let tokenizer = Tokenizer::train(&config, false, false, texts).expect("trains");
+            let parts = ["one two three.", "four five,", "six seven"];
+            let blanks = " ".repeat(200);
+            let line = format!("{blanks}{}{blanks}", parts.join(&blanks));
+            let line = tokenizer.encode_long_text(&line).expect("encodes");
+            let whole = WholeLine::new(&line, parts.into_iter());
+            let mut end = 0;
+            for (number, part) in parts.iter().enumerate() {
+                let tokens = tokenizer.encode(part).expect("encodes");
+                let places: Vec<usize> = whole.positions(number, &tokens).collect();
+                assert!(places.is_sorted() && places.len() == tokens.len(), "{kind:?}: {places:?}");
+                longest_gap = longest_gap.max(places[0] - end);
+                end = places[places.len() - 1] + 1;
+                // The first token of a part has a marker of a new word.
+                let same = |at: usize| line.ids()[places[at]] == tokens[at];
+                assert!((1..tokens.len()).all(same), "{kind:?}, {part}: {places:?}");
+            }
+        }
+        assert!(longest_gap > AHEAD, "{longest_gap} tokens between two parts");
+    }
+
     #[test]
     fn few_weights_are_held_at_once() {
         let line = |source: usize, target: usize, parts: usize| {
@@ -269,7 +327,7 @@ mod tests {
                 alignment: None,
             };
             SearchedLine {
-                whole: Vec::new(),
+                whole: WholeLine::default(),
                 sources: vec![vec![4; source]; parts],
                 translations: vec![vec![translation; 2]; parts],
                 terms: Vec::new(),

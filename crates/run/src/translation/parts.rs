@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{Control, DecodingError, Renumbered, Sentence};
 
+use super::alignment::WholeLine;
 use super::overlong::{LineLimit, Overlong};
 use super::places::{LineNumbers, Place};
 use super::punctuation::join;
@@ -51,8 +52,8 @@ impl TextPart {
 pub(super) struct DividedLine {
     pub(super) parts: usize,
     /// Tokens of the whole line, if it has several parts; otherwise empty.
-    pub(super) whole: Vec<u32>,
-    /// Indices of the terms that occur in the line.
+    pub(super) whole: WholeLine,
+    /// Indices of the terms that occur in the line, each once.
     pub(super) terms: Vec<usize>,
     /// Treatment of the line if it has too many tokens, or the error if it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
@@ -159,7 +160,7 @@ impl LineDivider<'_> {
         let line = line.and_then(|line| self.parts_of(line.borrow(), prefix, at, &control, texts));
         divided.lines.push(match line {
             Err(error) if error.is::<BadItem>() => {
-                let (whole, terms) = (Vec::new(), Vec::new());
+                let (whole, terms) = (WholeLine::default(), Vec::new());
                 DividedLine { parts: 0, whole, terms, overlong: Err(error) }
             }
             line => line?,
@@ -182,7 +183,11 @@ impl LineDivider<'_> {
         let mut terms = Vec::new();
         for (part, index) in parts.iter().zip(0..) {
             let of_part = self.terms.map_or_else(Vec::new, |terms| terms.in_text(part.text()));
-            terms.extend(&of_part);
+            for &term in &of_part {
+                if !terms.contains(&term) {
+                    terms.push(term);
+                }
+            }
             let mut prefix = std::mem::take(&mut prefix);
             // The translation of a line with only spaces is empty, so it needs no prefix.
             if !prefix.is_empty() || !part.is_blank() {
@@ -200,7 +205,10 @@ impl LineDivider<'_> {
                 part: index,
             });
         }
-        let whole = if parts.len() > 1 { line.ids().to_vec() } else { Vec::new() };
+        let whole = match parts.len() {
+            0 | 1 => WholeLine::default(),
+            _ => WholeLine::new(line, parts.iter().map(|part| part.text())),
+        };
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 

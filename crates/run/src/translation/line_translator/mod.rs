@@ -379,6 +379,25 @@ mod tests {
     }
 
     #[test]
+    fn a_term_in_several_parts_of_a_line_counts_once() {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
+        let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
+        let terms = Terms::parse("dogs\there\ncat\ttwo\n", "", &run.tokenizers).expect("terms");
+        let settings = TranslationSettings {
+            overlong: OverlongRule::Split,
+            max_source_tokens: 6,
+            terms: terms.map(Arc::new),
+            ..TranslationSettings::from_config(&run.config)
+        };
+        let translator = LineTranslator::new(&run, &settings).expect("a translator");
+        let lines = ["run cat big dogs see two ".repeat(20)];
+        let divided = translator.divider().divide(&lines, &[], LineNumbers::From(1));
+        let divided = divided.expect("divided");
+        assert!(divided.lines[0].parts > 3, "{} parts", divided.lines[0].parts);
+        assert_eq!(divided.lines[0].terms, [1, 0]);
+    }
+
+    #[test]
     fn each_line_is_tokenised_once() {
         let long = "run cat big dogs see two ".repeat(20);
         let long = long.trim();
