@@ -374,7 +374,7 @@ fn a_run_at_its_time_limit_does_not_count_as_interrupted() {
         trainer.train(&mut source, &mut Measuring(rank), &mut observer, &stop).unwrap()
     };
     let reasons: Vec<StopReason> = std::thread::scope(|scope| {
-        let threads = in_process(2).into_iter().map(|exchange| scope.spawn(|| one(exchange)));
+        let threads = in_process(2).into_iter().map(|exchange| scope.spawn(move || one(exchange)));
         let threads: Vec<_> = threads.collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
