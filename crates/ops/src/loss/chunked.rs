@@ -35,6 +35,7 @@ pub(super) fn cross_entropy<T: Float>(
     let hidden_values = hidden_host.elements::<T>()?;
     let classes = Classes {
         count: weight.dim(0)?,
+        width,
         transposed: Right::from_row_major(&weight_host, width, true)?,
         weight: Right::from_row_major(&weight_host, width, false)?,
         bias: bias_host.as_ref().map(Host::elements::<T>).transpose()?,
@@ -86,6 +87,8 @@ fn rows_of_chunk(packing: Option<Packing>) -> usize {
 /// Weight matrix and biases of the classes.
 pub(super) struct Classes<'a, T> {
     pub(super) count: usize,
+    /// Number of columns of the matrix, which is the width of a hidden state.
+    pub(super) width: usize,
     /// The transposed matrix, for products with hidden states.
     pub(super) transposed: Right<'a, T>,
     /// The matrix itself, for products with the gradient with respect to the logits.
@@ -122,8 +125,7 @@ pub(super) fn compute<T: Float>(
     spec: &CrossEntropySpec,
     wanted: Wanted,
 ) -> (LossSums, Gradients<T>) {
-    let (rows, width, classes) =
-        (targets.len(), hidden.len() / targets.len().max(1), class_weights.count);
+    let (rows, width, classes) = (targets.len(), class_weights.width, class_weights.count);
     let zeros = |is_wanted: bool, count| vec![T::default(); if is_wanted { count } else { 0 }];
     let mut gradients = Gradients {
         hidden: zeros(wanted.hidden, hidden.len()),

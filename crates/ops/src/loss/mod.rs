@@ -230,7 +230,7 @@ mod tests {
             let at = Matrix::rows(width);
             let right = |at| Right::Plain(weight.as_slice(), at);
             let (transposed, own) = (right(at.transposed()), right(at));
-            let of = Classes { count: classes, transposed, weight: own, bias: None };
+            let of = Classes { count: classes, width, transposed, weight: own, bias: None };
             let wanted = Wanted { hidden: true, weight: true, bias: false };
             let (kept, gradients) = compute(&hidden, &of, &targets, &spec, wanted);
             let (of_hidden, of_weight) = (gradients.hidden, gradients.weight);
@@ -268,7 +268,7 @@ mod tests {
             let right = |at| Right::Plain(weight.as_slice(), at);
             let (transposed, own) = (right(at.transposed()), right(at));
             let bias = Some(bias.as_slice());
-            let of = Classes { count: classes, transposed, weight: own, bias };
+            let of = Classes { count: classes, width, transposed, weight: own, bias };
             let wanted = Wanted { hidden: true, weight: true, bias: true };
             let (sums, gradients) = compute(&hidden, &of, &targets, &spec, wanted);
             assert!(spec.total(&sums).is_finite(), "R-Drop {r_drop}: {sums:?}");

@@ -23,7 +23,7 @@ use rayon::prelude::*;
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
 ///
 /// # Errors
-/// If the shapes disagree.
+/// If the shapes disagree, or O is 0.
 pub fn linear(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -64,6 +64,9 @@ fn run(tape: Option<&Tape>, packs: Option<&PackedWeights>, node: Node) -> Result
         return node.elsewhere(tape, weight);
     }
     let ((rows, width), (outputs, weight_width)) = (x.dims2()?, weight.dims2()?);
+    if outputs == 0 {
+        candle_core::bail!("linear: a weight of {:?} has no rows", weight.shape());
+    }
     if width != weight_width
         || bias.as_ref().is_some_and(|bias| bias.elem_count() != outputs)
         || residual.as_ref().is_some_and(|residual| residual.dims() != [rows, outputs])

@@ -87,8 +87,7 @@ fn forward<T: Float>(
     spec: LowRankSpec,
 ) -> Result<Tensor> {
     let ((rows, width), outputs) = (x.dims2()?, base.dim(1)?);
-    let down = joined::<T>(factors)?;
-    let rank = down.len() / width.max(1);
+    let (down, rank) = joined::<T>(factors)?;
     let scale = T::cast(spec.scale);
     let scaled = |_: usize, inner: &mut [T]| inner.iter_mut().for_each(|value| *value *= scale);
     let inner = {
@@ -127,7 +126,8 @@ fn forward<T: Float>(
     }
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        let back = Back { x: tape.keep(x), base: base.into(), factors: factors.to_vec(), spec };
+        let (x_kept, base_slot) = (tape.keep(x), base.into());
+        let back = Back { x: x_kept, base: base_slot, factors: factors.to_vec(), outputs, spec };
         let inputs = inputs(x, base, factors);
         tape.record::<T>("low rank", &inputs, &out, move |adjoint, adjoints| {
             back.run(&inner, adjoint, adjoints)
@@ -136,13 +136,15 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Returns the matrices A of all factors, one below the other, as one row-major matrix.
-fn joined<T: Float>(factors: &[Factors]) -> Result<Vec<T>> {
-    let mut all = Vec::new();
+/// Returns the matrices A of all factors, one below the other, as one row-major matrix, and the
+/// number of its rows.
+fn joined<T: Float>(factors: &[Factors]) -> Result<(Vec<T>, usize)> {
+    let (mut all, mut rows) = (Vec::new(), 0);
     for Factors { down, .. } in factors {
         all.extend_from_slice(Host::new(down)?.elements::<T>()?);
+        rows += down.dim(0)?;
     }
-    Ok(all)
+    Ok((all, rows))
 }
 
 /// Returns the values after dropout.
@@ -168,6 +170,8 @@ struct Back {
     x: SavedTensor,
     base: Slot,
     factors: Vec<Factors>,
+    /// Number of columns of the result.
+    outputs: usize,
     spec: LowRankSpec,
 }
 
@@ -181,10 +185,9 @@ impl Back {
     ) -> Result<()> {
         let LowRankSpec { scale, input_dropout, dropout, products } = self.spec;
         let how = (products, Threads::All);
-        let down = joined::<T>(&self.factors)?;
+        let (down, rank) = joined::<T>(&self.factors)?;
         let x = self.x.value()?;
-        let (rows, width) = x.dims2()?;
-        let (rank, outputs) = (down.len() / width.max(1), adjoint.len() / rows.max(1));
+        let ((rows, width), outputs) = (x.dims2()?, self.outputs);
         let mut inner_grad = vec![T::default(); rows * rank];
         let shape = (rows, rank, outputs);
         self.through_up(shape, inner, &dropped(&adjoint, dropout), &mut inner_grad, adjoints)?;

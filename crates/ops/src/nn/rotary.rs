@@ -109,8 +109,9 @@ impl Rotary {
             }
         };
         region(even(self.positions.len().div_ceil(TOKENS)), || {
-            out.par_chunks_mut(width)
-                .zip(x.par_chunks(width))
+            // `max(1)`: without columns there are no chunks, but their size must not be 0.
+            out.par_chunks_mut(width.max(1))
+                .zip(x.par_chunks(width.max(1)))
                 .zip(self.positions.par_iter())
                 .with_min_len(TOKENS)
                 .for_each(one);

@@ -112,9 +112,11 @@ impl Matrix {
         (0..rows).flat_map(of_row)
     }
 
+    /// Returns the index after the last element; 0 if there are no elements, even if the offset is
+    /// after the end of the slice.
     const fn end(&self, rows: usize, columns: usize) -> usize {
         if rows == 0 || columns == 0 {
-            self.offset
+            0
         } else {
             self.offset + (rows - 1) * self.row + (columns - 1) * self.column + 1
         }
@@ -308,6 +310,8 @@ pub(crate) unsafe fn raw_product<T: Float>(
     if m == 0 || n == 0 {
         return false;
     }
+    // If k is 0, the operands have no elements, and their offsets may be after the end.
+    let (a_at, b_at) = if k == 0 { (a_at.at(0), b_at.at(0)) } else { (a_at, b_at) };
     crate::profile::count_product(m, k, n);
     if cfg!(feature = "claims") {
         out_at.elements(m, n).for_each(|element| claim(out.address(element), 1));

@@ -137,6 +137,14 @@ impl Adjoints<'_> {
         if !self.wants(slot) {
             return Ok(());
         }
+        if adjoint.len() != slot.count {
+            bail!(
+                "{} has {} values, but its gradient has {}",
+                self.describe(slot.id),
+                slot.count,
+                adjoint.len()
+            );
+        }
         if self.is_first(slot) {
             self.values.insert(slot.id, Adjoint::from_elements(adjoint));
             return Ok(());
@@ -169,7 +177,8 @@ impl Adjoints<'_> {
             && let Some(index) = flat.store.index_of(slot.id)
         {
             let parameter = &flat.store.parameters()[index];
-            if parameter.offset() >= flat.final_from {
+            // A parameter without values may begin at this index although it is not final.
+            if parameter.offset() >= flat.final_from && !parameter.is_empty() {
                 candle_core::bail!(
                     "parameter {} gets a gradient from an operation that was not recorded as one that uses it",
                     parameter.name()
