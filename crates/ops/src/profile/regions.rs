@@ -66,13 +66,13 @@ pub struct Regions {
 pub type Prediction = Vec<(&'static str, Regions)>;
 
 /// Starts measuring regions from zero, and predicting their time for each number of threads in
-/// `threads`.
+/// `threads`; 0 threads count as 1.
 ///
 /// The thread pool must have only one thread. With more threads, the time of a region would not be
 /// the sum of its tasks' times.
 pub fn predict(threads: &[usize]) {
     let mut state = lock();
-    state.threads = threads.to_vec();
+    state.threads = threads.iter().map(|&threads| threads.max(1)).collect();
     state.regions.clear();
     ENABLED.store(true, Ordering::Relaxed);
 }
@@ -173,5 +173,11 @@ mod tests {
         within("goes on", || region(even(2), || region(even(3), || ())));
         let regions = predicted().into_iter().find(|one| one.0 == "goes on");
         assert_eq!(regions.map(|one| one.1.count), Some(1), "the inner region is a part");
+        // No threads count as one.
+        predict(&[0, 1]);
+        within("without threads", || region(even(2), || ()));
+        let regions = predicted().into_iter().find(|one| one.0 == "without threads");
+        let predicted = regions.expect("a region").1.predicted;
+        assert!(predicted.len() == 2 && predicted[0] == predicted[1], "{predicted:?}");
     }
 }
