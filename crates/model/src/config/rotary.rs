@@ -278,10 +278,12 @@ impl RotaryConfig {
             });
         }
         let Rotations { slow, fast, .. } = self.rotations();
-        if slow >= fast || (self.scaling == RotaryScaling::Yarn && slow == 0.0) {
+        let needs_positive = self.scaling == RotaryScaling::Yarn;
+        if slow >= fast || (needs_positive && slow == 0.0) {
+            let lowest = if needs_positive { "above 0 and " } else { "" };
             return refuse(format!(
                 "model.rotary.slow_rotations is {slow} and model.rotary.fast_rotations is {fast}: \
-                 the first must be above 0 and below the second"
+                 the first must be {lowest}below the second"
             ));
         }
         if self.scaling == RotaryScaling::Yarn && self.base == 1.0 {

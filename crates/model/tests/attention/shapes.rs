@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
     ModelConfig, NormKind, NormPlacement, Objective, ParallelFeedForward, Positions, QueryKeyNorm,
-    RotaryConfig, RotaryPairs, Sequences, Tied, Transformer, UnprojectedAttention,
+    RotaryConfig, RotaryPairs, RotaryScaling, Sequences, Tied, Transformer, UnprojectedAttention,
 };
 use taper_ops::{
     AttentionShape, AttentionSpec, LinearSpec, NormSpec, NormedColumns, Tape, Turns, composed,
@@ -351,6 +351,12 @@ fn impossible_shapes_are_named() {
     let refused = |config: ModelConfig| {
         Transformer::new(&config, 19, 19, Builder::outline()).map(|_| ()).unwrap_err().to_string()
     };
+    let rotations = |scaling, slow| RotaryConfig {
+        scaling,
+        original_length: Some(64),
+        slow_rotations: Some(slow),
+        ..RotaryConfig::default()
+    };
     for (config, message) in [
         (
             ModelConfig { key_value_heads: Some(4), ..base.clone() },
@@ -369,6 +375,14 @@ fn impossible_shapes_are_named() {
                 ..base.clone()
             },
             "model.rotary.width = 6: it must be an even number from 2 to 4",
+        ),
+        (
+            ModelConfig { rotary: rotations(RotaryScaling::Llama3, 4.0), ..base.clone() },
+            "fast_rotations is 4: the first must be below the second",
+        ),
+        (
+            ModelConfig { rotary: rotations(RotaryScaling::Yarn, 0.0), ..base.clone() },
+            "fast_rotations is 32: the first must be above 0 and below the second",
         ),
         (
             ModelConfig {

@@ -195,7 +195,12 @@ impl Turns {
         let kept = match ramp {
             Ramp::Rotations => {
                 let of_pair = original_length * plain / TAU;
-                ((of_pair - slow) / (fast - slow)).clamp(0.0, 1.0)
+                // Without this, equal bounds would divide 0 by 0 if a pair is exactly at them.
+                if of_pair == fast {
+                    1.0
+                } else {
+                    ((of_pair - slow) / (fast - slow)).clamp(0.0, 1.0)
+                }
             }
             Ramp::Pairs => {
                 // `with` returns the index, as a real number, of the pair that makes this number of
@@ -260,5 +265,13 @@ mod tests {
             close(&cosines[..1], &[magnitude * 40_f64.cos()]);
             close(&cosines[3..], &[magnitude * expected(5.0, 10_000.0)[3]]);
         }
+    }
+
+    #[test]
+    fn equal_bounds_divide_pairs_in_two_kinds() {
+        // The fastest pair makes exactly one rotation over `original_length`.
+        let rotations = Rotations { factor: 8.0, original_length: TAU, slow: 1.0, fast: 1.0 };
+        let (speeds, _) = Turns::default().llama3(rotations).speeds(4);
+        close(&speeds, &[1.0, 0.01 / 8.0]);
     }
 }
