@@ -10,7 +10,7 @@ const DEEPEST: usize = 64;
 pub(crate) fn form_of(field: &str, number: u64) -> Option<usize> {
     let (_, expression) = field.split_once("plural=").filter(|(before, _)| !before.is_empty())?;
     let expression = expression.split(';').next()?;
-    let mut parser = Parser { rest: expression.trim(), number, depth: 0 };
+    let mut parser = Parser { rest: expression.trim(), number, depth: 0, is_needed: true };
     let value = parser.condition()?;
     if !parser.rest.is_empty() {
         return None;
@@ -27,6 +27,10 @@ struct Parser<'a> {
     rest: &'a str,
     number: u64,
     depth: usize,
+    /// False in a part whose value is not used, as in C: the branch of a condition that is not
+    /// chosen, or the second operand of `&&` or `||` if the first one decides. Such a part is read,
+    /// but an impossible computation in it is not an error.
+    is_needed: bool,
 }
 
 impl Parser<'_> {
@@ -34,6 +38,19 @@ impl Parser<'_> {
         let rest = self.rest.strip_prefix(token);
         self.rest = rest.map_or(self.rest, str::trim_start);
         rest.is_some()
+    }
+
+    /// Reads a part of the expression with `read`. If `is_needed` is false, its value is not used.
+    fn part(
+        &mut self,
+        is_needed: bool,
+        read: impl FnOnce(&mut Self) -> Option<u64>,
+    ) -> Option<u64> {
+        let before = self.is_needed;
+        self.is_needed = before && is_needed;
+        let value = read(self);
+        self.is_needed = before;
+        value
     }
 
     /// Reads `a ? b : c`, or an expression without a condition, and returns its value.
@@ -44,11 +61,11 @@ impl Parser<'_> {
         }
         let mut value = self.operation(0)?;
         if self.take("?") {
-            let yes = self.condition()?;
+            let yes = self.part(value != 0, Self::condition)?;
             if !self.take(":") {
                 return None;
             }
-            let no = self.condition()?;
+            let no = self.part(value == 0, Self::condition)?;
             value = if value == 0 { no } else { yes };
         }
         self.depth -= 1;
@@ -61,22 +78,28 @@ impl Parser<'_> {
         let Some(operators) = OPERATORS.get(level) else { return self.operand() };
         let mut value = self.operation(level + 1)?;
         while let Some(operator) = operators.iter().find(|operator| self.take(operator)) {
-            let other = self.operation(level + 1)?;
-            value = match *operator {
-                "||" => u64::from(value != 0 || other != 0),
-                "&&" => u64::from(value != 0 && other != 0),
-                "==" => u64::from(value == other),
-                "!=" => u64::from(value != other),
-                "<=" => u64::from(value <= other),
-                ">=" => u64::from(value >= other),
-                "<" => u64::from(value < other),
-                ">" => u64::from(value > other),
-                "+" => value.checked_add(other)?,
-                "-" => value.checked_sub(other)?,
-                "*" => value.checked_mul(other)?,
-                "/" => value.checked_div(other)?,
-                _ => value.checked_rem(other)?,
+            let is_needed = match *operator {
+                "||" => value == 0,
+                "&&" => value != 0,
+                _ => true,
             };
+            let other = self.part(is_needed, |parser| parser.operation(level + 1))?;
+            let result = match *operator {
+                "||" => Some(u64::from(value != 0 || other != 0)),
+                "&&" => Some(u64::from(value != 0 && other != 0)),
+                "==" => Some(u64::from(value == other)),
+                "!=" => Some(u64::from(value != other)),
+                "<=" => Some(u64::from(value <= other)),
+                ">=" => Some(u64::from(value >= other)),
+                "<" => Some(u64::from(value < other)),
+                ">" => Some(u64::from(value > other)),
+                "+" => value.checked_add(other),
+                "-" => value.checked_sub(other),
+                "*" => value.checked_mul(other),
+                "/" => value.checked_div(other),
+                _ => value.checked_rem(other),
+            };
+            value = result.or_else(|| (!self.is_needed).then_some(0))?;
         }
         Some(value)
     }
@@ -117,6 +140,7 @@ mod tests {
             n%100<=10 ? 3 : n%100>=11 ? 4 : 5;";
         const SLOVENIAN: &str =
             "nplurals=4; plural=(n%100==1 ? 1 : n%100==2 ? 2 : n%100==3 || n%100==4 ? 3 : 0);";
+        const IMPOSSIBLE: &str = "nplurals=2; plural=(n > 1 ? 1 : n-2)";
         for (field, numbers, expected) in [
             ("nplurals=1; plural=0;", &[0, 1, 5][..], &[0, 0, 0][..]),
             ("nplurals=2; plural=(n != 1);", &[0, 1, 2], &[1, 0, 1]),
@@ -124,13 +148,20 @@ mod tests {
             (ARABIC, &[0, 1, 2, 7, 11, 100], &[0, 1, 2, 3, 4, 5]),
             (SLOVENIAN, &[1, 2, 3, 5, 101], &[1, 2, 3, 0, 1]),
             ("nplurals=2; plural=n/2*2 == n || n-1 < 1 ? 1 : 0;", &[1, 4, 5], &[1, 1, 0]),
+            // A part whose value is not used may have an impossible computation.
+            ("nplurals=3; plural=(n > 1 ? n-2 : 1);", &[0, 1, 2, 4], &[1, 1, 0, 2]),
+            ("nplurals=2; plural=n == 0 || 9 % n == 0;", &[0, 2, 3], &[1, 0, 1]),
+            ("nplurals=2; plural=n != 0 && 9 % n == 0;", &[0, 2, 3], &[0, 0, 1]),
+            ("nplurals=3; plural=n ? n > 1 ? 2 : n-1 : n/n;", &[1, 2], &[0, 2]),
         ] {
             let forms: Vec<usize> =
                 numbers.iter().filter_map(|&number| form_of(field, number)).collect();
             assert_eq!(forms, expected, "{field}");
         }
         let deep = format!("nplurals=1; plural={}", "(".repeat(1000));
-        for field in ["", "nplurals=2", "nplurals=2; plural=", "nplurals=2; plural=n/0", &deep] {
+        for field in
+            ["", "nplurals=2", "nplurals=2; plural=", "nplurals=2; plural=n/0", IMPOSSIBLE, &deep]
+        {
             assert_eq!(form_of(field, 1), None, "{field}");
         }
     }
