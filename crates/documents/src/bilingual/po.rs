@@ -23,6 +23,8 @@ pub struct Message {
     pub line: u64,
     /// True if the flag `fuzzy` says that a person must still check the translation.
     pub is_fuzzy: bool,
+    /// Context, `msgctxt`, which distinguishes messages with the same text; `None` without one.
+    pub context: Option<PoString>,
     /// Text to translate, `msgid`; empty for the header.
     pub id: PoString,
     /// Text to translate for a number of things other than one, `msgid_plural`; `None` if the
@@ -36,7 +38,7 @@ impl Message {
     /// True if the message is the header of the catalog.
     #[must_use]
     pub fn is_header(&self) -> bool {
-        self.id.text.is_empty()
+        self.id.text.is_empty() && self.context.is_none()
     }
 
     /// Keyword of the translation that may come next; `None` if the message is complete.
@@ -79,7 +81,7 @@ pub fn parse_po(text: &str) -> Result<Vec<Message>> {
         message: None,
         open: Open::None,
         is_fuzzy: false,
-        context: PoString::default(),
+        context: None,
     };
     let mut at = 0;
     for (number, whole) in (1..).zip(text.split_inclusive('\n')) {
@@ -103,7 +105,8 @@ struct Reader {
     open: Open,
     /// True if the next message is fuzzy.
     is_fuzzy: bool,
-    context: PoString,
+    /// Context of the next message.
+    context: Option<PoString>,
 }
 
 impl Reader {
@@ -136,7 +139,7 @@ impl Reader {
     /// Appends the string of a line to the open string.
     fn extend(&mut self, part: &PoString, number: u64) -> Result<()> {
         let string = match (self.open, self.message.as_mut()) {
-            (Open::Context, _) => Some(&mut self.context),
+            (Open::Context, _) => self.context.as_mut(),
             (Open::Id, Some(message)) => Some(&mut message.id),
             (Open::Plural, Some(message)) => message.plural.as_mut(),
             (Open::Translation, Some(message)) => message.translations.last_mut(),
@@ -156,12 +159,14 @@ impl Reader {
             ("domain", _) => {}
             ("msgctxt", _) => {
                 self.finish()?;
-                (self.context, self.open) = (value, Open::Context);
+                (self.context, self.open) = (Some(value), Open::Context);
             }
             ("msgid", _) => {
                 self.finish()?;
                 let is_fuzzy = std::mem::take(&mut self.is_fuzzy);
-                let message = Message { line: number, is_fuzzy, id: value, ..Message::default() };
+                let context = self.context.take();
+                let message =
+                    Message { line: number, is_fuzzy, context, id: value, ..Message::default() };
                 (self.message, self.open) = (Some(message), Open::Id);
             }
             ("msgid_plural", Some(message)) if message.translations.is_empty() => {
@@ -409,6 +414,19 @@ msgstr "letzte"
         // Here, the last form is that for one thing.
         assert_eq!(pairs(&catalog.replace("? 1 : 2", "? 2 : 1")), [["one", "2"], ["many", "1"]]);
         assert_eq!(pairs(&catalog.replace("plural=n", "x=n")), [["one", "0"], ["many", "2"]]);
+    }
+
+    #[test]
+    fn a_message_with_a_context_is_not_the_header() {
+        let other = "msgctxt \"menu\"\n\"s\"\nmsgid \"\"\n\
+            msgstr \"Language: fr\\nContent-Type: text/plain; charset=latin1\\n\"\n\n";
+        let catalog = format!("{other}{CATALOG}");
+        let messages = parse_po(&catalog).unwrap();
+        let contexts = messages.iter().filter_map(|one| Some(one.context.as_ref()?.text.as_str()));
+        assert_eq!(contexts.collect::<Vec<_>>(), ["menus", "menu"]);
+        let headers: Vec<bool> = messages.iter().map(Message::is_header).take(3).collect();
+        assert_eq!(headers, [false, true, false]);
+        assert_eq!(po_pairs(&catalog, ["en", "de"]).unwrap().len(), 4);
     }
 
     #[test]
