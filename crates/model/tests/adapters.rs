@@ -1,6 +1,6 @@
-//! Tests of adapters on every kind of layer. At first, adapters change nothing. Fused operations
-//! and plain Candle operations give the same gradients for them. A model whose adapters are added
-//! to its weights has the same loss as before.
+//! Tests of adapters (LoRA and DoRA) on every kind of layer. New adapters do not change the loss.
+//! Fused operations and plain Candle operations give the same gradients of adapters. After adapters
+//! are merged into the weights, the loss is the same as with separate adapters.
 
 mod common;
 
@@ -99,7 +99,8 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
         let mut start = values(weight);
         let layer = base.name().strip_suffix(".weight").unwrap_or_default();
         if store.get(&format!("{layer}.magnitude")).is_some() {
-            // A row of zeros has no direction, so it cannot be scaled to a length.
+            // DoRA divides each row by its length. The first row becomes zeros, to test that this
+            // does not divide by zero.
             start[..base.shape()[1]].fill(0.0);
         }
         base.set(start).unwrap();

@@ -1,10 +1,11 @@
-//! Signals of the system: tells if a signal was ignored when the process started, and keeps SIGXFSZ
-//! from ending the process.
+//! Signals of the system: tells if a signal is ignored, and keeps SIGXFSZ (a file exceeds its size
+//! limit) from ending the process.
 
-/// Whether `signal` is ignored. Before the process itself changes how it treats the signal, this
-/// tells if the process was started with the signal ignored. For example, `nohup` starts a program
-/// with SIGHUP ignored, so that the program outlives its terminal. A handler for SIGHUP would undo
-/// that.
+/// Whether the process ignores `signal` at present.
+///
+/// A process can be started with a signal ignored. For example, `nohup` starts a program with
+/// SIGHUP ignored, so that the program outlives its terminal. A handler for SIGHUP would undo that,
+/// so this function should be called before a handler is installed.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: the structure consists of integers and addresses, for which zeros are valid; the call

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 
 /// Runs the program with `arguments`, and returns its exit code. A process must call this function
 /// only once, and must use nothing else of this module. `script` is the script that was called,
-/// `interpreter` is the Python interpreter that runs it, and `code` is the file of this module.
+/// `interpreter` is the Python interpreter that runs it, and `code` is the file of the extension
+/// module, which contains the program.
 #[pyfunction]
 pub(crate) fn program(
     py: Python<'_>,

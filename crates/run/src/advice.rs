@@ -98,8 +98,10 @@ impl fmt::Display for Start {
     }
 }
 
-/// Something that a reader can do. `Display` writes it in plain words, for readers who use neither
-/// the command line nor Python.
+/// Something that a reader can do.
+///
+/// `Display` describes it without the syntax of the command line or of Python. It is used where
+/// neither of the two has replaced the description by a command or a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Use a run.

@@ -159,8 +159,9 @@ fn sentences_columns_and_standard_input() {
     assert_eq!(piped(&read("a")), score);
     let of_two = workspace.run_with_input("bleu r1 r2 -i - -b -w 4", read("a").as_bytes());
     assert_eq!(stdout(&of_two), "49.4556\n");
-    // Fields of the first line keep the whitespace at their ends. If it is counted, sacreBLEU gives
-    // these scores.
+    // Lines of standard input have a field for each system. Whitespace at the end of a field is
+    // removed, but in the first line it is kept for all fields except the last. sacreBLEU does the
+    // same, and gives these scores if whitespace counts.
     let spaced = [
         "The ferry leaves at seven. \tThe ferry goes at seven .\n",
         "Nobody answered the second letter\tThe second letter nobody answered\n",

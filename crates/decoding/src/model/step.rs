@@ -135,9 +135,11 @@ impl TopK {
     /// Makes a request for each row: for the `count` likeliest tokens that the row's constraints
     /// admit, and for the token that is needed even if it is unlikely ([`Constraints::asked`]).
     ///
-    /// Returns `None` if all logits must be read instead. This is so if the model cannot find
-    /// likeliest tokens, if too many would be needed, or if `columns` limits the tokens of a
-    /// sentence.
+    /// Returns `None` if all logits must be read instead, for one of these reasons:
+    /// - the model cannot find likeliest tokens;
+    /// - more than [`LARGEST_K`] tokens would be needed;
+    /// - `columns` limits the tokens of a sentence;
+    /// - a row has a penalty on repeated tokens, or a phrase that its output must contain.
     pub(crate) fn under<'a, M: StepModel>(
         (model, columns): (&M, &Columns<'_>),
         count: usize,
@@ -151,7 +153,8 @@ impl TopK {
             refused = constraints.refused().max(refused);
             also.push(constraints.asked());
             if !constraints.repeated.is_empty() || !constraints.needed.is_empty() {
-                return None; // Penalised and needed tokens can be anywhere in the row.
+                // Penalised and needed tokens need not be among the likeliest.
+                return None;
             }
         }
         let count = count.saturating_add(refused);
@@ -236,14 +239,14 @@ pub(crate) fn step_rows<M: StepModel, T: Send, S: Fn(usize) -> usize + Sync>(
     if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Returns the indices of the sentences with which a search of `count` sentences begins: those that
-/// `control` has not cancelled.
+/// Calls [`Control::between_steps`]. Then returns the indices of the sentences with which a search
+/// of `count` sentences begins: those that `control` has not cancelled.
 pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     control.between_steps();
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
 }
 
-/// Lets the control do other work. Then removes the entries of cancelled sentences from `active`,
+/// Calls [`Control::between_steps`]. Then removes the entries of cancelled sentences from `active`,
 /// and the rows of these entries from the state. `place` returns the index of an entry's sentence,
 /// and the number of the entry's rows. The rows of an entry are consecutive, and follow the rows of
 /// the entry before it.

@@ -55,8 +55,10 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.forward(x, target, Some(&attended), pass) // (N, D): N tokens
     }
 
-    /// Computes the keys and values of the M source tokens, side by side: one tensor for each
-    /// layer, `(M, 2·K)`, where K is the width of all key heads.
+    /// Computes what the layers of the decoder need for the first step. Returns two values, each
+    /// with an entry for each layer. The first has tensors `(M, 2·K)` with the keys and then the
+    /// values of the M source tokens, where K is the width of the keys of all heads together. The
+    /// second has empty caches of the target tokens.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let layers = &self.decoder.blocks;
         let mut key_values = Vec::with_capacity(layers.len());

@@ -44,7 +44,7 @@ fn training(run: &RunData, language: Language) -> Result<String> {
     Ok(html)
 }
 
-/// Scores, figures and flaws of the test sets.
+/// Figures of the test sets, tables of scores, and tables of flaws in the translations.
 fn test_sets(run: &RunData, language: Language) -> Result<String> {
     let mut of_sets = Vec::new();
     for set in &run.sets {

@@ -1,14 +1,18 @@
-//! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
-//! an image processor. The formats of CTranslate2 and of adapters (PEFT) are here too; CTranslate2
-//! is treated as one more family, whose folders are only read.
+//! Import and export of folders of the library Transformers. Such a folder contains `config.json`,
+//! weights, and a tokenizer or the settings of an image processor.
 //!
-//! A run is a model of Taper with its files; its configuration is called a recipe. A folder can be
-//! imported as a run, and a run can be exported as a folder if one of the families below has its
-//! model. Import converts weights to 32-bit floating point; apart from this, tensors are only
-//! copied, transposed, joined or split. Each family of models has a file with tables that pair the
-//! names in Transformers with the names in a run. The code that finds, reads and writes files, and
-//! compares keys and tensors, is the same for all families. To add a family, write a file such as
-//! `decoders/gpt2.rs`, and add its `FAMILY` to `FAMILIES`.
+//! A run is a model of Taper with its files; its configuration is called a recipe. Import makes a
+//! run from a folder, and export makes a folder from a run. Import converts weights to 32-bit
+//! floating point; apart from this, tensors are only copied, transposed, joined or split.
+//!
+//! Models are grouped into families, such as GPT-2 and BERT. Only models of these families can be
+//! imported and exported. Each family has a file with tables that pair the names in Transformers
+//! with the names in a run. The code that finds, reads and writes files, and compares keys and
+//! tensors, is the same for all families. To add a family, write a file such as `decoders/gpt2.rs`,
+//! and add its `FAMILY` to `FAMILIES`.
+//!
+//! Two other formats are here too: adapters of the library PEFT are read and written, and folders
+//! of CTranslate2 are only read.
 
 mod adapters;
 mod ctranslate2;

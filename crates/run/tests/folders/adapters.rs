@@ -53,8 +53,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
         let text = Sequences::pack(&texts);
         let pass = Pass::evaluate();
-        // The adapters are computed separately in the first model, and added to the weights in the
-        // second.
+        // In `model`, the adapters are separate from the weights; in `merged`, they are added to the
+        // weights.
         let merged: LoadedRun<LanguageModel> =
             LoadedRun::open(&folder.path().join("run"), &LoadSettings::default()).unwrap();
         let model = adapted(folder.path());
@@ -77,7 +77,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let error = relative(composed.flat().unwrap(), &gradients);
         assert!(error < 1e-5, "{variant}: composed {error}");
 
-        // If the adapters are replaced by their gradients, an export gives these the names of PEFT.
+        // Each adapter and its gradient is compared with PEFT's, under the name that the adapter
+        // has in PEFT.
         let run = RunFolder::open(&folder.path().join("run")).unwrap();
         let checkpoint = run.checkpoint(None).unwrap();
         let out = folder.path().join("out");
@@ -86,8 +87,9 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let ours = tensors(out.join(ADAPTERS));
         let named = named_gradients(&model, &gradients, folder.path(), &checkpoint);
         for (name, theirs) in &stored {
-            // Lower ranks of single layers are filled up to the rank of the run, and other scales
-            // are multiplied into the factor B.
+            // All layers of a run have one rank and one scale. So an import fills up the factors of
+            // a layer that has a lower rank, and multiplies the factor B of a layer that has
+            // another scale.
             let is_like_theirs = ours[name].dims() == theirs.dims();
             assert!(is_like_theirs || name.contains("layers.0.self_attn.v_proj"), "{name}");
             let has_scale = variant == "peft-rslora"
@@ -116,8 +118,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
     }
 }
 
-/// Gradients by the names that PEFT has for the adapters. To get them, a run with the gradients in
-/// place of the adapters is exported.
+/// Returns the gradients of the adapters, under the names that the adapters have in PEFT. To get
+/// these names, a run whose adapters have the values of the gradients is made and exported.
 fn named_gradients(
     model: &LanguageModel,
     gradients: &candle_core::Tensor,
@@ -152,7 +154,7 @@ fn named_gradients(
     tensors(out.join(ADAPTERS))
 }
 
-/// An export of the whole model has the adapters added to the weights.
+/// An export of the whole model contains weights to which the adapters have been added.
 #[test]
 fn an_export_of_the_model_is_merged() {
     let folder = tempfile::tempdir().unwrap();

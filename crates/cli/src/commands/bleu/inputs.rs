@@ -109,8 +109,8 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
             fields.len()
         );
         for (system, field) in systems.iter_mut().zip(fields) {
-            // Whitespace at the end of a field is removed. In the first line, it is removed only
-            // from the last field, as sacreBLEU does.
+            // Like sacreBLEU, this removes whitespace at the end of each field; in the first line,
+            // only at the end of the last field.
             let field = if number == 0 { field } else { trim_end(field) };
             system.lines.push(field.to_owned());
         }

@@ -12,9 +12,12 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// Each layer has a mean for each number of steps. A mean over few sentences is unreliable. If the
-/// mean that comes from the most sentences comes from n sentences, only means that come from at
-/// least n / `LEAST` sentences are drawn.
+/// Divisor of the smallest number of sentences for which a mean is drawn.
+///
+/// For each layer and each number of steps that follow a state, there is the mean norm of the
+/// gradients over all sentences that are long enough. Let n be the largest number of sentences
+/// among the means of a layer. Means over fewer than n / `LEAST` sentences are unreliable, so they
+/// are not drawn.
 const LEAST: usize = 20;
 
 /// Measures the gradients, prints them and, if requested, draws them.

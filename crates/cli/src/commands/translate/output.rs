@@ -31,8 +31,8 @@ impl Output {
     /// Opens the output at `path`: a file, a pipe or a device. `None` and `-` are standard output.
     ///
     /// An output file must not exist yet. It is created at once under a temporary name, so that an
-    /// error of the disk is found before hours of work. If `continued` is a form, the existing file
-    /// with the temporary name is continued, and its lines must have this form.
+    /// error of the disk is found before hours of work. If `continued` is not `None`, the existing
+    /// file with the temporary name is continued instead, and its lines must have the given form.
     ///
     /// # Errors
     /// When the file exists or cannot be created, or there is nothing to continue.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Training data of a reader of spans, with the defaults of BERT's program for SQuAD.
+/// Settings of the data for extractive question answering: the answer to a question is a span of a
+/// given text. The defaults are those of BERT's program for SQuAD.
 ///
 /// A split named `train` is the file `{dir}/train.json`, which may end in `.gz` or `.zst`, in the
 /// format of SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018).

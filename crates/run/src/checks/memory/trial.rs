@@ -33,8 +33,8 @@ const KEPT_BY_THREAD: u64 = 8 << 20;
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Memory in use before the first trial, in bytes, including all weights: of the process or, on
-    /// a GPU, of the GPU.
+    /// Memory in use before the first trial, in bytes, including all weights. It is the memory of
+    /// the GPU if the model is on a GPU, and otherwise the memory of the process.
     resident: u64,
     /// Training data.
     data: Arc<dyn Dataset>,
@@ -180,11 +180,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
     }
 
     /// Finds the largest token budget, at most `most`, with which the process needs no more than
-    /// `limit` bytes. The result may be a sixteenth too small; it is `None` if no budget fits.
-    ///
-    /// # Errors
-    /// On the CPU, if a batch cannot be computed. On a GPU, this can mean that memory is exhausted,
-    /// so the batch counts as too large.
+    /// `limit` bytes. The result may be too small by at most an eighth of it and 128 tokens; it is
+    /// `None` if no budget fits.
     pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let mut tokens = LEAST_TOKENS.min(most);
         // The largest budget so far that fits, with the bytes it needs, and the smallest so far
@@ -206,9 +203,10 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // The next budget is predicted from the bytes per token between the last two
-                // budgets. The first predictions are too large, because the process already had
-                // memory for the first tokens. There is no prediction from the first budget alone,
+                // The bytes per token (`slope`) are computed from this budget and the budget before
+                // it, and the next budget is predicted from them. Small batches fit into memory
+                // that the process has already, so the first slopes are too small and the first
+                // predictions too large. There is no prediction from the first budget alone,
                 // because most of the memory in use is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };

@@ -38,8 +38,9 @@ pub struct FineTuneSettings {
     /// Files of text like the parent's training text, which are mixed with the examples so that the
     /// model forgets less; can be empty.
     pub home: Vec<PathBuf>,
-    /// File of the recipe, which must not exist; `None` for a file with the names of parent and
-    /// examples.
+    /// File of the recipe, which must not exist. If it is `None`, the recipe is written to
+    /// `PARENT-EXAMPLES.toml` in the current folder; the two parts of this name are the names of
+    /// the parent and of the first file of examples.
     pub recipe: Option<PathBuf>,
     /// Folder for the training, validation and test sets into which the examples are divided;
     /// `None` for a folder in `data` with the recipe's name.

@@ -22,7 +22,7 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
     }
 }
 
-/// Use that most tasks list: scoring a trained model on test sets.
+/// One of the [`uses`](TaskEntry::uses) of most tasks: to score a trained model on test sets.
 const MEASURES: (Verb, &str) = (Verb::Evaluate, "measures it");
 
 /// Values that most tasks have in common; each task sets the fields in which it differs.
