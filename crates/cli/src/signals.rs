@@ -2,9 +2,11 @@
 //! systems that they will end the process later (SIGUSR1, SIGUSR2, SIGXCPU).
 //!
 //! The first signal asks training to stop as soon as possible and to save a checkpoint. A second
-//! order ends the program at once; a second warning is ignored. Before training begins and after it
-//! is complete there is nothing to wait for, and the first signal ends the program. Files on disk
-//! are then complete, because nothing is written in place.
+//! order ends the program at once; a second warning is ignored. An order that follows a warning is
+//! the first order, and does not interrupt the saving: batch systems send a warning, and then
+//! SIGTERM. Before training begins and after it is complete there is nothing to wait for, and the
+//! first signal ends the program. Files on disk are then complete, because nothing is written in
+//! place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +41,45 @@ impl Signal {
     /// Ends the process from a handler.
     pub(crate) fn end(self) -> ! {
         std::process::exit(i32::from(self.exit_code()))
+    }
+}
+
+/// What a signal means, given the signals that came before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Nothing: the signal belongs to the same event as the last one, or repeats a warning.
+    Nothing,
+    /// Work should stop as soon as possible. This is the first signal.
+    Stop,
+    /// Work that is stopping should go on to stop. This is the first order after a warning.
+    StopStill,
+    /// The process should end at once.
+    End,
+}
+
+/// The signals that have been received.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// Time of the last signal that had a meaning; `None` before the first signal.
+    last: Option<Instant>,
+    /// Whether one of the signals was an order.
+    is_ordered: bool,
+}
+
+impl Received {
+    /// Returns the meaning of `signal`, which came at the time `now`.
+    pub(crate) fn request(&mut self, signal: Signal, now: Instant) -> Request {
+        let was_ordered = self.is_ordered;
+        self.is_ordered |= !signal.is_warning;
+        let request = match self.last {
+            None => Request::Stop,
+            Some(_) if signal.is_warning => return Request::Nothing,
+            Some(last) if now.duration_since(last) < ONE_SIGNAL => return Request::Nothing,
+            Some(_) if was_ordered => Request::End,
+            Some(_) => Request::StopStill,
+        };
+        self.last = Some(now);
+        request
     }
 }
 
@@ -110,26 +151,35 @@ impl Signals {
     /// When the system refuses the handler.
     pub(crate) fn install(&self, folder: &Path) -> Result<()> {
         let (stop, stage) = (Arc::clone(&self.stop), Arc::clone(&self.stage));
-        let (code, folder, mut last) = (Arc::clone(&self.code), folder.to_owned(), None::<Instant>);
-        let follows = self.follows;
+        let (code, folder) = (Arc::clone(&self.code), folder.to_owned());
+        let (follows, mut received) = (self.follows, Received::default());
         on_signal(move |signal| {
-            if last.is_some_and(|last| last.elapsed() < ONE_SIGNAL) {
-                return;
-            }
-            if signal.is_warning && stop.load(Ordering::SeqCst) {
-                return;
-            }
-            last = Some(Instant::now());
-            if follows {
-                code.store(signal.exit_code(), Ordering::SeqCst);
-                if stop.swap(true, Ordering::SeqCst) {
+            let request = received.request(signal, Instant::now());
+            let stage = stage.load(Ordering::SeqCst);
+            match request {
+                Request::Nothing => return,
+                Request::StopStill if stage == TRAINING => {
+                    if !follows {
+                        say("\nstill stopping and saving a checkpoint; again to stop at once");
+                    }
+                    return;
+                }
+                Request::Stop if follows || stage == TRAINING => {
+                    code.store(signal.exit_code(), Ordering::SeqCst);
+                    stop.store(true, Ordering::SeqCst);
+                    if !follows {
+                        say("\nstopping and saving a checkpoint; again to stop at once");
+                    }
+                    return;
+                }
+                _ if follows => {
                     say_farewell();
                     signal.end();
                 }
-                return;
+                _ => {}
             }
             let run = quoted(&folder);
-            let message = match stage.load(Ordering::SeqCst) {
+            let message = match stage {
                 PREPARING => {
                     format!("stopped before the first update; continue with: taper resume {run}")
                 }
@@ -137,15 +187,7 @@ impl Signals {
                     "stopped; the training is complete and saved, and its test is made by: taper \
                      resume {run}"
                 ),
-                _ if stop.load(Ordering::SeqCst) => {
-                    format!("stopped; continue from the last checkpoint with: taper resume {run}")
-                }
-                _ => {
-                    code.store(signal.exit_code(), Ordering::SeqCst);
-                    stop.store(true, Ordering::SeqCst);
-                    say("\nstopping and saving a checkpoint; again to stop at once");
-                    return;
-                }
+                _ => format!("stopped; continue from the last checkpoint with: taper resume {run}"),
             };
             say(&format!("\n{message}"));
             RunLock::sign_off(&folder);
@@ -178,5 +220,34 @@ impl Signals {
     /// program.
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the meanings of signals, each given by its time in milliseconds and by whether it is
+    /// a warning.
+    fn requests(signals: &[(u64, bool)]) -> Vec<Request> {
+        let (mut received, begin) = (Received::default(), Instant::now());
+        let request = |&(time, is_warning): &(u64, bool)| {
+            let signal = Signal { number: 15, is_warning };
+            received.request(signal, begin + Duration::from_millis(time))
+        };
+        signals.iter().map(request).collect()
+    }
+
+    #[test]
+    fn the_first_order_after_a_warning_does_not_end_the_program() {
+        use Request::{End, Nothing, Stop, StopStill};
+        let (order, warning) = (false, true);
+        assert_eq!(requests(&[(0, order), (400, order), (900, order)]), [Stop, Nothing, End]);
+        let repeated = [(0, warning), (1000, warning), (2000, order), (3000, warning)];
+        assert_eq!(requests(&repeated), [Stop, Nothing, StopStill, Nothing]);
+        let repeated = [(0, warning), (2000, order), (2400, order), (2600, order)];
+        assert_eq!(requests(&repeated), [Stop, StopStill, Nothing, End]);
+        // An order at the time of the warning is the first order.
+        assert_eq!(requests(&[(0, warning), (100, order), (800, order)]), [Stop, Nothing, End]);
     }
 }

@@ -17,7 +17,7 @@ use taper_run::{FolderNotice, Notice, RunEvent};
 use crate::arguments::{EmbeddingsResume, EmbeddingsTrain};
 use crate::bars::{clock, word_bar};
 use crate::error::Interrupted;
-use crate::signals::on_signal;
+use crate::signals::{Received, Request, on_signal};
 use crate::text::{print_line, quoted, report_line, say};
 
 /// Time between lines of progress if there is no terminal.
@@ -56,13 +56,21 @@ fn in_folder(
     let _lock = RunLock::acquire(folder, &mut notices)?;
     let (stop, code) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU8::new(0)));
     let (stops, codes, again) = (Arc::clone(&stop), Arc::clone(&code), quoted(folder));
-    on_signal(move |signal| {
-        if stops.swap(true, Ordering::SeqCst) {
+    let mut received = Received::default();
+    on_signal(move |signal| match received.request(signal, Instant::now()) {
+        Request::Nothing => {}
+        Request::Stop => {
+            codes.store(signal.exit_code(), Ordering::SeqCst);
+            stops.store(true, Ordering::SeqCst);
+            say("\nstopping and saving a checkpoint; again to stop at once");
+        }
+        Request::StopStill => {
+            say("\nstill stopping and saving a checkpoint; again to stop at once");
+        }
+        Request::End => {
             say(&format!("\nstopped; continue with: taper embeddings resume {again}"));
             signal.end();
         }
-        codes.store(signal.exit_code(), Ordering::SeqCst);
-        say("\nstopping and saving a checkpoint; again to stop at once");
     })?;
     let mut shown = Shown { bar: ProgressBar::hidden(), last: Instant::now() };
     let outcome = work(limits, &mut |event| shown.show(event), &stop);

@@ -1,7 +1,7 @@
 //! `taper serve`: serves runs to browsers and programs.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use taper_serve::{ServeEvent, Server};
 
 use crate::advice::one_line;
 use crate::arguments::Serve;
-use crate::signals::on_signal;
+use crate::signals::{Received, Request, on_signal};
 use crate::text::{print_line, say, visible, visible_json};
 
-/// Runs the command. The first signal asks the server to finish accepted requests, the second
-/// signal ends the program at once.
+/// Runs the command. The first signal asks the server to finish accepted requests; a second order
+/// ends the program at once.
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let settings = arguments.settings()?;
     if settings.api_key.is_none() && !settings.address.ip().is_loopback() {
@@ -22,12 +22,11 @@ pub(crate) fn run(arguments: &Serve) -> Result<()> {
     }
     let is_json = arguments.json;
     let server = Server::start(settings, Arc::new(move |event| report(event, is_json)))?;
-    let (stop, mut is_asked) = (server.stop(), false);
-    on_signal(move |signal| {
-        if std::mem::replace(&mut is_asked, true) {
-            signal.end();
-        }
-        stop.stop();
+    let (stop, mut received) = (server.stop(), Received::default());
+    on_signal(move |signal| match received.request(signal, Instant::now()) {
+        Request::Nothing | Request::StopStill => {}
+        Request::Stop => stop.stop(),
+        Request::End => signal.end(),
     })?;
     server.serve()
 }
