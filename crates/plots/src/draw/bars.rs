@@ -82,12 +82,31 @@ fn write_names(
     let room = (each / f64::from(SCALE)) as i32;
     // If not all names fit, only every second, third, … name is written.
     let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
-    let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
-    for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {
+    let every = step_of_names(widest, room);
+    for (category, name) in bars.categories.iter().enumerate().step_by(every) {
         let at = across.start + ((category as f64 + 0.5) * each) as i32;
         let name = shortened(name, SIZE, room * every as i32);
         let label = Label { size: SIZE, colour: AXIS, anchor: Anchor::MIDDLE, ..Label::new(&name) };
         pen.write(root, &label, (at, below))?;
     }
     Ok(())
+}
+
+/// Number n, so that every n-th name is written. `widest` is the width of the widest name, and
+/// `room` is the width of a category, in CSS pixels. Wide names are shortened.
+fn step_of_names(widest: i32, room: i32) -> usize {
+    let needed = (widest + 8).min(90) as usize;
+    needed.div_ceil(room.max(1) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_are_written_if_they_just_fit() {
+        assert_eq!([41, 40, 39].map(|room| step_of_names(32, room)), [1, 1, 2]);
+        assert_eq!([20, 19].map(|room| step_of_names(32, room)), [2, 3]);
+        assert_eq!((step_of_names(0, 50), step_of_names(500, 45), step_of_names(0, 0)), (1, 2, 8));
+    }
 }
