@@ -175,6 +175,9 @@ pub(super) fn output_files(workspace: &Workspace, input: &str) {
     );
     #[cfg(unix)]
     {
+        // The file that a link names need not exist.
+        std::os::unix::fs::symlink("missing.txt", workspace.path("link.txt")).expect("a link");
+        workspace.fail(to("link.txt"), &["link.txt exists already"]);
         // A device or a pipe is written to directly, without a temporary file.
         assert_eq!(workspace.succeed("translate run --input in.txt --output /dev/null"), "");
         let piped =

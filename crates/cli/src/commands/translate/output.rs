@@ -59,7 +59,7 @@ impl Output {
         };
         let file = Arc::new(Mutex::new(partial));
         let of_handler = Arc::clone(&file);
-        on_signal(move |signal| {
+        let handled = on_signal(move |signal| {
             let partial = lock(&of_handler);
             say(if partial.lines > 0 || partial.whole || partial.is_untouched() {
                 "\nstopped"
@@ -68,7 +68,8 @@ impl Output {
             });
             partial.give_up();
             signal.end();
-        })?;
+        });
+        handled.inspect_err(|_| lock(&file).give_up())?;
         Ok(Self(Target::File(file)))
     }
 
@@ -163,7 +164,8 @@ struct Partial {
     /// Whether the record of the conditions has been written or, for a continued file, has been
     /// compared with the present conditions and found equal.
     has_begun: bool,
-    /// Whether the file cannot be continued, because it was begun under other conditions.
+    /// Whether the file is not continued, because it was begun under other conditions, or the
+    /// record of its conditions cannot be read.
     is_refused: bool,
 }
 
@@ -175,8 +177,9 @@ impl Partial {
         let Some(name) = path.file_name() else {
             bail!("--output {shown} is not the name of a file")
         };
+        // A link is not followed, because the complete file would replace the link.
         ensure!(
-            !path.exists(),
+            path.symlink_metadata().is_err(),
             "{shown} exists already and is left as it is: choose another --output or remove it"
         );
         // Removes the slash of `name/`.
