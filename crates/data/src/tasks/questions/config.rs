@@ -19,10 +19,11 @@ pub struct QuestionsConfig {
     pub unanswerable: bool,
     /// Largest number of tokens of a row, which has a question, its context and three special
     /// tokens. A longer context is read in several windows.
-    #[schemars(range(min = 8))]
+    #[schemars(range(min = 5))]
     pub max_tokens: usize,
-    /// Distance in tokens between the beginnings of two windows of a context; tokens in both are
-    /// read twice.
+    /// Distance in tokens between the beginnings of successive windows of a context. Tokens that
+    /// are in two windows are read twice. A distance beyond the number of context tokens in a
+    /// window is reduced to this number, so that no token is left out.
     #[schemars(range(min = 1))]
     pub document_stride: usize,
     /// Largest number of tokens of a question that are read; the rest is cut off.
