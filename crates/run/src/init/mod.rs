@@ -78,10 +78,7 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
     if recipe.exists() {
         bail!("{} exists already and is left as it is: name another recipe", recipe.display());
     }
-    let name = recipe
-        .file_stem()
-        .and_then(|name| name.to_str())
-        .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
+    let name = name_of(&recipe)?;
     let folder = recipe.parent().unwrap_or(Path::new(""));
     require_no_other(&folder.join(SCHEMA))?;
     let facts = corpus.look(languages)?;
@@ -102,6 +99,23 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
     let config = read_back(&recipe, RunConfig::load(&recipe, &[]))?;
     let divided = divided.keep();
     Ok(WrittenRecipe { recipe, config, facts, machine: recipe_text::describe(machine), divided })
+}
+
+/// Name of the new run, which is the name of the recipe's file without the ending.
+///
+/// # Errors
+/// If `recipe` does not end in the name of a file, or the name is not UTF-8.
+fn name_of(recipe: &Path) -> Result<&str> {
+    let shown = recipe.display();
+    let name = recipe.file_stem().with_context(|| {
+        format!("{shown} is not the name of a file: name a file for the recipe")
+    })?;
+    name.to_str().with_context(|| {
+        format!(
+            "{shown}: the name is not UTF-8, but a recipe is named after its file: give the file \
+             another name"
+        )
+    })
 }
 
 /// Returns the configuration that was read from the new recipe at `path`. If it could not be read,

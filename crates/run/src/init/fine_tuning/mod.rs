@@ -8,11 +8,11 @@ mod recipe_text;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use taper_data::Task;
 
 use super::recipe_text::describe;
-use super::{Machine, Usage, read_back};
+use super::{Machine, Usage, name_of, read_back};
 use crate::advice::{Action, Advice, Train};
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
@@ -75,9 +75,10 @@ pub struct FineTuning {
 /// the recipe is made again, the same examples are held out.
 ///
 /// # Errors
-/// If the parent or an example cannot be read, there are too few examples, the task cannot be
-/// fine-tuned (see [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from)), or a file to
-/// be written exists already.
+/// If the parent or an example cannot be read, or there are too few examples. If the task cannot be
+/// fine-tuned (see [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from)), or its models
+/// cannot begin with the weights of the parent. If a file to be written exists already or cannot be
+/// written, or the name of the recipe's file is not UTF-8.
 pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineTuning> {
     let parent = parent::Parent::read(&settings.parent)?;
     let task = settings.task.unwrap_or(parent.config.task);
@@ -106,10 +107,7 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
         let train = Action::Train(Train { recipe, from, ..Train::default() });
         return Err(Advice::new(train, "trains by it").about(error));
     }
-    let name = recipe
-        .file_stem()
-        .and_then(|name| name.to_str())
-        .with_context(|| format!("{}: a recipe needs a name", recipe.display()))?;
+    let name = name_of(&recipe)?;
     let read = match kind {
         Examples::Pairs => examples::pairs,
         Examples::Texts => examples::texts,
