@@ -30,7 +30,11 @@ pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
 
 /// Writes `value` as a JSON file with keys in alphabetical order.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let mut json = serde_json::to_vec_pretty(&serde_json::to_value(value)?)?;
+    let mut value = serde_json::to_value(value)?;
+    // If another crate switches on the feature `preserve_order` of serde_json, keys stay in the
+    // order in which they were inserted.
+    value.sort_all_objects();
+    let mut json = serde_json::to_vec_pretty(&value)?;
     json.push(b'\n');
     write_atomically(path, &json)
 }
