@@ -21,9 +21,10 @@ pub struct Best {
 pub struct EarlyStopping {
     /// Validation with the best score so far; `None` before the first score.
     pub best: Option<Best>,
-    /// Number of validations since the best one.
+    /// Number of validations since the best one. If every score so far was NaN, the number of
+    /// validations so far.
     pub without_improvement: u32,
-    /// Metric of the best score; `None` before the first score, or if the run was begun by an
+    /// Metric of the scores; `None` before the first validation, or if the run was begun by an
     /// earlier version of this program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,

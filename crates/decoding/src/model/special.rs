@@ -13,6 +13,10 @@ pub struct WithSpecialIds<M> {
 
 impl<M> WithSpecialIds<M> {
     /// Wraps `model`, for which a search is to use the special ids `special`.
+    ///
+    /// If the model's first input is its own start id, the start id of `special` replaces it. So a
+    /// language model must not be wrapped: its first input is the last token of the prompt, which
+    /// can be a word with the same id.
     pub fn new(model: M, special: SpecialIds) -> Self {
         Self { model, special }
     }
@@ -35,9 +39,6 @@ impl<M: StepModel> StepModel for WithSpecialIds<M> {
 
     fn first_input(&self, source: &[u32]) -> u32 {
         match self.model.first_input(source) {
-            // If the model's first input is the start id of its own vocabulary, the start id of the
-            // imported vocabulary replaces it. Any other first input, such as the last token of a
-            // prompt, stays as it is.
             first if first == self.model.special().start() => self.special.start(),
             first => first,
         }

@@ -71,8 +71,8 @@ impl AveragedWeights {
 
     /// Returns `weight` times these weights plus `1 - weight` times the weights of the checkpoint
     /// in the directory `parent`, from which the run began (Wortsman et al. 2022, "Robust
-    /// fine-tuning of zero-shot models", equation 1). Weights that the parent does not have are not
-    /// changed.
+    /// fine-tuning of zero-shot models", equation 1). Weights that the parent does not have, or
+    /// that have another shape there, are not changed.
     ///
     /// In the tensors of adapters, the matrix B is multiplied by `weight`. This gives the same
     /// result: the change that an adapter makes to a weight is proportional to B, and the parent
