@@ -148,6 +148,21 @@ mod tests {
     use super::*;
     use taper_data::{DataConfig, FieldsConfig, Format};
 
+    #[cfg(unix)]
+    #[test]
+    fn a_recipe_is_named_after_a_file_whose_name_is_utf_8() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let path = |bytes: &'static [u8]| Path::new(OsStr::from_bytes(bytes));
+        assert_eq!(name_of(path(b"a/news.toml")).expect("a name"), "news");
+        for (bytes, says) in
+            [(&b"a/n\xffws.toml"[..], "is not UTF-8"), (&b".."[..], "is not the name of a file")]
+        {
+            let error = name_of(path(bytes)).expect_err(says).to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
     #[test]
     fn only_a_schema_of_recipes_is_replaced() {
         let folder = tempfile::tempdir().expect("folder");
