@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulldown_cmark::{Event, LinkType, Parser, Tag as Block, TagEnd};
 
-use super::html::collapsed;
+use super::html::{collapsed, is_kept_inline};
 use crate::emphasis::{OPTIONS, is_kept};
 use crate::markup::{Tag, next_tag, paired};
 use crate::segment::{Piece, Segment};
@@ -188,7 +188,7 @@ impl Reader<'_> {
                 *text = collapsed(&text.replace('&', "&amp;"));
             }
         }
-        let mut pieces = paired(tags);
+        let mut pieces = paired(with_kept(self.text, tags));
         let is_blank =
             |piece: &Piece| matches!(piece, Piece::Text(text, _) if text.trim().is_empty());
         while pieces.last().is_some_and(is_blank) {
@@ -220,6 +220,51 @@ fn label(link_type: LinkType, raw: &str) -> Option<String> {
     let is_label = matches!(link_type, LinkType::Shortcut | LinkType::Collapsed);
     let inner = raw.strip_prefix('[')?.strip_suffix(']')?;
     is_label.then(|| one_line(inner))
+}
+
+/// Joins each inline element of HTML whose content is not translated, such as `<kbd>`, into one
+/// piece.
+fn with_kept(text: &str, tags: Tags) -> Tags {
+    let name_of = |(piece, tag): &(Piece, Option<(String, bool)>), is_open: bool| match (piece, tag)
+    {
+        (Piece::Open(range) | Piece::Close(range), Some((name, own))) if *own == is_open => {
+            let raw = &text[range.clone()];
+            raw.starts_with('<').then(|| (name.clone(), range.clone()))
+        }
+        _ => None,
+    };
+    // Elements without a closing tag ahead, so that it is looked for only once.
+    let mut unclosed: Vec<String> = Vec::new();
+    let mut made = Tags::with_capacity(tags.len());
+    let mut at = 0;
+    while let Some(tag) = tags.get(at) {
+        at += 1;
+        let opening = name_of(tag, true).filter(|(name, range)| {
+            is_kept_inline(name, &text[range.clone()]) && !unclosed.contains(name)
+        });
+        let Some((name, range)) = opening else {
+            made.push(tag.clone());
+            continue;
+        };
+        let mut depth = 1_usize;
+        let end = tags[at..].iter().position(|tag| {
+            depth += usize::from(name_of(tag, true).is_some_and(|(other, _)| other == name));
+            let closes = name_of(tag, false).is_some_and(|(other, _)| other == name);
+            depth -= usize::from(closes);
+            closes && depth == 0
+        });
+        match end.and_then(|end| Some((end, name_of(&tags[at + end], false)?.1.end))) {
+            Some((count, end)) => {
+                made.push((Piece::Alone(range.start..end), None));
+                at += count + 1;
+            }
+            None => {
+                made.push(tag.clone());
+                unclosed.push(name);
+            }
+        }
+    }
+    made
 }
 
 fn inline_html(text: &str, range: Range<usize>) -> (Piece, Option<(String, bool)>) {
