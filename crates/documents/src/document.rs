@@ -3,6 +3,7 @@
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
 use crate::line::{Line, Translated};
+use crate::scripts::is_chinese_or_japanese;
 use crate::segment::{Part, Segment, divide};
 use crate::{Error, Result};
 
@@ -57,6 +58,10 @@ impl Document {
     /// Returns the document with translations of its lines. A line whose translation is `None`
     /// stays as it is. If no line of a segment (a paragraph or another block of text) changes, the
     /// segment stays identical byte for byte. Everything between segments stays identical, too.
+    ///
+    /// If the translation is written to another place than its source, such as to the target of an
+    /// XLIFF unit, it is written only if all lines of the segment have one. Otherwise the unit
+    /// would seem to be translated.
     #[must_use]
     pub fn write(&self, translations: &[Option<Translated>]) -> String {
         let mut out = String::with_capacity(self.source.len());
@@ -69,29 +74,40 @@ impl Document {
             out.push_str(&self.source[at..segment.edit.start]);
             at = segment.edit.end;
             let translation = |number: usize| translations.get(number).and_then(Option::as_ref);
-            let of_parts = parts.iter().filter_map(|part| match part {
+            let mut of_parts = parts.iter().filter_map(|part| match part {
                 Part::Line(number) => Some((&self.lines[*number], translation(*number))),
                 Part::Kept(_) => None,
             });
-            let is_changed = |(line, to): (&Line, Option<&Translated>)| match segment.is_copy {
-                true => to.is_some(),
-                false => to.is_some_and(|to| to.text != line.text()),
+            let is_changed = match segment.is_copy {
+                true => of_parts.clone().next().is_some() && of_parts.all(|(_, to)| to.is_some()),
+                false => of_parts.any(|(line, to)| to.is_some_and(|to| to.text != line.text())),
             };
-            if !of_parts.clone().any(is_changed) {
+            if !is_changed {
                 out.push_str(raw);
                 continue;
             }
             let mut text = String::new();
+            // Translation of the last line, if nothing has been written after it.
+            let mut last: Option<&Translated> = None;
             for part in parts {
                 let next = match part {
-                    Part::Kept(raw) => raw.clone(),
+                    Part::Kept(raw) => {
+                        last = last.filter(|_| raw.is_empty());
+                        raw.clone()
+                    }
                     Part::Line(number) => {
                         let line = &self.lines[*number];
-                        let same =
-                            || Translated { text: line.text().to_owned(), links: Vec::new() };
-                        match translation(*number) {
+                        let to = translation(*number);
+                        if last.zip(to).is_some_and(|(left, right)| lack_blank(left, right)) {
+                            text.push(' ');
+                        }
+                        last = to;
+                        match to {
                             Some(to) => line.render(to),
-                            None => line.render(&same()),
+                            None => line.render(&Translated {
+                                text: line.text().to_owned(),
+                                links: Vec::new(),
+                            }),
                         }
                     }
                 };
@@ -107,4 +123,16 @@ impl Document {
         out.push_str(&self.source[at..]);
         out
     }
+}
+
+/// True if a blank is missing between two sentences that have no blank between them in the source,
+/// as in Chinese, but whose translations are in a language with blanks.
+fn lack_blank(left: &Translated, right: &Translated) -> bool {
+    // Quotes and dashes belong to the script of the character next to them.
+    let is_shared = |one: &char| matches!(one, '—' | '…' | '‘'..='”');
+    let is_apart = |one: Option<char>| {
+        one.is_some_and(|one| !one.is_whitespace() && !is_chinese_or_japanese(one))
+    };
+    is_apart(left.text.chars().rev().find(|one| !is_shared(one)))
+        && is_apart(right.text.chars().find(|one| !is_shared(one)))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::markup::{begins_tag, next_tag};
 use crate::references::reference_length;
+use crate::scripts::{is_chinese_or_japanese, is_unspaced};
 use crate::segment::Layout;
 use crate::syntax::Syntax;
 
@@ -49,8 +50,7 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, syntax: Syntax, newline: &st
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
             let words = words(text, Some(syntax));
-            let blanks = words.len() - 1;
-            let shown = words.iter().map(|word| word.shown).sum::<usize>() + blanks;
+            let shown = words.iter().map(|word| word.shown + word.blank()).sum::<usize>();
             // Finds the smallest width that is enough, by bisection: a larger width never gives
             // more lines.
             let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
@@ -68,17 +68,21 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, syntax: Syntax, newline: &st
     }
 }
 
-/// Part of a text between two blanks. Blanks within tags do not count.
+/// Part of a text that is not divided: the text between two blanks or, in Chinese and Japanese, a
+/// single letter. Blanks within tags do not count.
 struct Word<'a> {
     text: &'a str,
     /// Number of characters, not counting tags. A character reference is one character.
     shown: usize,
+    /// True if no blank is before the word.
+    is_joined: bool,
 }
 
 /// Returns the words of a text, at least one. `subtitles`: syntax of subtitles, which can contain
 /// tags; `None` for other texts.
 fn words(text: &str, subtitles: Option<Syntax>) -> Vec<Word<'_>> {
     let (mut words, mut start, mut shown, mut at) = (Vec::new(), 0, 0, 0);
+    let mut is_joined = true;
     // False once a tag has no end. A later `<` is then text, so that no byte is read twice.
     let mut may_close = subtitles.is_some();
     let has_references = subtitles == Some(Syntax::Xml);
@@ -98,16 +102,30 @@ fn words(text: &str, subtitles: Option<Syntax>) -> Vec<Word<'_>> {
             shown += 1;
             continue;
         }
+        let end = at + character.len_utf8();
         if character == ' ' {
-            words.push(Word { text: &text[start..at], shown });
-            (start, shown) = (at + 1, 0);
+            words.push(Word { text: &text[start..at], shown, is_joined });
+            (start, shown, is_joined) = (end, 0, false);
         } else {
             shown += 1;
+            // A line can end between two letters.
+            let is_letter = |one: char| is_unspaced(one) && is_chinese_or_japanese(one);
+            if is_letter(character) && text[end..].starts_with(is_letter) {
+                words.push(Word { text: &text[start..end], shown, is_joined });
+                (start, shown, is_joined) = (end, 0, true);
+            }
         }
-        at += character.len_utf8();
+        at = end;
     }
-    words.push(Word { text: &text[start..], shown });
+    words.push(Word { text: &text[start..], shown, is_joined });
     words
+}
+
+impl Word<'_> {
+    /// Number of blanks before the word, if it does not begin a line.
+    fn blank(&self) -> usize {
+        usize::from(!self.is_joined)
+    }
 }
 
 /// Returns the end of the tag that begins at the byte `at`. Returns `None` if no tag begins there,
@@ -136,13 +154,13 @@ fn wrapped(words: &[Word<'_>], width: usize) -> Vec<String> {
     for word in words {
         if line.is_empty() {
             (line, shown) = (word.text.to_owned(), word.shown);
-        } else if shown + 1 + word.shown > width {
+        } else if shown + word.blank() + word.shown > width {
             lines.push(std::mem::replace(&mut line, word.text.to_owned()));
             shown = word.shown;
         } else {
-            line.push(' ');
+            line.extend((!word.is_joined).then_some(' '));
             line.push_str(word.text);
-            shown += 1 + word.shown;
+            shown += word.blank() + word.shown;
         }
     }
     lines.push(line);
@@ -215,6 +233,16 @@ mod tests {
         let wrapped = |text, width| laid_out(text, &Layout::Wrapped(width), Syntax::Plain, "\n");
         assert_eq!(wrapped("if a < b then c > d and so on", 20), "if a < b then c > d\nand so on");
         assert_eq!(wrapped("a<b and c", 5), "a<b\nand c");
+    }
+
+    #[test]
+    fn lines_of_chinese_end_between_letters() {
+        assert_eq!(in_lines("你好，我的朋友们。", 2), "你好，我的\n朋友们。");
+        assert_eq!(in_lines("<i>私は東京</i>に行きます", 2), "<i>私は東京</i>に\n行きます");
+        assert_eq!(
+            laid_out("我爱你们 OK 好", &Layout::Wrapped(4), Syntax::Plain, "\n"),
+            "我爱你们\nOK 好"
+        );
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Lines: sentences to translate, each with the markup that belongs in its translation.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::element::Element;
 use crate::emphasis;
-use crate::line_part::LinePart;
 use crate::placeholders::placeholders;
+use crate::placement::Target;
 use crate::syntax::Syntax;
+use crate::without_placeholders::without_placeholders;
+use crate::writer::Writer;
 
 /// Translation of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,26 +22,24 @@ pub struct Translated {
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line. If the element extends beyond the line, the tag that is outside
-/// of the line is `None`. Markup that stands alone has an empty range, and no closing tag.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Element {
-    pub(crate) range: Range<usize>,
-    pub(crate) open: Option<String>,
-    pub(crate) close: Option<String>,
-}
-
 /// A sentence of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// Text of the sentence, without markup.
     pub(crate) text: String,
-    /// Elements, properly nested; an outer element comes before its inner ones.
+    /// Markup of the sentence, in the order of the source.
     pub(crate) elements: Vec<Element>,
+    /// Placeholders that have become markup, sorted.
+    pub(crate) removed: Vec<String>,
     pub(crate) syntax: Syntax,
 }
 
 impl Line {
+    /// Makes a line whose placeholders are part of its text.
+    pub(crate) fn new(text: String, elements: Vec<Element>, syntax: Syntax) -> Self {
+        Self { text, elements, removed: Vec::new(), syntax }
+    }
+
     /// Returns the text to translate, without markup.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -51,259 +53,88 @@ impl Line {
         !self.elements.is_empty()
     }
 
-    /// True if a translation has each placeholder and address exactly as often as the line.
+    /// True if a translation has each placeholder and address exactly as often as the text of the
+    /// line.
     #[must_use]
     pub fn keeps_placeholders(&self, translation: &str) -> bool {
-        let texts = |text: &str| -> Vec<String> {
-            let mut all: Vec<String> =
-                placeholders(text).into_iter().map(|range| text[range].to_owned()).collect();
-            all.sort_unstable();
-            all
-        };
-        texts(&self.text) == texts(translation)
+        sorted_placeholders(&self.text) == sorted_placeholders(translation)
+    }
+
+    /// True if the document will have each placeholder and address of the sentence exactly once
+    /// more, if it gets this translation. Unlike [`Self::keeps_placeholders`], this includes the
+    /// placeholders that [`Self::without_placeholders`] has made markup.
+    #[must_use]
+    pub fn restores_placeholders(&self, translated: &Translated) -> bool {
+        let mut expected = sorted_placeholders(&self.text);
+        expected.extend(self.removed.iter().cloned());
+        expected.sort_unstable();
+        let translated = self.on_one_line(translated);
+        sorted_placeholders(&self.written(&translated).visible) == expected
     }
 
     /// Returns the line with its placeholders (such as `{name}`) treated as markup. The text of
     /// this line contains no placeholder, and [`Self::render`] writes each placeholder exactly
-    /// once.
+    /// once, inside the same elements as before.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
-        let mut line = Self { text: String::new(), ..self.clone() };
-        let (mut cuts, mut at) = (Vec::new(), 0);
-        for range in placeholders(&self.text) {
-            let has_blank = self.text[at..range.start].ends_with(' ');
-            let start = range.start - usize::from(has_blank);
-            line.text.push_str(&self.text[at..start]);
-            cuts.push((start..range.end, line.text.len()));
-            at = range.end;
-        }
-        line.text.push_str(&self.text[at..]);
-        for element in &mut line.elements {
-            for end in [&mut element.range.start, &mut element.range.end] {
-                let before = cuts.partition_point(|(cut, _)| cut.start < *end);
-                let Some((cut, place)) = before.checked_sub(1).map(|cut| &cuts[cut]) else {
-                    continue;
-                };
-                *end = place + end.saturating_sub(cut.end);
-            }
-        }
-        for (cut, at) in cuts {
-            let raw = &self.text[cut];
-            let blank = if raw.starts_with(' ') { " " } else { "" };
-            let open = Some(blank.to_owned() + &self.syntax.escape(&raw[blank.len()..]));
-            line.elements.push(Element { range: at..at, open, close: None });
-        }
-        line.elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
-        line
+        let (text, elements) = without_placeholders(&self.text, &self.elements, self.syntax);
+        let mut removed = sorted_placeholders(&self.text);
+        removed.extend(self.removed.iter().cloned());
+        removed.sort_unstable();
+        Self { text, elements, removed, syntax: self.syntax }
     }
 
     /// Writes a translation in the syntax of the document. Each tag is written exactly once, and
-    /// elements are properly nested.
+    /// elements are nested as in the line.
     #[must_use]
     pub fn render(&self, translated: &Translated) -> String {
-        let target = Target::new(&self.text, translated);
-        let mut places: Vec<Placed<'_>> = Vec::with_capacity(self.elements.len());
-        for element in &self.elements {
-            let begins = if element.open.is_none() { 0 } else { usize::MAX };
-            let is_point = element.range.is_empty() && element.close.is_none();
-            let mut range = match is_point {
-                true => target.point(element.range.start),
-                false => target.span(&element.range),
-            };
-            // An element that begins before the line also begins before its translation.
-            if begins == 0 {
-                range.start = 0;
-            }
-            if element.close.is_none() && !is_point {
-                range.end = translated.text.len().max(range.start);
-            }
-            places.push(Placed { element, range, inner: Vec::new() });
-        }
-        let mut out = Vec::new();
-        self.write(&mut out, &translated.text, nested(places), 0..translated.text.len());
+        let translated = self.on_one_line(translated);
+        let parts = self.written(&translated).parts;
         match self.syntax {
-            Syntax::Markdown { .. } => emphasis::written(out, self.syntax),
-            syntax => out.into_iter().map(|part| part.written(syntax)).collect(),
+            Syntax::Markdown { .. } => emphasis::written(parts, self.syntax),
+            syntax => parts.into_iter().map(|part| part.written(syntax)).collect(),
         }
     }
 
-    /// Appends a part of the text with the elements placed in it.
-    fn write<'a>(
-        &self,
-        out: &mut Vec<LinePart<'a>>,
-        text: &'a str,
-        mut placed: Vec<Placed<'a>>,
-        part: Range<usize>,
-    ) {
-        placed.sort_by_key(|one| (one.range.start + one.range.end, one.element.range.start));
-        let add = |part: LinePart<'a>, out: &mut Vec<LinePart<'a>>| {
-            if !part.raw().is_empty() {
-                out.push(part);
-            }
-        };
-        let mut at = part.start;
-        for one in placed {
-            let start = one.range.start.clamp(at, part.end);
-            let end = one.range.end.clamp(start, part.end);
-            add(LinePart::Text(&text[at..start]), out);
-            let Element { open, close, .. } = one.element;
-            if let Some(open) = open {
-                // Markup that stands alone can begin with a blank (see `without_placeholders`). If
-                // the text before the markup already ends with a blank, the markup's blank is
-                // written after it.
-                let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
-                let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
-                add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
-                if moved.is_some() && text[start..].starts_with(char::is_alphanumeric) {
-                    add(LinePart::Text(" "), out);
-                }
-            }
-            self.write(out, text, one.inner, start..end);
-            if let Some(close) = close {
-                add(LinePart::mark(close, open.is_some(), false), out);
-            }
-            at = end;
+    fn written<'a>(&'a self, translated: &'a Translated) -> Writer<'a> {
+        let target = Target::new(&self.text, &self.elements, translated);
+        let all = 0..translated.text.len();
+        let placed = target.place(&self.elements, &(0..self.text.len()), all.clone());
+        let mut writer = Writer::default();
+        writer.write(&translated.text, &placed, all);
+        writer
+    }
+
+    /// Returns a translation without line breaks and other control characters, unless the line has
+    /// the same character. They could end a paragraph or a subtitle, or are forbidden in XML.
+    fn on_one_line<'a>(&self, translated: &'a Translated) -> Cow<'a, Translated> {
+        let is_wrong = |one: char| one.is_ascii_control() && !self.text.contains(one);
+        if !translated.text.contains(is_wrong) {
+            return Cow::Borrowed(translated);
         }
-        add(LinePart::Text(&text[at..part.end]), out);
+        // Links stay valid, because each of these characters has one byte, like a blank.
+        let text = translated.text.replace(is_wrong, " ");
+        Cow::Owned(Translated { text, links: translated.links.clone() })
     }
 }
 
-/// An element with its range in a translation, and the elements inside it.
-struct Placed<'a> {
-    element: &'a Element,
-    range: Range<usize>,
-    inner: Vec<Self>,
-}
-
-/// Makes a tree of elements: each element is put into the innermost element that contains it. In
-/// `places`, outer elements come before inner ones.
-fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
-    let mut roots: Vec<Placed<'_>> = Vec::new();
-    for placed in places {
-        let mut level = &mut roots;
-        // Of the elements on a level, only the last one is asked whether it contains `placed`.
-        while level.last().is_some_and(|last| contains(last, &placed)) {
-            let last = level.len() - 1;
-            level = &mut level[last].inner;
-        }
-        level.push(placed);
-    }
-    roots
-}
-
-fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
-    let (outer, inner) = (&outer.element.range, &inner.element.range);
-    !outer.is_empty()
-        && outer.start <= inner.start
-        && inner.end <= outer.end
-        && !(inner.is_empty() && (inner.start == outer.start || inner.start == outer.end))
-}
-
-/// Units (words and single characters) of a line and of its translation, and the links between
-/// these units.
-struct Target {
-    source: Vec<Range<usize>>,
-    target: Vec<Range<usize>>,
-    /// For each unit of the source, the first and last unit of the target that are linked to it;
-    /// `None` without a link.
-    linked: Vec<Option<(usize, usize)>>,
-    length: usize,
-}
-
-impl Target {
-    fn new(line: &str, translated: &Translated) -> Self {
-        let (source, target) = (units(line), units(&translated.text));
-        // For each unit of the target, the first unit of the source that is linked to it.
-        let mut links: Vec<Option<usize>> = vec![None; target.len()];
-        for (from, to) in &translated.links {
-            // A link belongs to its word, not to the punctuation marks around it.
-            let is_word =
-                |unit: &usize| line[source[*unit].clone()].starts_with(char::is_alphanumeric);
-            let mut of_link = overlapped(&source, from);
-            let unit = of_link.clone().find(is_word).or_else(|| of_link.next());
-            for link in &mut links[overlapped(&target, to)] {
-                *link = link.or(unit);
-            }
-        }
-        if links.iter().all(Option::is_none) && !source.is_empty() {
-            let count = target.len().max(1);
-            links = (0..target.len()).map(|unit| Some(unit * source.len() / count)).collect();
-        }
-        let mut linked: Vec<Option<(usize, usize)>> = vec![None; source.len()];
-        for (number, unit) in links.into_iter().enumerate() {
-            if let Some(unit) = unit {
-                let (first, _) = linked[unit].unwrap_or((number, number));
-                linked[unit] = Some((first, number));
-            }
-        }
-        Self { source, target, linked, length: translated.text.len() }
-    }
-
-    /// Returns the byte range of the translation that corresponds to the byte range `range` of the
-    /// line.
-    fn span(&self, range: &Range<usize>) -> Range<usize> {
-        let linked = &self.linked[overlapped(&self.source, range)];
-        let first = linked.iter().flatten().map(|&(first, _)| first).min();
-        let last = linked.iter().flatten().map(|&(_, last)| last).max();
-        match (first, last) {
-            (Some(first), Some(last)) => self.target[first].start..self.target[last].end,
-            _ => self.point(range.start),
-        }
-    }
-
-    /// Returns the place in the translation, as an empty range, that corresponds to the byte `at`
-    /// of the line. It is directly after the translation of the unit before `at`, or directly
-    /// before the translation of the unit after `at`.
-    fn point(&self, at: usize) -> Range<usize> {
-        let before = self.source.partition_point(|unit| unit.end <= at).checked_sub(1);
-        let touches = before.is_some_and(|unit| self.source[unit].end == at);
-        let behind = before.and_then(|unit| self.linked[unit]);
-        let behind = behind.map(|(_, last)| self.target[last].end);
-        let next = self.source.partition_point(|unit| unit.start < at);
-        let ahead = self.linked.get(next).copied().flatten();
-        let ahead = ahead.map(|(first, _)| self.target[first].start);
-        let place = if touches { behind.or(ahead) } else { ahead.or(behind) };
-        let place = place.unwrap_or(if before.is_none() { 0 } else { self.length });
-        place..place
-    }
-}
-
-/// Indices of the units that have bytes in `range`. The units must be sorted.
-fn overlapped(units: &[Range<usize>], range: &Range<usize>) -> Range<usize> {
-    let first = units.partition_point(|unit| unit.end <= range.start);
-    let end = units.partition_point(|unit| unit.start < range.end);
-    first..end.max(first)
-}
-
-/// Units of a text: words, and all other characters except blanks. In scripts without blanks
-/// between words, each character is a unit.
-fn units(text: &str) -> Vec<Range<usize>> {
-    let mut units: Vec<Range<usize>> = Vec::new();
-    let mut in_word = false;
-    for (at, character) in text.char_indices() {
-        let end = at + character.len_utf8();
-        let is_word = character.is_alphanumeric() || matches!(character, '\u{300}'..='\u{36f}');
-        // Characters of scripts without blanks between words.
-        let is_alone = matches!(character, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
-            | '\u{f900}'..='\u{faff}' | '\u{e00}'..='\u{eff}' | '\u{20000}'..='\u{3ffff}');
-        match units.last_mut() {
-            Some(last) if is_word && !is_alone && in_word && last.end == at => last.end = end,
-            _ if !character.is_whitespace() => units.push(at..end),
-            _ => {}
-        }
-        in_word = is_word && !is_alone;
-    }
-    units
+/// Placeholders and addresses of a text, sorted.
+fn sorted_placeholders(text: &str) -> Vec<String> {
+    let mut all: Vec<String> =
+        placeholders(text).into_iter().map(|range| text[range].to_owned()).collect();
+    all.sort_unstable();
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::Markup;
 
     fn element(line: &str, part: &str, name: &str) -> Element {
         let start = line.find(part).expect("a part");
-        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-        Element { range: start..start + part.len(), open: Some(open), close: Some(close) }
+        let markup = Markup::Tags(format!("<{name}>"), format!("</{name}>"));
+        Element::new(start..start + part.len(), markup)
     }
 
     fn links(line: &str, text: &str, pairs: &[(&str, &str)]) -> Vec<(Range<usize>, Range<usize>)> {
@@ -315,13 +146,15 @@ mod tests {
     }
 
     fn line(text: &str, elements: Vec<Element>) -> Line {
-        Line { text: text.to_owned(), elements, syntax: Syntax::Xml }
+        Line::new(text.to_owned(), elements, Syntax::Xml)
     }
 
     #[test]
     fn markup_follows_its_words() {
         let text = "I saw the red house & garden.";
-        let own = line(text, vec![element(text, "red house", "b"), element(text, "house", "i")]);
+        let inner = vec![element(text, "house", "i")];
+        let outer = Element { inner, ..element(text, "red house", "b") };
+        let own = line(text, vec![outer]);
         let to = "Das rote Haus sah ich & Garten.";
         let pairs =
             [("I", "ich"), ("saw", "sah"), ("the", "Das"), ("red", "rote"), ("house", "Haus")];
@@ -338,18 +171,63 @@ mod tests {
         }
     }
 
+    /// Elements beside each other, whose words are mixed in the translation, stay beside each
+    /// other, and each keeps most of its words.
+    #[test]
+    fn elements_beside_each_other_stay_so() {
+        let text = "turn off the light and music now";
+        let elements = || {
+            let parts = [("turn off", "a"), ("light", "b"), ("music", "c")];
+            parts.map(|(part, name)| element(text, part, name)).to_vec()
+        };
+        let pairs = [
+            ("turn", "schalte"),
+            ("off", "aus"),
+            ("light", "Licht"),
+            ("music", "Musik"),
+            ("now", "jetzt"),
+        ];
+        for (to, expected) in [
+            (
+                "schalte Licht und Musik jetzt aus",
+                "<a>schalte</a> <b>Licht</b> und <c>Musik</c> jetzt aus",
+            ),
+            (
+                "Musik und Licht schalte jetzt aus",
+                "<c>Musik</c> und <b>Licht</b> <a>schalte jetzt aus</a>",
+            ),
+            ("Licht schalte aus Musik jetzt", "<b>Licht</b> <a>schalte aus</a> <c>Musik</c> jetzt"),
+        ] {
+            let links = links(text, to, &pairs);
+            let translated = Translated { text: to.to_owned(), links };
+            assert_eq!(line(text, elements()).render(&translated), expected);
+        }
+    }
+
+    /// If neither the words of an element nor their translation have links, the translation is found
+    /// between its neighbours.
+    #[test]
+    fn words_without_links_are_found_by_their_neighbours() {
+        let text = "the red house, old";
+        let own = line(text, vec![element(text, "red", "b"), element(text, "old", "i")]);
+        let to = "das rote Haus, alte";
+        let pairs = [("the", "das"), ("house", "Haus")];
+        let translated = Translated { text: to.to_owned(), links: links(text, to, &pairs) };
+        assert_eq!(own.render(&translated), "das <b>rote</b> Haus, <i>alte</i>");
+    }
+
     #[test]
     fn what_goes_on_beyond_the_line_stays_open() {
         let text = "one two";
-        let open = Element { range: 4..7, open: Some("<b>".to_owned()), close: None };
-        let close = Element { range: 0..3, open: None, close: Some("</i>".to_owned()) };
+        let open = Element::new(4..7, Markup::Open("<b>".to_owned()));
+        let close = Element::new(0..3, Markup::Close("</i>".to_owned()));
         let own = line(text, vec![close, open]);
-        let to = "eins zwei";
-        let translated = Translated {
-            text: to.to_owned(),
-            links: links(text, to, &[("one", "eins"), ("two", "zwei")]),
-        };
-        assert_eq!(own.render(&translated), "eins</i> <b>zwei");
+        for (to, expected) in [("eins zwei", "eins</i> <b>zwei"), ("zwei eins", "</i>zwei eins<b>")]
+        {
+            let links = links(text, to, &[("one", "eins"), ("two", "zwei")]);
+            let translated = Translated { text: to.to_owned(), links };
+            assert_eq!(own.render(&translated), expected);
+        }
     }
 
     #[test]
@@ -381,6 +259,23 @@ mod tests {
         }
         let made =
             plain.render(&Translated { text: "Hello, you have & more".to_owned(), links: vec![] });
-        assert_eq!(made, "Hello {name}, you <b>have</b> %d &amp; more");
+        assert_eq!(made, "Hello {name}, you <b>have %d</b> &amp; more");
+    }
+
+    #[test]
+    fn tags_do_not_divide_placeholders() {
+        let text = "Hello {name}";
+        let own = line(text, vec![element(text, "{name}", "b")]);
+        // The model has linked only the word within the placeholder.
+        let to = "{name} hallo".to_owned();
+        let translated = Translated { text: to, links: vec![(7..11, 1..5), (0..5, 7..12)] };
+        assert_eq!(own.render(&translated), "<b>{name}</b> hallo");
+    }
+
+    #[test]
+    fn control_characters_of_a_model_become_blanks() {
+        let to = |text: &str| Translated { text: text.to_owned(), links: Vec::new() };
+        assert_eq!(line("one two", Vec::new()).render(&to("eins\n\0zwei\r")), "eins  zwei ");
+        assert_eq!(line("one\ttwo", Vec::new()).render(&to("eins\tzwei\n")), "eins\tzwei ");
     }
 }

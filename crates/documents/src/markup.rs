@@ -139,8 +139,9 @@ pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     }
 }
 
-/// Makes the tags of a segment properly nested, and returns its pieces. A tag without a
-/// counterpart, or of an element that crosses another element, becomes [`Piece::Alone`].
+/// Makes the tags of a segment properly nested, and returns its pieces. The tag of an element that
+/// crosses another element becomes [`Piece::Alone`]. A tag without a counterpart becomes
+/// [`Piece::Begin`] or [`Piece::End`], because its counterpart can be in another segment.
 pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
     let mut open: Vec<(String, usize)> = Vec::new();
@@ -148,6 +149,8 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
         Piece::Open(range)
         | Piece::Close(range)
         | Piece::CloseAs(range, _)
+        | Piece::Begin(range)
+        | Piece::End(range)
         | Piece::Alone(range) => Piece::Alone(range.clone()),
         other @ (Piece::Text(..) | Piece::Break(_)) => other.clone(),
     };
@@ -163,7 +166,10 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
             // No element with this name is open, so the tag has no counterpart. The count shows
             // this without a search, because there can be very many such tags.
             Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
-                pieces.push(alone(&piece));
+                pieces.push(match piece {
+                    Piece::Close(range) if open.is_empty() => Piece::End(range),
+                    other => alone(&other),
+                });
             }
             Some((name, false)) => {
                 while let Some((own, place)) = open.pop() {
@@ -180,7 +186,9 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
         }
     }
     for (_, left) in open {
-        pieces[left] = alone(&pieces[left]);
+        if let Piece::Open(range) = &pieces[left] {
+            pieces[left] = Piece::Begin(range.clone());
+        }
     }
     pieces
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::scripts::is_spaced_letter;
+
 /// Largest number of bytes of a placeholder. A longer text in braces is ordinary text.
 const LONGEST: usize = 80;
 
@@ -33,7 +35,7 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     while let Some(character) = text[at..].chars().next() {
         let rest = &text[at..];
-        let is_word_start = !text[..at].ends_with(|before: char| before.is_alphanumeric());
+        let is_word_start = !text[..at].ends_with(is_spaced_letter);
         let length = match character {
             '{' => braces(rest),
             '$' if rest.starts_with("${") => braces(&rest[1..]).map(|length| length + 1),
@@ -113,7 +115,7 @@ fn percent(text: &str) -> Option<usize> {
     let name = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     let is_name = |&name: &usize| {
         let behind = rest[name..].strip_prefix('%');
-        name > 1 && behind.is_some_and(|behind| !behind.starts_with(char::is_alphanumeric))
+        name > 1 && behind.is_some_and(|behind| !behind.starts_with(is_spaced_letter))
     };
     if let Some(name) = name.filter(is_name) {
         return Some(name + 2);
@@ -135,7 +137,7 @@ fn percent(text: &str) -> Option<usize> {
     // follow a conversion. There are exceptions where it can only be a conversion: with a name
     // (`%(n)s`), with a position (`%1$s`), and in `%dx%d`.
     let behind = &rest[at + conversion.len_utf8()..];
-    let ends = !behind.starts_with(|next: char| next.is_alphanumeric())
+    let ends = !behind.starts_with(is_spaced_letter)
         || rest[..at].contains([')', '$'])
         || behind.starts_with("x%");
     (is_conversion && ends).then_some(1 + at + 1)
@@ -153,16 +155,22 @@ fn address(text: &str) -> Option<usize> {
     // through a long text that has no address.
     let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
     let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
-    let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
-    let fits = word.bytes().all(is_host) && word.contains('.') && word.len() <= LONGEST_HOST;
-    fits.then_some(person + 1 + word.len())
+    let end = host.bytes().take(LONGEST_HOST + 1).position(|byte| !is_host(byte));
+    let end = end.or((host.len() <= LONGEST_HOST).then_some(host.len()))?;
+    // A letter after the host is a part of it, so that this is no address.
+    let is_cut = host[end..].starts_with(is_spaced_letter);
+    let host = host[..end].trim_end_matches(['.', '-']);
+    (!is_cut && host.contains('.')).then_some(person + 1 + host.len())
 }
 
-/// Beginning of a text up to a blank, a quote or an angle bracket, without punctuation at its end.
+/// Beginning of a text up to a blank, a quote, an angle bracket or punctuation that is not ASCII,
+/// such as a Chinese comma, and without punctuation at its end.
 fn word(text: &str) -> &str {
     let is_blank = |character: char| {
-        character.is_whitespace() || matches!(character, '<' | '>' | '"' | '«' | '»')
+        character.is_whitespace()
+            || matches!(character, '<' | '>' | '"')
+            || !character.is_ascii() && !character.is_alphanumeric()
     };
     let word = &text[..text.find(is_blank).unwrap_or(text.len())];
     word.trim_end_matches(|last: char| {
@@ -184,6 +192,10 @@ mod tests {
             ("(see www.a.org/b), me@b-c.org. a@b", &["www.a.org/b", "me@b-c.org"]),
             ("mailto:x@y.z <http://q>", &["mailto:x@y.z", "http://q"]),
             ("{unclosed %", &[]),
+            // Addresses between characters of a script without blanks, and before its punctuation.
+            ("请看https://a.b/c，或写信给me@b.org。好", &["https://a.b/c", "me@b.org"]),
+            ("共%d个%NAME%的", &["%d", "%NAME%"]),
+            ("«https://a.b/Köln», me@köln.de me@a.köln", &["https://a.b/Köln"]),
             ("%(size)sMB %1$sMB %dx%d 5%%", &["%(size)s", "%1$s", "%d", "%d", "%%"]),
             ("{{ a|b(\"c\") }} {{{raw}}} {{/if}}", &["{{ a|b(\"c\") }}", "{{{raw}}}", "{{/if}}"]),
             (

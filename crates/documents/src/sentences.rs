@@ -2,7 +2,9 @@
 //!
 //! A sentence ends after `.`, `!`, `?` or a similar mark, and after the closing quotes and brackets
 //! that follow the mark. A blank must follow, and the next character after the blank must not be a
-//! lower-case letter. After a Chinese or Japanese mark, neither is required.
+//! lower-case letter. Neither is required if one of several marks is Chinese, Japanese, Burmese or
+//! Khmer, as in `？!`, or if `!` or `?` is between letters of a script without blanks. The title of
+//! a work in `《》` is never divided.
 //!
 //! A full stop does not end a sentence after an abbreviation, after an initial, or after the number
 //! of a list item at the beginning of the sentence. In languages that write ordinals with a full
@@ -12,11 +14,19 @@
 
 use std::ops::Range;
 
+use crate::scripts::is_unspaced;
+
 /// Marks that end a sentence only if a blank follows.
-const ENDS: [char; 13] = ['.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '‽', '๛'];
+const ENDS: [char; 25] = [
+    '.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '፧', '፨', '‽', '‼', '⁇', '⁈', '⁉', '๛',
+    '།', '༎', '᱾', '᱿', '꯫', '߹',
+];
 
 /// Marks that end a sentence even if no blank follows.
-const WIDE_ENDS: [char; 4] = ['。', '！', '？', '｡'];
+const WIDE_ENDS: [char; 9] = ['。', '！', '？', '｡', '﹖', '﹗', '။', '។', '៕'];
+
+/// Marks at the end of the title of a work. A sentence does not end within a title.
+const TITLE_ENDS: [char; 2] = ['》', '〉'];
 
 /// Languages in which a number with a full stop is an ordinal: `am 3. Mai`.
 const ORDINALS: [&str; 16] = [
@@ -60,22 +70,26 @@ pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
         line_start = end;
         let mut characters = line.char_indices().peekable();
         while let Some((at, character)) = characters.next() {
-            let is_wide = WIDE_ENDS.contains(&character);
-            if !is_wide && !ENDS.contains(&character) {
+            let is_mark = |one: char| ENDS.contains(&one) || WIDE_ENDS.contains(&one);
+            if !is_mark(character) {
                 continue;
             }
             let mark = start.max(end - line.len())..end - line.len() + at;
             while let Some(&(_, next)) = characters.peek()
-                && (ENDS.contains(&next) || WIDE_ENDS.contains(&next) || closes(next))
+                && (is_mark(next) || closes(next))
             {
                 characters.next();
             }
             let behind = characters.peek().map_or(line.len(), |&(behind, _)| behind);
-            let rest = &line[behind..];
+            let (marks, rest) = (&line[at..behind], &line[behind..]);
             let next = rest.trim_start().chars().next();
+            let is_wide = marks.contains(WIDE_ENDS)
+                || marks.contains(['!', '?'])
+                    && next.is_some_and(is_unspaced)
+                    && line[..at].chars().next_back().is_some_and(is_unspaced);
             let is_end = match next {
                 None => false,
-                Some(_) if is_wide => true,
+                Some(_) if is_wide => !rest.starts_with(TITLE_ENDS),
                 Some(next) => {
                     rest.starts_with(char::is_whitespace)
                         && !next.is_lowercase()
@@ -107,7 +121,23 @@ fn push(ranges: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
 fn closes(character: char) -> bool {
     matches!(
         character,
-        '"' | '\'' | ')' | ']' | '}' | '”' | '’' | '»' | '«' | '“' | '›' | '」' | '』' | '）'
+        '"' | '\''
+            | ')'
+            | ']'
+            | '}'
+            | '”'
+            | '’'
+            | '»'
+            | '«'
+            | '“'
+            | '›'
+            | '」'
+            | '』'
+            | '）'
+            | '】'
+            | '〕'
+            | '］'
+            | '｝'
     )
 }
 
@@ -157,6 +187,15 @@ mod tests {
                 &["Am 3. Mai kam z.B. Herr Dr. Maier.", "Er ging (spät.)", "Ende."],
             ),
             ("zh-CN", "你好。今天好吗？很好！", &["你好。", "今天好吗？", "很好！"]),
+            // Narrow marks in a text with wide marks.
+            ("zh", "真的?！好！?不。!行", &["真的?！", "好！?", "不。!", "行"]),
+            ("zh", "真的?!好!是吗?\"对.", &["真的?!", "好!", "是吗?\"", "对."]),
+            ("ja", "本当?！」彼は3.5だ。", &["本当?！」", "彼は3.5だ。"]),
+            ("zh", "他读《真的吗？》这本书。好", &["他读《真的吗？》这本书。", "好"]),
+            ("en", "Really?！Good", &["Really?！", "Good"]),
+            ("my", "နေကောင်းလား။ကောင်းပါတယ်။", &["နေကောင်းလား။", "ကောင်းပါတယ်။"]),
+            ("km", "សួស្តី។ អរគុណ។", &["សួស្តី។", "អរគុណ។"]),
+            ("ko", "정말?！좋아. 네", &["정말?！", "좋아.", "네"]),
             ("hi", "यह एक है। यह दो है।", &["यह एक है।", "यह दो है।"]),
             ("ar", "كيف حالك؟ بخير.", &["كيف حالك؟", "بخير."]),
             ("en", "one line\n\n  two. three", &["one line", "two. three"]),

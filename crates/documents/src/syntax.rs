@@ -35,6 +35,8 @@ impl Syntax {
                 (Self::Xml, '&') => out.push_str("&amp;"),
                 (Self::Xml, '<') => out.push_str("&lt;"),
                 (Self::Xml, '>') => out.push_str("&gt;"),
+                // XML forbids these two.
+                (Self::Xml, '\u{fffe}' | '\u{ffff}') => out.push(char::REPLACEMENT_CHARACTER),
                 (Self::Po, '"') => out.push_str("\\\""),
                 (Self::Po, '\\') => out.push_str("\\\\"),
                 (Self::Po, '\n') => out.push_str("\\n"),

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use crate::scripts::is_chinese_or_japanese;
+
 /// Puts a text on one line, with single blanks between its words and none around them.
 pub(crate) fn one_line(text: &str) -> String {
     let is_blank = |character: char| matches!(character, ' ' | '\t' | '\n' | '\r');
@@ -34,6 +36,14 @@ fn behind_mark(text: &str) -> Option<&str> {
         false => !next.is_numeric() && !"-–—>.,*".contains(next),
     };
     behind.starts_with(is_mark).then_some(behind)
+}
+
+/// Text between two lines that were one: a blank, or nothing between two Chinese or Japanese
+/// characters.
+pub(crate) fn between_lines(before: &str, next: &str) -> &'static str {
+    let is_close = before.chars().next_back().is_some_and(is_chinese_or_japanese)
+        && next.chars().next().is_some_and(is_chinese_or_japanese);
+    if is_close { "" } else { " " }
 }
 
 /// True if a text has a letter. A text without letters has nothing to translate.

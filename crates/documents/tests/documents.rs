@@ -242,6 +242,26 @@ fn paragraphs_are_broken_as_they_were() {
     assert_eq!(shouted(LETTER, DocumentFormat::Text), expected);
 }
 
+/// Lines of a language without blanks are joined without blanks, and sentences of a language with
+/// blanks are written with blanks.
+#[test]
+fn blanks_are_those_of_the_language() {
+    let cue = "1\n00:00:01,000 --> 00:00:02,000\n你好，\n我的朋友。\n";
+    assert_eq!(lines(cue, DocumentFormat::Srt), ["你好，我的朋友。"]);
+    let made = turned(cue, DocumentFormat::Srt, |_| "再见，我的好朋友".to_owned());
+    assert_eq!(made, "1\n00:00:01,000 --> 00:00:02,000\n再见，我\n的好朋友\n");
+    let made = |text: &str| {
+        let english =
+            |line: &str| if line.contains('你') { "You. " } else { "I." }.trim().to_owned();
+        turned(text, DocumentFormat::Html, english)
+    };
+    assert_eq!(made("<p>你。我。你。</p>"), "<p>You. I. You.</p>");
+    assert_eq!(made("<p>你。<br>我。</p>"), "<p>You.<br>I.</p>");
+    assert_eq!(shouted("<p>一a。二b。</p>", DocumentFormat::Html), "<p>一A。二B。</p>");
+    let heart = "1\n00:00:01,000 --> 00:00:02,000\nI <b you\n";
+    assert_eq!(shouted(heart, DocumentFormat::Srt), heart.replace("I <b you", "I <B YOU"));
+}
+
 /// Makes a function that returns a pseudo-random number below its argument. The numbers depend only
 /// on the seed.
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
@@ -360,6 +380,85 @@ fn placeholders_come_back_once_whatever_a_model_makes_of_them() {
     for part in ["{name}", "https://a.b/c?d=1&amp;e", "%(day)s", "<b>", "</b>"] {
         assert_eq!(made.matches(part).count(), 1, "{made}");
     }
+}
+
+/// Checks pages that are put together at random from words, elements and placeholders. If no word
+/// changes, a page without its placeholders is the same page again. If the words come in another
+/// order, with random links, all tags stay nested as they were, and each placeholder stays.
+#[test]
+fn markup_is_a_tree_in_any_translation() {
+    const TAGS: [&str; 5] = ["b", "i", "u", "a", "q"];
+    for seed in 0..3000 {
+        let mut draw = draws(seed);
+        let (mut page, mut open) = (String::from("<p>"), Vec::new());
+        for _ in 0..=draw(14) {
+            match draw(8) {
+                0 | 1 if open.len() < 4 => {
+                    let tag = TAGS[draw(5)];
+                    page += &format!("<{tag}>");
+                    open.push(tag);
+                }
+                2 | 3 => page += &open.pop().map_or(String::new(), |tag| format!("</{tag}>")),
+                4 => page += ["{x}", "%(n)s", " https://a.b/c ", "<br-x>", "<img>", "<wbr>"][draw(6)],
+                5 => page += ["one", "Two.", "three,", "(four)", "五。", "ห้า"][draw(6)],
+                _ => page += " ",
+            }
+        }
+        while let Some(tag) = open.pop() {
+            page += &format!("</{tag}>");
+        }
+        page += "</p>";
+        let document = parse(&page, DocumentFormat::Html);
+        let shape = |page: &str| tree(page);
+        let mut plain = document.clone();
+        for (number, line) in document.lines().iter().enumerate() {
+            plain.replace(number, line.without_placeholders());
+        }
+        for document in [&document, &plain] {
+            let mut other = Vec::new();
+            for line in document.lines() {
+                let mut words: Vec<&str> = line.text().split(' ').collect();
+                let turn = draw(words.len().max(1));
+                words.rotate_left(turn);
+                let text = words.join(" ") + ["", " more", "!"][draw(3)];
+                let mut part = |length: usize| {
+                    let start = draw(length + 1);
+                    start..start + draw(length - start + 1)
+                };
+                let links = (0..4).map(|_| (part(line.text().len()), part(text.len()))).collect();
+                other.push(Some(Translated { text, links }));
+            }
+            let made = document.write(&other);
+            assert_eq!(shape(&made), shape(&page), "{page}\n{made}");
+            for part in ["{x}", "%(n)s", "https://a.b/c"] {
+                assert_eq!(
+                    made.matches(part).count(),
+                    page.matches(part).count(),
+                    "{page}\n{made}"
+                );
+            }
+        }
+    }
+}
+
+/// For each tag of a page, sorted: the tag with the tags around it. The tags must be nested.
+fn tree(page: &str) -> Vec<String> {
+    let (mut open, mut tags) = (Vec::<String>::new(), Vec::new());
+    for part in page.split('<').skip(1) {
+        let (tag, _) = part.split_once('>').expect("a tag");
+        match tag.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop().as_deref(), Some(name), "{page}"),
+            None => {
+                tags.push(format!("{}/{tag}", open.join("/")));
+                if !matches!(tag, "img" | "wbr" | "br-x") {
+                    open.push(tag.to_owned());
+                }
+            }
+        }
+    }
+    assert!(open.is_empty(), "{page}");
+    tags.sort_unstable();
+    tags
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::layout::lines;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
-use crate::words::{has_letters, without_marks};
+use crate::words::{between_lines, has_letters, without_marks};
 
 /// Smallest number of characters of a full line. A shorter line cannot have been broken because of
 /// its length.
@@ -44,7 +44,9 @@ fn finish(text: &str, lines: &[(usize, Range<usize>)], segments: &mut Vec<Segmen
         let mut pieces = Vec::new();
         for (number, (_, range)) in group.iter().enumerate() {
             if number > 0 {
-                pieces.push(Piece::Text(" ".to_owned(), range.start..range.start));
+                let between =
+                    between_lines(&text[group[number - 1].1.clone()], &text[range.clone()]);
+                pieces.push(Piece::Text(between.to_owned(), range.start..range.start));
             }
             pieces.push(Piece::Text(text[range.clone()].to_owned(), range.clone()));
         }

@@ -8,7 +8,7 @@ use crate::markup::{Tag, begins_tag, next_tag, paired};
 use crate::references::decoded;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
-use crate::words::{has_letters, has_mark, without_marks};
+use crate::words::{between_lines, has_letters, has_mark, without_marks};
 
 /// Returns the segments of subtitles. The lines of a cue (a subtitle with its times) are one
 /// segment, but the dash or the voice of a speaker begins a new segment.
@@ -71,7 +71,9 @@ fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &m
         }
         for (number, range) in group.iter().enumerate() {
             if number > 0 {
-                tags.push((Piece::Text(" ".to_owned(), range.start..range.start), None));
+                let before = text[group[number - 1].clone()].trim_end();
+                let between = between_lines(before, text[range.clone()].trim_start());
+                tags.push((Piece::Text(between.to_owned(), range.start..range.start), None));
             }
             pieces(text, range.clone(), is_vtt, &mut tags);
         }
@@ -128,6 +130,12 @@ fn pieces(
             continue;
         }
         let (tag, part) = next_tag(line, at);
+        if !is_vtt && !line[part.clone()].ends_with('>') {
+            // A `<` that begins no tag, which would hide the rest of the line.
+            tags.push((Piece::Text("<".to_owned(), at..at + 1), None));
+            at += 1;
+            continue;
+        }
         match tag {
             Tag::Open { name, is_empty: false, .. } => {
                 let name = name.split('.').next().unwrap_or_default().to_owned();

@@ -8,6 +8,7 @@ use aho_corasick::AhoCorasick;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use taper_data::{Tokenizer, TokenizerPair, hexadecimal, read_text};
+use taper_documents::is_unspaced;
 
 use super::punctuation::is_cjk;
 
@@ -258,7 +259,8 @@ impl Folded {
 fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
     let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
         (Some(left), Some(right)) => {
-            !left.is_alphanumeric() || !right.is_alphanumeric() || is_cjk(left) || is_cjk(right)
+            let is_letter = |one: char| one.is_alphanumeric() && !is_unspaced(one);
+            !is_letter(left) || !is_letter(right) || is_cjk(left) || is_cjk(right)
         }
         _ => true,
     };
@@ -301,6 +303,15 @@ mod tests {
         assert_eq!(terms_in("量子力学的cat"), ["力学", "cat"]);
         assert_eq!(terms_in("İ NAÏVE"), ["naïve"]);
         assert!(terms_in("").is_empty());
+    }
+
+    #[test]
+    fn terms_are_parts_of_a_text_without_blanks() {
+        let terms = terms(&["ไทย", "ភាសា", "나"]);
+        let count = |text: &str| terms.in_text(text).len();
+        assert_eq!([count("ภาษาไทยดี"), count("រៀនភាសាខ្មែរ")], [1, 1]);
+        // Korean has blanks between words.
+        assert_eq!([count("나 는"), count("나는")], [1, 0]);
     }
 
     #[test]

@@ -9,7 +9,8 @@ const named = (tokens, weights, limit) => tokens
 // translation on average; and its probability is the product of theirs.
 const asWords = ({ source, target, weights, probabilities }) => {
   const begins = /^[\p{L}\p{M}\p{N}'’-]/u, ends = /[\p{L}\p{M}\p{N}'’-]$/u;
-  const east = /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}/u;
+  const east = new RegExp(['Han', 'Hiragana', 'Katakana', 'Thai', 'Lao', 'Khmer', 'Myanmar',
+    'Tibetan'].map(script => `\\p{Script=${script}}`).join('|'), 'u');
   const groups = tokens => tokens.reduce((words, token, number) => {
     const last = words.at(-1);
     const text = last && last.map(one => tokens[one]).join('');

@@ -1,0 +1,122 @@
+//! Writing of a translated line as a sequence of texts and tags.
+
+use std::ops::Range;
+
+use crate::element::{Markup, Side};
+use crate::line_part::LinePart;
+use crate::placement::Placed;
+
+/// Writer of a translated line.
+#[derive(Default)]
+pub(crate) struct Writer<'a> {
+    /// The line so far.
+    pub(crate) parts: Vec<LinePart<'a>>,
+    /// Text that a reader sees: the line without tags, with placeholders, not escaped.
+    pub(crate) visible: String,
+    /// Side after the last placeholder or markup with a side, if no text has been written since
+    /// then, and whether it is an address.
+    after: Option<(Side, bool)>,
+}
+
+impl<'a> Writer<'a> {
+    /// Writes the bytes `range` of a text with the markup that is placed in them.
+    pub(crate) fn write(&mut self, text: &'a str, placed: &[Placed<'a>], range: Range<usize>) {
+        let mut at = range.start;
+        for one in placed {
+            self.text(&text[at..one.range.start]);
+            self.element(text, one);
+            at = one.range.end;
+        }
+        self.text(&text[at..range.end]);
+    }
+
+    fn element(&mut self, text: &'a str, placed: &Placed<'a>) {
+        // A blank before the first placeholder of an element is written before the element.
+        if let Some(side) = first_side(placed) {
+            self.blank_after_last(side);
+        }
+        let [_, after] = placed.element.sides;
+        match &placed.element.markup {
+            Markup::Tags(open, close) => {
+                self.mark(open, true, true);
+                self.write(text, &placed.inner, placed.range.clone());
+                self.mark(close, true, false);
+            }
+            Markup::Open(open) => {
+                self.mark(open, false, true);
+                self.write(text, &placed.inner, placed.range.clone());
+            }
+            Markup::Close(close) => {
+                self.write(text, &placed.inner, placed.range.clone());
+                self.mark(close, false, false);
+            }
+            Markup::Alone(raw) => {
+                self.mark(raw, false, true);
+                if after != Side::Joined {
+                    self.after = Some((after, false));
+                }
+            }
+            Markup::Placeholder(shown, raw) => {
+                self.mark(raw, false, true);
+                self.visible.push_str(shown);
+                let is_address = shown.starts_with(char::is_alphanumeric)
+                    && (shown.starts_with("www.") || shown.contains([':', '@']));
+                self.after = Some((after, is_address));
+            }
+        }
+    }
+
+    fn mark(&mut self, raw: &'a str, has_other: bool, is_open: bool) {
+        if !raw.is_empty() {
+            self.parts.push(LinePart::mark(raw, has_other, is_open));
+        }
+    }
+
+    fn text(&mut self, text: &'a str) {
+        let Some(first) = text.chars().next() else { return };
+        // A letter directly after an address would be read as a part of it.
+        let needs_blank = self.after.take().is_some_and(|(side, is_address)| {
+            side.needs_blank_before(first)
+                || is_address && side != Side::Joined && first.is_alphanumeric()
+        });
+        if needs_blank {
+            self.blank();
+        }
+        self.parts.push(LinePart::Text(text));
+        self.visible.push_str(text);
+    }
+
+    /// Writes a blank if markup with `side` before it needs one after the text so far.
+    fn blank_after_last(&mut self, side: Side) {
+        let Some(left) = self.visible.chars().next_back() else { return };
+        let needs_blank = match self.after {
+            None => side.needs_blank_after(left),
+            Some((after, is_address)) => {
+                let are_joined = [after, side] == [Side::Joined; 2];
+                !left.is_whitespace()
+                    && ([after, side].contains(&Side::Blank) || is_address && !are_joined)
+            }
+        };
+        if needs_blank {
+            self.blank();
+        }
+    }
+
+    fn blank(&mut self) {
+        self.parts.push(LinePart::Text(" "));
+        self.visible.push(' ');
+    }
+}
+
+/// Side before the placeholder, or markup with sides, with which markup begins; `None` if it begins
+/// with text.
+fn first_side(placed: &Placed<'_>) -> Option<Side> {
+    match placed.element.markup {
+        Markup::Placeholder(..) => Some(placed.element.sides[0]),
+        Markup::Alone(_) => Some(placed.element.sides[0]).filter(|side| *side != Side::Joined),
+        _ => {
+            let first = placed.inner.first();
+            first_side(first.filter(|first| first.range.start == placed.range.start)?)
+        }
+    }
+}
