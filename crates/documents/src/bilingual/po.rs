@@ -12,7 +12,7 @@ pub struct PoString {
     /// The text, without escapes.
     pub text: String,
     /// Byte range of the string in the catalog, from its first quote to its last; it may cover
-    /// several lines.
+    /// several lines, with comments between them.
     pub range: Range<usize>,
 }
 
@@ -113,9 +113,12 @@ impl Reader {
     /// Reads a line that begins at the byte `start` of the catalog.
     fn read(&mut self, line: &str, start: usize, number: u64) -> Result<()> {
         if let Some(flags) = line.strip_prefix("#,") {
-            self.finish()?;
-            self.open = Open::None;
-            self.is_fuzzy |= flags.split(',').any(|flag| flag.trim() == "fuzzy");
+            let is_fuzzy = flags.split(',').any(|flag| flag.trim() == "fuzzy");
+            match self.message.as_mut().filter(|message| message.translations.is_empty()) {
+                // The flags are within a message, so they belong to it.
+                Some(message) => message.is_fuzzy |= is_fuzzy,
+                None => self.is_fuzzy |= is_fuzzy,
+            }
             return Ok(());
         }
         if line.starts_with("#~") {
@@ -226,28 +229,16 @@ fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
                 if !inner[at + 1..].trim().is_empty() {
                     return Err(wrong("text after the quote that ends a string"));
                 }
-                flush(&mut text, &mut bytes);
+                flush(&mut text, &mut bytes, number)?;
                 return Ok(PoString { text, range: start..start + 1 + at + 1 });
             }
             '\\' => characters.next().map(|(_, next)| next),
             other => {
-                flush(&mut text, &mut bytes);
+                flush(&mut text, &mut bytes, number)?;
                 text.push(other);
                 continue;
             }
         };
-        let digits =
-            |radix: u32, most: usize, first: Option<u32>, characters: &mut Characters<'_>| {
-                let (mut value, mut count) = (first.unwrap_or(0), usize::from(first.is_some()));
-                while count < most
-                    && let Some(digit) =
-                        characters.peek().and_then(|(_, next)| next.to_digit(radix))
-                {
-                    (value, count) = (value * radix + digit, count + 1);
-                    characters.next();
-                }
-                (count > 0).then_some(value as u8)
-            };
         let byte = match escaped {
             Some('n') => b'\n',
             Some('t') => b'\t',
@@ -257,10 +248,16 @@ fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
             Some('f') => 12,
             Some('v') => 11,
             Some(same @ ('"' | '\\' | '\'' | '?')) => same as u8,
-            Some('x') => digits(16, 2, None, &mut characters)
-                .ok_or_else(|| wrong("\\x without the digits of a byte"))?,
+            Some('x') => {
+                let digits = digits(16, 2, &mut characters);
+                u8::from_str_radix(&digits, 16)
+                    .map_err(|_| wrong("\\x without the digits of a byte"))?
+            }
             Some(first @ '0'..='7') => {
-                digits(8, 3, first.to_digit(8), &mut characters).unwrap_or_default()
+                let digits = format!("{first}{}", digits(8, 2, &mut characters));
+                u8::from_str_radix(&digits, 8).map_err(|_| {
+                    wrong(&format!("the escape \\{digits} is no byte: the largest is \\377"))
+                })?
             }
             Some(other) => return Err(wrong(&format!("the escape \\{other} is unknown"))),
             None => break,
@@ -272,19 +269,36 @@ fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
 
 type Characters<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-fn flush(text: &mut String, bytes: &mut Vec<u8>) {
-    text.push_str(&String::from_utf8_lossy(bytes));
+/// Takes at most `most` digits.
+fn digits(radix: u32, most: usize, characters: &mut Characters<'_>) -> String {
+    let mut digits = String::new();
+    while digits.len() < most
+        && let Some((_, digit)) = characters.next_if(|(_, next)| next.is_digit(radix))
+    {
+        digits.push(digit);
+    }
+    digits
+}
+
+/// Appends the bytes of escapes, which must form characters, to the text of a string.
+fn flush(text: &mut String, bytes: &mut Vec<u8>, number: u64) -> Result<()> {
+    let characters = std::str::from_utf8(bytes).map_err(|_| {
+        Error::line(number, "escapes of bytes that are not UTF-8: write the character itself")
+    })?;
+    text.push_str(characters);
     bytes.clear();
+    Ok(())
 }
 
 /// Index of the plural form for the number 1, computed from the header of a catalog. If the header
-/// does not determine it, this is 0, the first form.
-pub(crate) fn form_of_one(messages: &[Message]) -> usize {
+/// does not determine it, this is 0, the first form. `None` if the language has a single form.
+pub(crate) fn form_of_one(messages: &[Message]) -> Option<usize> {
     let header = messages.iter().find(|message| message.is_header());
-    header
-        .and_then(|header| header.field("Plural-Forms"))
-        .and_then(|field| form_of(field, 1))
-        .unwrap_or(0)
+    let field = header.and_then(|header| header.field("Plural-Forms")).unwrap_or_default();
+    let form = form_of(field, 1);
+    let count = field.split(';').find_map(|part| part.trim().strip_prefix("nplurals="));
+    let is_single = form == Some(0) && count.is_some_and(|count| count.trim() == "1");
+    (!is_single).then_some(form.unwrap_or(0))
 }
 
 /// Returns the source and the target of each translated message, each on one line, together with
@@ -316,7 +330,7 @@ pub fn po_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String; 2
         }
         None => false,
     };
-    let form_of_one = form_of_one(&messages);
+    let form_of_one = form_of_one(&messages).unwrap_or(0);
     let mut pairs = Vec::new();
     for message in messages.iter().filter(|message| !message.is_header() && !message.is_fuzzy) {
         let forms = &message.translations;
@@ -443,6 +457,10 @@ msgstr "letzte"
             ("msgid \"a\"\n", "line 1: a msgid without msgstr"),
             ("msgid \"a\nmsgstr \"\"\n", "line 1: a string whose quotes"),
             ("msgid \"a\"\nmsgstr \"\\q\"\n", "line 2: the escape \\q"),
+            ("msgid \"\\777\"\nmsgstr \"\"\n", "line 1: the escape \\777 is no byte"),
+            ("msgid \"a\"\nmsgstr \"\\400\"\n", "line 2: the escape \\400 is no byte"),
+            ("msgid \"\\xff\"\nmsgstr \"\"\n", "line 1: escapes of bytes that are not UTF-8"),
+            ("msgid \"\\303a\"\nmsgstr \"\"\n", "line 1: escapes of bytes that are not UTF-8"),
             ("\"a\"\n", "line 1: a string without"),
             ("msgid \"a\"\nmsgstr[0] \"b\"\n", "line 2: \"msgstr[0]\" does not belong"),
             ("msgid \"a\"\nmsgid_plural \"b\"\nmsgstr[1] \"c\"\n", "line 3: \"msgstr[1]\""),

@@ -1,32 +1,33 @@
 //! Finds the texts to translate in PO files (message catalogs of gettext) and XLIFF files. Only
 //! entries without a translation are translated; everything else stays unchanged.
 
+use std::ops::Range;
+
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Segments of a catalog: the messages without a translation. If a message has several plural
-/// forms, the form for one thing is translated from `msgid`, and all other forms are translated
-/// from `msgid_plural`. The header determines the form for one thing; by default it is the first.
+/// Segments of a catalog: the strings without a translation. If a message has several plural forms,
+/// the form for one thing is translated from `msgid`, and all other forms are translated from
+/// `msgid_plural`. The header determines the form for one thing; by default it is the first. If the
+/// language has only one form, it is translated from `msgid_plural`.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let messages = parse_po(text)?;
     let form_of_one = form_of_one(&messages);
     for message in messages.iter().filter(|message| !message.is_header()) {
-        if message.translations.iter().any(|one| !one.text.is_empty()) {
-            continue;
-        }
         let several = message.translations.len() > 1;
-        for (form, translation) in message.translations.iter().enumerate() {
+        let empty = message.translations.iter().enumerate().filter(|(_, one)| one.text.is_empty());
+        for (form, translation) in empty {
             let id: &PoString = match &message.plural {
-                Some(plural) if form != form_of_one || !several => plural,
+                Some(plural) if form_of_one != Some(form) || !several => plural,
                 _ => &message.id,
             };
             if has_letters(&id.text) {
                 segments.push(Segment {
-                    edit: translation.range.clone(),
+                    edit: first_string(text, translation),
                     around: Default::default(),
                     between: None,
                     is_copy: true,
@@ -40,17 +41,23 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     Ok(segments)
 }
 
-/// Segments of an XLIFF file: the units without a target.
+/// Bytes of an empty string that its translation replaces. If the string has several parts with
+/// comments between them, this is its first part, so that the comments stay.
+fn first_string(text: &str, empty: &PoString) -> Range<usize> {
+    let raw = &text[empty.range.clone()];
+    let has_comments = raw.lines().any(|line| line.trim_start().starts_with('#'));
+    match has_comments {
+        true => empty.range.start..empty.range.start + "\"\"".len(),
+        false => empty.range.clone(),
+    }
+}
+
+/// Segments of an XLIFF file: the units without a translation.
 pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for (_, unit) in parse_xliff(text)?.units {
-        let has_target = unit.target.as_ref().is_some_and(|target| {
-            target
-                .parts
-                .iter()
-                .any(|part| !matches!(part, Piece::Text(text, _) if text.trim().is_empty()))
-        });
-        if !unit.is_translatable || has_target || !has_letters(&unit.source.text) {
+        let has_text = has_letters(&unit.source.text);
+        if !unit.is_translatable || unit.is_translated() || !has_text {
             continue;
         }
         // The target's element gets the same namespace prefix as the source's.

@@ -27,9 +27,9 @@ pub enum DocumentFormat {
     Srt,
     /// Subtitles of the web, WebVTT.
     Vtt,
-    /// A message catalog of gettext; messages without a translation are translated.
+    /// A message catalog of gettext; strings without a translation are translated.
     Po,
-    /// An XLIFF file, version 1.2 or 2; units without a target are translated.
+    /// An XLIFF file, version 1.2 or 2; units without a translation are translated.
     Xliff,
     /// A document of Word (Office Open XML), as [`Docx`](crate::Docx) reads it.
     Docx,

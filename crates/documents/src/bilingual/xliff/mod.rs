@@ -1,12 +1,15 @@
 //! Reads XLIFF files (versions 1.2 and 2), in which translation tools exchange texts. A file
 //! consists of units: a source text and, if it is translated, its target.
 
+mod inline;
+
 use std::ops::Range;
 
 use crate::segment::Piece;
 use crate::words::one_line;
 use crate::xml::{Attributes, Spanned, Spans, Token};
 use crate::{Error, Result, is_language};
+use inline::Inline;
 
 /// Source or target of a unit: an element with its tags, text and codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +39,20 @@ pub(crate) struct Unit {
     pub(crate) target: Option<Content>,
     /// False if the document forbids translation of this unit.
     pub(crate) is_translatable: bool,
+    /// True if the document says that the translation is approved (version 1.2).
+    pub(crate) is_approved: bool,
+}
+
+impl Unit {
+    /// True if the unit has a translation. A target does not count if it is empty, or if the
+    /// document says that it is not translated yet. An approved target always counts.
+    pub(crate) fn is_translated(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| {
+            let is_blank =
+                |part: &Piece| matches!(part, Piece::Text(text, _) if text.trim().is_empty());
+            self.is_approved || !target.is_initial && !target.parts.iter().all(is_blank)
+        })
+    }
 }
 
 /// Content of an XLIFF document.
@@ -60,6 +77,7 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
         unit: None,
         ignored: 0,
         is_initial: false,
+        is_approved: false,
         untranslatable: Vec::new(),
     };
     let mut has_root = false;
@@ -111,6 +129,8 @@ struct Reader<'a> {
     ignored: usize,
     /// Whether the state of the open segment (version 2) marks it as not translated yet.
     is_initial: bool,
+    /// Whether the translation of the open unit is approved (version 1.2).
+    is_approved: bool,
     /// Whether translation is forbidden, for each open element.
     untranslatable: Vec<bool>,
 }
@@ -131,7 +151,9 @@ impl Reader<'_> {
                 self.finish();
                 let is_translatable = !is_untranslatable;
                 let end = source.whole.end;
-                self.unit = Some(Unit { start, end, source, target: None, is_translatable });
+                let is_approved = self.is_approved;
+                let target = None;
+                self.unit = Some(Unit { start, end, source, target, is_translatable, is_approved });
                 return Ok(());
             }
             "target" if self.ignored == 0 => {
@@ -144,6 +166,11 @@ impl Reader<'_> {
             }
             "xliff" => self.name_languages(attributes, ["srcLang", "trgLang"]),
             "file" => self.name_languages(attributes, ["source-language", "target-language"]),
+            "trans-unit" => {
+                self.is_approved = attributes.get("approved") == Some("yes");
+                self.is_initial = false;
+            }
+            "unit" => (self.is_approved, self.is_initial) = (false, false),
             "segment" => self.is_initial = attributes.get("state") == Some("initial"),
             "ignorable" => self.is_initial = false,
             "seg-source" if is_empty => self.end_division(tag.end),
@@ -195,6 +222,11 @@ impl Reader<'_> {
     }
 }
 
+/// States of targets that are not translated yet, or whose text must still be adapted: those of
+/// version 1.2, and `initial` of version 2. A target without a state counts as translated, although
+/// `initial` is the default of version 2, because many tools write no states.
+const UNTRANSLATED: [&str; 4] = ["new", "needs-translation", "needs-l10n", "initial"];
+
 /// Reads the content of a source or target whose opening tag has the bytes `tag`.
 fn content(
     spans: &mut Spans<'_>,
@@ -203,7 +235,7 @@ fn content(
     attributes: &Attributes,
 ) -> Result<Content> {
     let state = attributes.get("state").unwrap_or_default();
-    let is_initial = matches!(state, "new" | "initial" | "needs-translation");
+    let is_initial = UNTRANSLATED.contains(&state);
     let mut inline = Inline::default();
     let end = if is_empty { None } else { inline.read(spans)? };
     let (range, whole) = match end {
@@ -211,132 +243,6 @@ fn content(
         None => (tag.clone(), tag),
     };
     Ok(Content { range, whole, parts: inline.parts, text: inline.text, is_initial })
-}
-
-/// Kind of an inline code. A code is a part of a text that is kept with all its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Code {
-    Markup,
-    Break,
-    /// Text that must not be translated.
-    Protected,
-}
-
-/// Reader of the pieces within a source or target.
-#[derive(Default)]
-struct Inline {
-    parts: Vec<Piece>,
-    text: String,
-    /// Number of open elements.
-    depth: usize,
-    /// Depth, first byte and kind of the open code, if there is one.
-    code: Option<(usize, usize, Code)>,
-}
-
-impl Inline {
-    /// Reads up to the closing tag; returns the bytes of this tag, or `None` if the document ends
-    /// before it.
-    fn read(&mut self, spans: &mut Spans<'_>) -> Result<Option<Range<usize>>> {
-        loop {
-            let Spanned { token, range } = spans.next()?;
-            match token {
-                Token::Open { name, attributes, is_empty: true } if self.code.is_none() => {
-                    match character(&name, &attributes) {
-                        Some(character) => self.add_text(character, range),
-                        None if is_break(&attributes) => self.add_code(Code::Break, range),
-                        None => self.add_code(Code::Markup, range),
-                    }
-                }
-                Token::Open { name, attributes, is_empty: false } => {
-                    self.open(&name, &attributes, range);
-                }
-                Token::Close(_) if self.depth == 0 => return Ok(Some(range)),
-                Token::Close(_) => self.close(range),
-                Token::Text(text) if self.code.is_none() => self.add_text(text, range),
-                Token::Text(text) if matches!(self.code, Some((.., Code::Protected))) => {
-                    self.text.push_str(&text);
-                }
-                Token::Other if self.code.is_none() => self.parts.push(Piece::Alone(range)),
-                Token::Open { .. } | Token::Text(_) | Token::Other => {}
-                Token::End => return Ok(None),
-            }
-        }
-    }
-
-    fn add_text(&mut self, text: String, range: Range<usize>) {
-        self.text.push_str(&text);
-        self.parts.push(Piece::Text(text, range));
-    }
-
-    fn add_code(&mut self, code: Code, range: Range<usize>) {
-        if code == Code::Break {
-            self.text.push(' ');
-            self.parts.push(Piece::Break(range));
-        } else {
-            self.parts.push(Piece::Alone(range));
-        }
-    }
-
-    fn open(&mut self, name: &str, attributes: &Attributes, tag: Range<usize>) {
-        if self.code.is_none() {
-            let code = match name {
-                "bpt" | "ept" | "it" | "ph" | "sub" | "ut" if is_break(attributes) => {
-                    Some(Code::Break)
-                }
-                "bpt" | "ept" | "it" | "ph" | "sub" | "ut" => Some(Code::Markup),
-                _ => is_protected(name, attributes).then_some(Code::Protected),
-            };
-            if let Some(code) = code {
-                self.code = Some((self.depth, tag.start, code));
-            } else {
-                self.parts.push(Piece::Open(tag));
-            }
-        }
-        self.depth += 1;
-    }
-
-    fn close(&mut self, tag: Range<usize>) {
-        self.depth -= 1;
-        match self.code {
-            Some((depth, start, code)) if depth == self.depth => {
-                self.add_code(code, start..tag.end);
-                self.code = None;
-            }
-            Some(_) => {}
-            None => self.parts.push(Piece::Close(tag)),
-        }
-    }
-}
-
-/// Whether the attributes of a code say that it is a line break: by its type, or by the tag that it
-/// stands for.
-fn is_break(attributes: &Attributes) -> bool {
-    let is = |name: &str, values: &[&str]| {
-        attributes.get(name).is_some_and(|value| values.contains(&value.to_lowercase().as_str()))
-    };
-    let is_tag = |name: &str| {
-        let value = attributes.get(name).unwrap_or_default().trim().to_lowercase();
-        value.strip_prefix("<br").is_some_and(|rest| rest.starts_with([' ', '/', '>']))
-    };
-    is("ctype", &["lb", "pb", "x-br", "x-html-br"])
-        || is("subType", &["fmt:lb", "fmt:pb"])
-        || is_tag("equiv-text")
-        || is_tag("disp")
-}
-
-/// Whether a mark says that its text must not be translated.
-fn is_protected(name: &str, attributes: &Attributes) -> bool {
-    name == "mrk"
-        && (attributes.get("mtype") == Some("protected")
-            || attributes.get("translate") == Some("no"))
-}
-
-/// Text for an element `<cp hex="…"/>`, which stands for a character that XML cannot contain. It is
-/// a blank if the character is white space, otherwise `None`.
-fn character(name: &str, attributes: &Attributes) -> Option<String> {
-    let code = u32::from_str_radix(attributes.get("hex")?, 16).ok()?;
-    let character = char::from_u32(code).filter(|one| one.is_whitespace());
-    character.filter(|_| name == "cp").map(|_| " ".to_owned())
 }
 
 /// Returns the source and target of each translated unit, each on one line, with the unit's line in
@@ -367,7 +273,7 @@ pub fn xliff_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String
             others = Some(tags);
             continue;
         };
-        let Some(target) = unit.target.as_ref().filter(|target| !target.is_initial) else {
+        let Some(target) = unit.target.as_ref().filter(|_| unit.is_translated()) else {
             continue;
         };
         let mut pair = [one_line(&unit.source.text), one_line(&target.text)];
@@ -405,6 +311,8 @@ mod tests {
 <alt-trans><source>no</source><target>nein</target></alt-trans></trans-unit>
 <trans-unit id="2"><source>Later</source></trans-unit>
 <trans-unit id="3"><source>New <bpt id="1">&lt;b></bpt>one</source><target state="new">x</target></trans-unit>
+<trans-unit id="3b"><source>Old</source><target state="needs-l10n">Alt</target></trans-unit>
+<trans-unit id="3c" approved="yes"><source>Yes</source><target state="new">Ja</target></trans-unit>
 <trans-unit id="4" translate="no"><source>A &amp; B</source><target>A und B</target></trans-unit>
 </body></file></xliff>"#;
 
@@ -425,7 +333,11 @@ mod tests {
         };
         assert_eq!(
             xliff_pairs(VERSION_1, ["en", "de"]).unwrap(),
-            owned(&[(3, ["Click here now", "Jetzt hier klicken"]), (8, ["A & B", "A und B"])])
+            owned(&[
+                (3, ["Click here now", "Jetzt hier klicken"]),
+                (9, ["Yes", "Ja"]),
+                (10, ["A & B", "A und B"])
+            ])
         );
         assert_eq!(
             xliff_pairs(VERSION_2, ["de", "en"]).unwrap(),
@@ -436,8 +348,8 @@ mod tests {
             ])
         );
         let units = parse_xliff(VERSION_1).unwrap().units;
-        assert_eq!(units.len(), 4);
-        assert!(units[2].1.is_translatable && !units[3].1.is_translatable);
+        assert_eq!(units.len(), 6);
+        assert!(units[2].1.is_translatable && !units[5].1.is_translatable);
         assert_eq!(&VERSION_1[units[1].1.source.whole.clone()], "<source>Later</source>");
         assert_eq!(units[2].1.source.text, "New one");
     }
