@@ -6,8 +6,8 @@ mod sentences;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use anyhow::Result;
-use taper_documents::{Document, Translated};
+use anyhow::{Result, anyhow};
+use taper_documents::{Document, Line, Translated};
 
 use super::{LineTranslator, TranslationSettings};
 use crate::LoadedRun;
@@ -102,7 +102,9 @@ impl SentenceWindow {
 /// Only lines with markup are aligned with their translations. If the translation of a line has
 /// other placeholders (such as `{name}`) than the line, the line is translated again without
 /// placeholders. Then each placeholder is put next to the translation of the words beside it, as
-/// often as it occurs in the line. If this second translation fails, the line is not translated.
+/// often as it occurs in the line. If this second translation fails, or if the model has written
+/// further placeholders, the line is not translated. A line whose translation is empty is not
+/// translated either, so that no text is lost.
 #[derive(Debug)]
 pub struct DocumentTranslation {
     document: Document,
@@ -116,9 +118,9 @@ pub struct DocumentTranslation {
     /// their translations must be aligned.
     waiting: VecDeque<(Vec<usize>, bool)>,
     done: usize,
-    /// Number of lines that are translated again without placeholders; `None` until all lines have
-    /// been translated once.
-    repaired: Option<usize>,
+    /// Lines that are translated again without placeholders, as they were before, by their
+    /// indices; `None` until all lines have been translated once.
+    repaired: Option<BTreeMap<usize, Line>>,
 }
 
 impl DocumentTranslation {
@@ -167,11 +169,13 @@ impl DocumentTranslation {
     pub fn next_window(&mut self) -> Option<SentenceWindow> {
         if self.waiting.is_empty() && self.repaired.is_none() {
             let changed = self.changed();
+            let mut repaired = BTreeMap::new();
             for &number in &changed {
-                let line = self.document.lines()[number].without_placeholders();
-                self.document.replace(number, line);
+                let line = self.document.lines()[number].clone();
+                self.document.replace(number, line.without_placeholders());
+                repaired.insert(number, line);
             }
-            self.repaired = Some(changed.len());
+            self.repaired = Some(repaired);
             self.wait(&changed, true);
         }
         let (indices, is_aligned) = self.waiting.pop_front()?;
@@ -195,15 +199,16 @@ impl DocumentTranslation {
     pub fn add(&mut self, window: &SentenceWindow, sentence: Vec<Result<TranslatedSentence>>) {
         self.done += window.indices.len();
         for (&number, sentence) in window.indices.iter().zip(sentence) {
-            let Some(translation) = self.translations.get_mut(number) else { continue };
-            match sentence {
+            let Some(line) = self.document.lines().get(number) else { continue };
+            match sentence.and_then(|sentence| self.checked(line, sentence)) {
                 Err(error) => {
                     self.faults.push((number + 1, error));
-                    if translation.take().is_some() {
-                        // The line had a translation, but one with other placeholders, which would
-                        // make the document wrong. The line stays as it is, so nothing about this
-                        // translation is reported.
-                        self.repaired = self.repaired.map(|repaired| repaired - 1);
+                    self.translations[number] = None;
+                    // If the line had a translation with other placeholders, which would make the
+                    // document wrong, the line stays as it was. Nothing about this translation is
+                    // reported.
+                    if let Some(line) = self.repaired.as_mut().and_then(|all| all.remove(&number)) {
+                        self.document.replace(number, line);
                     }
                     self.missing_terms.remove(&number);
                     self.truncated[number] = false;
@@ -211,10 +216,28 @@ impl DocumentTranslation {
                 Ok(sentence) => {
                     self.missing_terms.insert(number, sentence.missing_terms);
                     self.truncated[number] = sentence.is_truncated;
-                    *translation = sentence.translation;
+                    self.translations[number] = sentence.translation;
                 }
             }
         }
+    }
+
+    /// Checks the translation of a line.
+    ///
+    /// # Errors
+    /// If the translation is empty, or if it is a second translation that does not restore the
+    /// placeholders.
+    fn checked(&self, line: &Line, sentence: TranslatedSentence) -> Result<TranslatedSentence> {
+        if let Some(to) = &sentence.translation {
+            // A sentence without placeholders can be empty.
+            if to.text.trim().is_empty() && !line.text().trim().is_empty() {
+                return Err(anyhow!("its translation is empty"));
+            }
+            if self.repaired.is_some() && !line.restores_placeholders(to) {
+                return Err(anyhow!("its translation has other placeholders or addresses"));
+            }
+        }
+        Ok(sentence)
     }
 
     /// Document with the translations that were added. A line without a translation is not changed.
@@ -228,7 +251,7 @@ impl DocumentTranslation {
             text: self.document.write(&self.translations),
             lines: self.translations.len(),
             faults: self.faults,
-            repaired: self.repaired.unwrap_or(0),
+            repaired: self.repaired.map_or(0, |repaired| repaired.len()),
             truncated: self.truncated.iter().filter(|&&is| is).count(),
             missing_terms: missing_terms.collect(),
         }
@@ -301,6 +324,41 @@ mod tests {
         assert_eq!((found.truncated, found.repaired), (0, 1));
         assert_eq!((found.faults.len(), found.missing_terms.len()), (1, 0));
         assert!(found.text.contains("<p>One {a}.</p>") && found.text.contains("Zwei"));
+    }
+
+    /// The second translation must not have placeholders, which would come to those of the line.
+    #[test]
+    fn a_line_with_other_placeholders_in_its_second_translation_stays_as_it_was() {
+        let source = "<p>One <b>{a}</b> two. Three.</p>\n<p>Four {b}.</p>\n".to_owned();
+        let document = Document::parse(source.clone(), DocumentFormat::Html, "en").expect("a page");
+        let mut translation = DocumentTranslation::new(document);
+        let window = translation.next_window().expect("sentences without markup");
+        assert_eq!(window.texts(), ["Three.", "Four {b}."]);
+        translation.add(&window, vec![sentence("Drei."), sentence("Vier.")]);
+        let window = translation.next_window().expect("a sentence with markup");
+        translation.add(&window, vec![sentence("Eins zwei.")]);
+        let window = translation.next_window().expect("both sentences again");
+        assert_eq!(window.texts(), ["One two.", "Four."]);
+        translation.add(&window, vec![sentence("Eins {a} zwei."), sentence("Vier %s.")]);
+        assert!(translation.next_window().is_none());
+        let found = translation.finish();
+        assert_eq!((found.repaired, found.faults.len()), (0, 2));
+        let expected = source.replace("Three", "Drei");
+        assert_eq!(found.text, expected);
+        assert!(found.faults[0].1.to_string().contains("placeholders"));
+    }
+
+    #[test]
+    fn an_empty_translation_is_refused() {
+        let source = "<p>One.</p>\n<p>Two.</p>\n".to_owned();
+        let document = Document::parse(source, DocumentFormat::Html, "en").expect("a page");
+        let mut translation = DocumentTranslation::new(document);
+        let window = translation.next_window().expect("both sentences");
+        translation.add(&window, vec![sentence(" "), sentence("Zwei.")]);
+        assert!(translation.next_window().is_none());
+        let found = translation.finish();
+        assert_eq!(found.text, "<p>One.</p>\n<p>Zwei.</p>\n");
+        assert_eq!(found.faults[0].1.to_string(), "its translation is empty");
     }
 
     #[test]
