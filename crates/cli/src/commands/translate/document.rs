@@ -6,10 +6,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use taper_data::{is_compressed, not_a_file, read_regular, write_whole};
 use taper_documents::DocumentFormat;
+use taper_run::folder::files::with_suffix;
 use taper_run::translation::{DocumentFile, translate_document};
 use taper_run::truncated_translations;
 
 use super::load;
+use crate::advice::one_line;
 use crate::arguments::Translate;
 use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
@@ -18,7 +20,9 @@ use crate::text::{is_standard_stream, name_of, say};
 /// Largest document, in bytes.
 const LARGEST: u64 = 1 << 28;
 
-/// Translates the document `file` to `--output`, which appears as a whole or not at all.
+/// Translates the document `file` to `--output`, which appears as a whole or not at all. Sentences
+/// without a translation stay in the source language. With `--strict`, a document with such
+/// sentences gets the suffix `.part`, so that nothing takes it for a finished translation.
 ///
 /// # Errors
 /// When the document or the name of the output is refused, the run cannot be loaded, or a sentence
@@ -27,7 +31,13 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let Some(output) = arguments.text.output.as_deref() else {
         bail!("--file needs --output FILE");
     };
+    let partial = with_suffix(output, ".part");
     require_new(output)?;
+    ensure!(
+        !arguments.items.strict || !partial.exists(),
+        "{} exists already, from an earlier translation; move it away, or choose another --output",
+        partial.display()
+    );
     let source = read(file)?;
     // Parses the document here, so that errors in it are found before the model is loaded.
     source.document("").with_context(|| file.display().to_string())?;
@@ -44,9 +54,14 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
         translate_document(&run, &settings, document, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     let mut faults = Faults::new(arguments.items.strict);
+    let (count, mut strict) = (found.faults.len(), None);
     for (number, error) in found.faults {
-        faults
-            .note(error.context(format!("{name}, sentence {number}, which is not translated")))?;
+        let error = error.context(format!("{name}, sentence {number}, which is not translated"));
+        match strict {
+            // The first one is the error of the command.
+            None => strict = faults.note(error).err(),
+            Some(_) => say(&one_line(&error)),
+        }
     }
     if found.truncated > 0 {
         say(&format!("warning: {}", truncated_translations(found.truncated, found.lines, "")));
@@ -58,6 +73,16 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
         say(&format!("placeholders or addresses were put back in {} sentences", found.repaired));
     }
     let bytes = source.write(found.text)?;
+    if let Some(error) = strict {
+        write_whole(&partial, |to| to.write_all(&bytes))?;
+        say(&format!(
+            "{} has the translation, in which {count} of {} sentences are still in the source \
+             language",
+            partial.display(),
+            found.lines
+        ));
+        return Err(error);
+    }
     write_whole(output, |to| to.write_all(&bytes))?;
     faults.end(found.lines)
 }
