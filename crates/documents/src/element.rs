@@ -49,6 +49,12 @@ impl Element {
     pub(crate) fn new(range: Range<usize>, markup: Markup) -> Self {
         Self { range, markup, sides: [Side::Joined; 2], inner: Vec::new() }
     }
+
+    /// True for a time within a cue of WebVTT, such as `<00:01.500>`.
+    pub(crate) fn is_time(&self) -> bool {
+        let Markup::Alone(raw) = &self.markup else { return false };
+        matches!(raw.as_bytes(), [b'<', b'0'..=b'9', ..])
+    }
 }
 
 impl Side {

@@ -20,6 +20,13 @@ pub(crate) struct Mark {
     pub(crate) sentence: Option<usize>,
 }
 
+impl Mark {
+    /// Sides of an element that begins with this mark.
+    fn sides(&self) -> [Side; 2] {
+        [if self.has_blanks { Side::Blank } else { Side::Joined }; 2]
+    }
+}
+
 /// Other tag of the element of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Partner {
@@ -105,15 +112,19 @@ pub(crate) fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, 
 }
 
 /// Removes a blank from the end of `text`, because another blank will follow. If there is markup
-/// between the two blanks that stands alone, the blank is noted in this markup.
+/// without text between the two blanks, the blank is noted in this markup.
 fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     let end = text.len();
     text.pop();
     let first = marks.partition_point(|mark| mark.at < end);
     let between = &mut marks[first..];
-    if let Some(mark) =
-        between.first_mut().filter(|mark| mark.partner == Partner::None && !mark.is_open)
-    {
+    // An opening tag has a partner if its element has ended before the second blank.
+    let is_whole = |mark: &&mut Mark| match mark.partner {
+        Partner::None => !mark.is_open,
+        Partner::Mark(_) => mark.is_open,
+        Partner::Outside => false,
+    };
+    if let Some(mark) = between.first_mut().filter(is_whole) {
         mark.has_blanks = true;
     }
     between.iter_mut().for_each(|mark| mark.at = text.len());
@@ -174,7 +185,8 @@ fn tree(marks: &[Mark], chosen: &[usize], sentence: &Range<usize>) -> Vec<Elemen
                 let inner = std::mem::replace(&mut level, before);
                 let start = marks[partner].at - sentence.start;
                 let markup = Markup::Tags(marks[partner].raw.clone(), raw);
-                level.push(Element { inner, ..Element::new(start..at, markup) });
+                let sides = marks[partner].sides();
+                level.push(Element { inner, sides, ..Element::new(start..at, markup) });
             }
             // The element began before this sentence, and so it contains everything so far.
             Partner::Mark(_) | Partner::Outside if open.is_empty() && !is_chosen(mark.partner) => {
@@ -182,9 +194,8 @@ fn tree(marks: &[Mark], chosen: &[usize], sentence: &Range<usize>) -> Vec<Elemen
                 level.push(Element { inner, ..Element::new(0..at, Markup::Close(raw)) });
             }
             _ => {
-                let side = if mark.has_blanks { Side::Blank } else { Side::Joined };
                 let element = Element::new(at..at, Markup::Alone(raw));
-                level.push(Element { sides: [side; 2], ..element });
+                level.push(Element { sides: mark.sides(), ..element });
             }
         }
     }

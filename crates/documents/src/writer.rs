@@ -50,19 +50,18 @@ impl<'a> Writer<'a> {
                 self.write(text, &placed.inner, placed.range.clone());
                 self.mark(close, false, false);
             }
-            Markup::Alone(raw) => {
-                self.mark(raw, false, true);
-                if after != Side::Joined {
-                    self.after = Some((after, false));
-                }
-            }
+            Markup::Alone(raw) => self.mark(raw, false, true),
             Markup::Placeholder(shown, raw) => {
                 self.mark(raw, false, true);
                 self.visible.push_str(shown);
                 let is_address = shown.starts_with(char::is_alphanumeric)
                     && (shown.starts_with("www.") || shown.contains([':', '@']));
                 self.after = Some((after, is_address));
+                return;
             }
+        }
+        if after != Side::Joined {
+            self.after = Some((after, false));
         }
     }
 
@@ -108,15 +107,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Side before the placeholder, or markup with sides, with which markup begins; `None` if it begins
+/// Side before the placeholder, or markup with a side, with which markup begins; `None` if it begins
 /// with text.
 fn first_side(placed: &Placed<'_>) -> Option<Side> {
-    match placed.element.markup {
-        Markup::Placeholder(..) => Some(placed.element.sides[0]),
-        Markup::Alone(_) => Some(placed.element.sides[0]).filter(|side| *side != Side::Joined),
-        _ => {
-            let first = placed.inner.first();
-            first_side(first.filter(|first| first.range.start == placed.range.start)?)
-        }
+    let [side, _] = placed.element.sides;
+    if side != Side::Joined || matches!(placed.element.markup, Markup::Placeholder(..)) {
+        return Some(side);
     }
+    let first = placed.inner.first();
+    first_side(first.filter(|first| first.range.start == placed.range.start)?)
 }

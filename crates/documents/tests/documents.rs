@@ -242,6 +242,15 @@ fn paragraphs_are_broken_as_they_were() {
     assert_eq!(shouted(LETTER, DocumentFormat::Text), expected);
 }
 
+#[test]
+fn times_within_a_subtitle_ascend() {
+    let cue = "WEBVTT\n\n00:01.000 --> 00:04.000\none <00:02.000>two <00:03.000>three\n";
+    let document = parse(cue, DocumentFormat::Vtt);
+    let links = vec![(0..3, 10..13), (4..7, 6..9), (8..13, 0..5)];
+    let made = document.write(&[Some(Translated { text: "three two one".to_owned(), links })]);
+    assert!(made.ends_with("\n<00:02.000>three <00:03.000>two one\n"), "{made}");
+}
+
 /// Lines of a language without blanks are joined without blanks, and sentences of a language with
 /// blanks are written with blanks.
 #[test]
@@ -399,7 +408,9 @@ fn markup_is_a_tree_in_any_translation() {
                     open.push(tag);
                 }
                 2 | 3 => page += &open.pop().map_or(String::new(), |tag| format!("</{tag}>")),
-                4 => page += ["{x}", "%(n)s", " https://a.b/c ", "<br-x>", "<img>", "<wbr>"][draw(6)],
+                4 => {
+                    page += ["{x}", "%(n)s", " https://a.b/c ", "<br-x>", "<img>", "<wbr>"][draw(6)]
+                }
                 5 => page += ["one", "Two.", "three,", "(four)", "五。", "ห้า"][draw(6)],
                 _ => page += " ",
             }

@@ -189,6 +189,18 @@ fn elements_keep_what_is_in_them() {
     ] {
         assert_eq!(turned(page, "Now see the page", &links), expected);
     }
+    let page = "<p>See <b><img></b> the <i></i> page now</p>";
+    let expected = "<p>Now see <b><img></b> the <i></i> page</p>";
+    assert_eq!(turned(page, "Now see the page", &links), expected);
+    // The outer elements go on after the line break.
+    let page = "<p>See <b>the <i>page now<br>two</i> three</b> four</p>";
+    let document = Document::parse(page.to_owned(), DocumentFormat::Html, "en").expect("a page");
+    let same = document
+        .lines()
+        .iter()
+        .map(|line| Some(Translated { text: line.text().to_uppercase(), links: Vec::new() }));
+    let expected = "<p>SEE <b>THE <i>PAGE NOW<br>TWO</i> THREE</b> FOUR</p>";
+    assert_eq!(document.write(&same.collect::<Vec<_>>()), expected);
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub(crate) struct Placed<'a> {
     pub(crate) inner: Vec<Self>,
 }
 
+/// Index in place of that of an element, for words outside of all elements.
+const OUTSIDE: usize = usize::MAX;
+
 /// Units (words and single characters) of a line and of its translation, and the links between
 /// these units.
 pub(crate) struct Target {
@@ -90,17 +93,24 @@ impl Target {
             .enumerate()
             .collect();
         placed.sort_by_key(|(number, one)| (one.range.start, one.range.end, *number));
-        placed.into_iter().map(|(_, one)| one).collect()
+        let mut placed: Vec<Placed<'a>> = placed.into_iter().map(|(_, one)| one).collect();
+        // Times within subtitles must ascend, so they keep their order.
+        let times = elements.iter().filter(|element| element.is_time());
+        let places = placed.iter_mut().filter(|one| one.element.is_time());
+        places.zip(times).for_each(|(one, time)| one.element = time);
+        placed
     }
 
     /// Units of the target within the bytes `place`, each with the index of the element whose words
-    /// it translates.
+    /// it translates. The index is [`OUTSIDE`] for a translation of words outside of the elements,
+    /// and `None` for a unit without a link.
     fn owners(&self, elements: &[Element], place: &Range<usize>) -> Vec<(usize, Option<usize>)> {
         let owner = |unit: usize| {
             let at = self.source[self.links[unit]?].start;
             // Elements beside each other do not overlap, and are in the order of the line.
             let number = elements.partition_point(|element| element.range.end <= at);
-            (elements.get(number)?.range.start <= at).then_some(number)
+            let element = elements.get(number).filter(|element| element.range.start <= at);
+            Some(element.map_or(OUTSIDE, |_| number))
         };
         let first = self.target.partition_point(|unit| unit.start < place.start);
         let end = self.target.partition_point(|unit| unit.end <= place.end);
@@ -224,20 +234,33 @@ impl Target {
     }
 
     /// For each element with words among `owners`, the bytes of its longest series of words. A
-    /// series has no words of other elements. Of several longest series, the first is returned.
+    /// series has no words of other elements, and as few words outside of elements as possible. Of
+    /// several longest series, the first is returned.
     fn longest_series(&self, owners: &[(usize, Option<usize>)]) -> BTreeMap<usize, Range<usize>> {
-        let mut best: BTreeMap<usize, (usize, Range<usize>)> = BTreeMap::new();
-        let owned = owners.iter().filter_map(|&(unit, owner)| Some((unit, owner?)));
-        let owned: Vec<(usize, usize)> = owned.collect();
-        for series in owned.chunk_by(|one, next| one.1 == next.1) {
-            let [(first, owner), ..] = *series else { continue };
-            let (last, _) = series[series.len() - 1];
-            if best.get(&owner).is_none_or(|(count, _)| *count < series.len()) {
-                let range = self.target[first].start..self.target[last].end;
-                best.insert(owner, (series.len(), range));
+        // For each element: own words without those outside, own words, first and last unit.
+        let mut best: BTreeMap<usize, (usize, usize, Range<usize>)> = BTreeMap::new();
+        // The same for the series that ends with the last word, and its element.
+        let mut series: Option<(usize, usize, usize, usize)> = None;
+        let mut outside = 0;
+        for &(unit, owner) in owners {
+            let Some(owner) = owner else { continue };
+            if owner == OUTSIDE {
+                outside += 1;
+                continue;
+            }
+            let (balance, count, first, _) = series
+                .filter(|(balance, .., last)| *last == owner && *balance >= outside)
+                .map_or((1, 1, unit, owner), |(balance, count, first, _)| {
+                    (balance - outside + 1, count + 1, first, owner)
+                });
+            series = Some((balance, count, first, owner));
+            outside = 0;
+            if best.get(&owner).is_none_or(|(most, words, _)| (*most, *words) < (balance, count)) {
+                let range = self.target[first].start..self.target[unit].end;
+                best.insert(owner, (balance, count, range));
             }
         }
-        best.into_iter().map(|(owner, (_, range))| (owner, range)).collect()
+        best.into_iter().map(|(owner, (.., range))| (owner, range)).collect()
     }
 
     /// Returns the place in the translation that corresponds to the byte `at` of the line. It is
