@@ -53,7 +53,10 @@ pub(crate) fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, 
     for piece in &segment.pieces {
         let (range, opens) = match piece {
             Piece::Text(of, _) => {
-                if text.ends_with(' ') && of.starts_with(' ') && segment.syntax != Syntax::Po {
+                // In a message of a program, two blanks without markup between them may be meant.
+                let has_mark = marks.last().is_some_and(|mark| mark.at == text.len());
+                let may_join = segment.syntax != Syntax::Po || has_mark;
+                if may_join && text.ends_with(' ') && of.starts_with(' ') {
                     join_blanks(&mut text, &mut marks);
                 }
                 text.push_str(of);
@@ -94,7 +97,10 @@ pub(crate) fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>, 
         }
         let mut raw = match piece {
             Piece::CloseAs(_, raw) => raw.clone(),
-            _ => source[range.clone()].to_owned(),
+            _ => match &segment.own_text {
+                Some(text) => segment.syntax.escape(&text[range.clone()]),
+                None => source[range.clone()].to_owned(),
+            },
         };
         if let Some([before, behind]) = &segment.between {
             raw = spaced(&raw);

@@ -61,6 +61,9 @@ pub(crate) struct Segment {
     /// True if the text stays in the document, and the translation is written to another place,
     /// such as the target of an XLIFF unit.
     pub(crate) is_copy: bool,
+    /// Text that the ranges of the pieces refer to; `None`: the document. Its markup is escaped when
+    /// it is written.
+    pub(crate) own_text: Option<String>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,
     pub(crate) layout: Layout,
@@ -86,6 +89,7 @@ impl Segment {
             around,
             between: None,
             is_copy: false,
+            own_text: None,
             pieces,
             syntax,
             layout: Layout::Free,

@@ -66,3 +66,28 @@ fn flags_within_a_message_belong_to_it() {
     let fuzzy: Vec<bool> = messages.expect("two").iter().map(|message| message.is_fuzzy).collect();
     assert_eq!(fuzzy, [true, false]);
 }
+
+#[test]
+fn tags_in_messages_are_kept() {
+    for (message, expected) in [
+        (
+            "Click <a href=\\\"%s\\\" class='x'>here</a> &amp; <b>wait</b>",
+            "CLICK <a href=\\\"%s\\\" class='x'>HERE</a> &AMP; <b>WAIT</b>",
+        ),
+        ("One<br/>two <img src='a'> three", "ONE<br/>TWO <img src='a'> THREE"),
+        ("<p>One</p><ul><li>two</ul>", "<p>ONE</p><ul><li>TWO</ul>"),
+        ("<b>one", "<b>ONE"),
+        ("a < b, a <b, <nothing>", "A < B, A <B, <NOTHING>"),
+    ] {
+        let catalog =
+            |translation: &str| format!("msgid \"{message}\"\nmsgstr \"{translation}\"\n");
+        assert_eq!(shouted(&catalog("")), catalog(expected));
+    }
+    // The words of a tag move, and the tag moves with them.
+    let text = "msgid \"Click <b>here</b> now\"\nmsgstr \"\"\n".to_owned();
+    let document = Document::parse(text, DocumentFormat::Po, "en").expect("a catalog");
+    assert_eq!(document.lines()[0].text(), "Click here now");
+    let links = vec![(0..5, 11..17), (6..10, 6..10), (11..14, 0..5)];
+    let made = document.write(&[Some(Translated { text: "Jetzt hier klicken".to_owned(), links })]);
+    assert!(made.ends_with("msgstr \"Jetzt <b>hier</b> klicken\"\n"), "{made}");
+}

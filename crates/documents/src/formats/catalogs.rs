@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
+use crate::formats::html::{is_element, is_inline, is_void};
+use crate::markup::{Tag, next_tag, paired};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
@@ -31,7 +33,8 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
                     around: Default::default(),
                     between: None,
                     is_copy: true,
-                    pieces: vec![Piece::Text(id.text.clone(), id.range.clone())],
+                    own_text: Some(id.text.clone()),
+                    pieces: pieces(&id.text),
                     syntax: Syntax::Po,
                     layout: Layout::Quoted,
                 });
@@ -39,6 +42,36 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
         }
     }
     Ok(segments)
+}
+
+/// Pieces of a message: text, and tags of HTML, which many programs have in their messages. A tag
+/// without a counterpart stands alone, because a message is complete.
+fn pieces(text: &str) -> Vec<Piece> {
+    let (mut tags, mut at) = (Vec::new(), 0);
+    while at < text.len() {
+        let (tag, range) = next_tag(text, at);
+        at = range.end;
+        let is_whole = text[range.clone()].ends_with('>');
+        tags.push(match tag {
+            Tag::Open { name, is_empty, .. } if is_whole && is_element(&name) => {
+                match is_inline(&name) {
+                    true if is_empty || is_void(&name) => (Piece::Alone(range), None),
+                    true => (Piece::Open(range), Some((name, true))),
+                    false => (Piece::Break(range), None),
+                }
+            }
+            Tag::Close(name) if is_whole && is_element(&name) => match is_inline(&name) {
+                true => (Piece::Close(range), Some((name, false))),
+                false => (Piece::Break(range), None),
+            },
+            _ => (Piece::Text(text[range.clone()].to_owned(), range), None),
+        });
+    }
+    let alone = |piece| match piece {
+        Piece::Begin(range) | Piece::End(range) => Piece::Alone(range),
+        other => other,
+    };
+    paired(tags).into_iter().map(alone).collect()
 }
 
 /// Bytes of an empty string that its translation replaces. If the string has several parts with
@@ -83,6 +116,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
             around,
             between: None,
             is_copy: true,
+            own_text: None,
             pieces: unit.source.parts,
             syntax: Syntax::Xml,
             layout: Layout::Free,

@@ -124,7 +124,7 @@ impl Reader<'_> {
         let is_kept = PASSED.contains(&name.as_str())
             || CODE.contains(&name.as_str())
             || not_translated(raw).unwrap_or(is_within_kept);
-        let has_end = !is_empty && !VOID.contains(&name.as_str());
+        let has_end = !is_empty && !is_void(&name);
         let is_inline = is_inline(&name);
         if has_end && RAW.contains(&name.as_str()) {
             self.flush();
@@ -191,7 +191,7 @@ impl Reader<'_> {
             match tag {
                 Tag::Text | Tag::Other => {}
                 Tag::Open { name: other, is_empty, .. } => {
-                    let has_end = !is_empty && !VOID.contains(&other.as_str());
+                    let has_end = !is_empty && !is_void(&other);
                     if has_end && RAW.contains(&other.as_str()) {
                         at = end_of_raw(self.text, &other, at).end;
                     } else if is_foreign {
@@ -244,8 +244,19 @@ impl Reader<'_> {
     }
 }
 
-fn is_inline(name: &str) -> bool {
+/// True if a tag with this name does not end a sentence.
+pub(super) fn is_inline(name: &str) -> bool {
     INLINE.contains(&name)
+}
+
+/// True if an element with this name has neither content nor a closing tag.
+pub(super) fn is_void(name: &str) -> bool {
+    VOID.contains(&name)
+}
+
+/// True if HTML has an element with this name.
+pub(super) fn is_element(name: &str) -> bool {
+    is_inline(name) || is_void(name) || PASSED.contains(&name) || tree::is_structure(name)
 }
 
 /// True if the content of an inline element is not translated, by its name or its attributes.

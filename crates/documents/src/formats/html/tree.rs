@@ -293,6 +293,11 @@ impl OpenElements {
     }
 }
 
+/// True for elements that structure a page: blocks, tables, lists of choices and their parts.
+pub(super) fn is_structure(name: &str) -> bool {
+    is_special(name) || IMPLIED.contains(&name)
+}
+
 fn is_special(name: &str) -> bool {
     BLOCKS.contains(&name) || SCOPE.contains(&name) || SPECIAL.contains(&name)
 }
