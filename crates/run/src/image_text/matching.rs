@@ -287,7 +287,7 @@ impl<'a> Choice<'a> {
     /// Finds the best candidate for each image.
     fn among(&self, images: &[Vec<u32>]) -> Result<Vec<Prediction>> {
         let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
-        let placed = Placed::images(self.model, (images.len(), read), |_| {})?;
+        let placed = Placed::images(self.model, (images.len(), read), &(), |_| {})?;
         let probabilities = self.labels.probabilities(&placed, self.scale)?;
         Ok(probabilities
             .into_iter()

@@ -116,7 +116,7 @@ mod tests {
             std::fs::write(folder.path().join(format!("train.{language}")), lines).expect("write");
         };
         text("en", |at| format!("one of three {}\n", at % 3));
-        text("zh", |at| format!("translation {at}\n"));
+        text("de", |at| format!("translation {at}\n"));
         let drawn = |hold_out| {
             let dir = folder.path().to_owned();
             draw(&DataConfig { dir, hold_out, ..DataConfig::default() }, 1)
