@@ -27,11 +27,12 @@ impl ScoreCourse {
         self.values.push(value);
     }
 
-    /// Formats the first value, the drawing and the last value in one line of at most `width`
-    /// columns. The line is wider if the drawing would have fewer than two blocks. `None` for fewer
-    /// than two finite values.
+    /// Formats the first finite value, the drawing and the last finite value in one line of at most
+    /// `width` columns. The line is wider if the drawing would have fewer than two blocks. `None`
+    /// for fewer than two finite values.
     pub(crate) fn line(&self, width: usize) -> Option<String> {
-        let (first, last) = (self.values.first()?, self.values.last()?);
+        let mut finite = self.values.iter().filter(|value| value.is_finite());
+        let (first, last) = (finite.next()?, finite.next_back()?);
         let (before, behind) =
             (format!("validation {}  {first:.4} ", self.label), format!(" {last:.4}"));
         let room = width.saturating_sub(before.len() + behind.len());
@@ -72,6 +73,9 @@ mod tests {
         let many: Vec<f64> = (0..1000).map(f64::from).collect();
         let drawn = blocks(&many, MOST_BLOCKS);
         assert!(drawn.chars().count() <= MOST_BLOCKS && drawn.ends_with('█'), "{drawn}");
+        let values = vec![f64::INFINITY, 7.0, f64::NAN, 3.0, f64::NAN];
+        let line = ScoreCourse { label: "ppl", values }.line(60).expect("a course");
+        assert_eq!(line, "validation ppl  7.0000 █▁ 3.0000");
         let course = ScoreCourse { label: "accuracy", values: many };
         for width in [40, 60, 100] {
             let line = course.line(width).expect("a course");
