@@ -125,11 +125,7 @@ fn parameter(value: &str, name: &str) -> Option<String> {
         let (key, behind) = rest.split_once('=')?;
         let behind = behind.trim_start();
         let (value, behind) = match behind.strip_prefix('"') {
-            Some(quoted) => {
-                let end = quoted.find('"')?;
-                // Browsers write a quote within a name as `%22` (HTML standard, section 4.10.22.8).
-                (quoted[..end].replace("%22", "\""), &quoted[end + 1..])
-            }
+            Some(quoted) => unquoted(quoted)?,
             None => {
                 let end = behind.find(';').unwrap_or(behind.len());
                 (behind[..end].trim().to_owned(), &behind[end..])
@@ -140,6 +136,27 @@ fn parameter(value: &str, name: &str) -> Option<String> {
         }
         rest = behind.split_once(';')?.1;
     }
+}
+
+/// Returns a value in quotes, which begins after the first quote, and the text after it; `None` if
+/// there is no last quote.
+///
+/// Browsers write a quote within a name as `%22` (HTML standard, section 4.10.22.8). Other clients
+/// write a backslash before quotes and backslashes (RFC 5322, section 3.2.4). Before other
+/// characters a backslash is text, because browsers do not write two for one.
+fn unquoted(quoted: &str) -> Option<(String, &str)> {
+    let (mut value, mut characters) = (String::new(), quoted.char_indices().peekable());
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((value.replace("%22", "\""), &quoted[at + 1..])),
+            '\\' => {
+                let escaped = characters.next_if(|(_, next)| matches!(next, '"' | '\\'));
+                value.push(escaped.map_or('\\', |(_, escaped)| escaped));
+            }
+            _ => value.push(character),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -210,6 +227,10 @@ mod tests {
         assert_eq!(parameter(value, "boundary").as_deref(), Some("a b"));
         assert_eq!(parameter(value, "Charset").as_deref(), Some("utf-8"));
         assert_eq!(parameter("a; name=\"x", "name"), None);
+        let value = r#"form-data; filename="a\"; \\ C:\b.txt"; name="file""#;
+        assert_eq!(parameter(value, "filename").as_deref(), Some(r#"a"; \ C:\b.txt"#));
+        assert_eq!(parameter(value, "name").as_deref(), Some("file"));
+        assert_eq!(parameter(r#"a; name="x\""#, "name"), None);
         assert_eq!(parameter("a; b", "b"), None);
         assert_eq!(parameter("a", "b"), None);
     }
