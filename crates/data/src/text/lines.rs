@@ -23,7 +23,7 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// Largest number of bytes of a line. Without this limit, a line without an end could fill the
+/// Largest number of bytes of a line, without its line end. Without this limit, a line without an end could fill the
 /// memory, and even a small compressed file can contain such a line.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
@@ -114,6 +114,15 @@ pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
 
+/// Longest line end of a file.
+const LINE_END: &[u8] = b"\r\n";
+
+/// Returns a line of a file without its line end, if it has one.
+fn without_end(line: &[u8]) -> &[u8] {
+    let bare = line.strip_suffix(LINE_END).or_else(|| line.strip_suffix(b"\n"));
+    bare.unwrap_or(line)
+}
+
 /// Reads a stream or a file line by line. A file is decompressed if [`open_stream`] would do so.
 pub struct LineReader {
     path: PathBuf,
@@ -173,10 +182,7 @@ impl LineReader {
         if !self.fill()? {
             return Ok(None);
         }
-        let mut bytes = self.buffer.as_slice();
-        if let Some(rest) = bytes.strip_suffix(b"\n") {
-            bytes = rest.strip_suffix(b"\r").unwrap_or(rest);
-        }
+        let mut bytes = without_end(&self.buffer);
         if self.line == 1 {
             bytes = without_mark(bytes, &self.path)?;
         }
@@ -213,12 +219,12 @@ impl LineReader {
     /// Reads one line into the buffer. Returns `false` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.clear();
-        let mut limited = self.reader.by_ref().take(LONGEST_LINE);
+        let mut limited = self.reader.by_ref().take(LONGEST_LINE + LINE_END.len() as u64);
         let read = limited
             .read_until(b'\n', &mut self.buffer)
             .map_err(|source| Error::io(&self.path, source))?;
         self.line += u64::from(read > 0);
-        if read as u64 == LONGEST_LINE && self.buffer.last() != Some(&b'\n') {
+        if without_end(&self.buffer).len() as u64 > LONGEST_LINE {
             return Err(Error::Record {
                 path: self.path.clone(),
                 unit: "line",
@@ -302,5 +308,19 @@ mod tests {
             error.to_string().starts_with("a stream, line 1: is longer than 67108864 bytes"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_limit_of_a_line_does_not_count_its_end() {
+        let count = |length: u64, end: &'static [u8]| {
+            let text = std::io::repeat(b'x').take(length).chain(end);
+            LineReader::new(std::io::BufReader::new(text), "a stream").count_rest()
+        };
+        for end in [&b""[..], b"\n", b"\r\n", b"\nx"] {
+            let lines = count(LONGEST_LINE, end).expect("not too long");
+            assert_eq!(lines, if end == b"\nx" { 2 } else { 1 });
+        }
+        count(LONGEST_LINE + 1, b"\n").expect_err("too long");
+        count(LONGEST_LINE, b"\r").expect_err("too long");
     }
 }
