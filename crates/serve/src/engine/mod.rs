@@ -80,8 +80,11 @@ pub(crate) struct Load {
     lines: AtomicUsize,
     /// Weight of the work that waits or is being processed, by lane.
     weights: [AtomicUsize; LANES],
-    /// Moving average of the time for a unit of weight, in microseconds; 0 before the first work.
+    /// Moving average of the time for a unit of weight, in nanoseconds; 0 before the first work.
     pace: AtomicU64,
+    /// Locked while it is decided whether a request is accepted, so that two requests that come at
+    /// the same time do not both count as waiting work for each other.
+    acceptance: Mutex<()>,
     /// Reason why the run does not answer; `None` if it does.
     down: Mutex<Option<String>>,
 }
@@ -89,7 +92,7 @@ pub(crate) struct Load {
 impl Load {
     /// Records that work of this weight was done in `time`.
     fn done(&self, weight: usize, time: Duration) {
-        let one = u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / weight.max(1) as u64;
+        let one = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / weight.max(1) as u64;
         let before = self.pace.load(Ordering::Relaxed);
         let pace = if before == 0 { one } else { before - before / 8 + one / 8 };
         self.pace.store(pace, Ordering::Relaxed);
@@ -103,7 +106,7 @@ impl Load {
     /// Returns the expected time for the work in `lane` and in all lighter lanes.
     fn wait(&self, lane: usize) -> Duration {
         let pace = self.pace.load(Ordering::Relaxed);
-        Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
+        Duration::from_nanos((self.weight(lane) as u64).saturating_mul(pace))
     }
 
     /// Records the reason why the run does not answer, or `None` if it does. Returns whether the
@@ -130,6 +133,27 @@ impl Waiting {
         load.lines.fetch_add(lines, Ordering::SeqCst);
         load.weights[lane].fetch_add(weight, Ordering::SeqCst);
         Self { lines, weight, lane, load: Arc::clone(load) }
+    }
+
+    /// Counts a request, unless the work of its lane and of lighter lanes would be heavier than
+    /// `most` with it. A request that is larger than `most` is accepted if no such work waits.
+    ///
+    /// # Errors
+    /// When the request is not accepted: the expected time for the work that waits before it.
+    fn accept(
+        work: &dyn Request,
+        beam: usize,
+        load: &Arc<Load>,
+        most: usize,
+    ) -> Result<Self, Duration> {
+        let _one_at_a_time = load.acceptance.lock().unwrap_or_else(PoisonError::into_inner);
+        let weight = work.weight(beam);
+        let lane = lane_of(weight);
+        let before = load.weight(lane);
+        if before > 0 && before + weight > most {
+            return Err(load.wait(lane));
+        }
+        Ok(Self::new(work, beam, load))
     }
 }
 
@@ -205,22 +229,17 @@ impl Engine {
         }
         self.info.verbs.require::<V>()?;
         let beam = self.info.translation.as_ref().map_or(1, |info| info.beam);
-        let waiting = Waiting::new(&request, beam, &self.load);
-        let lane = waiting.lane;
-        let busy = || {
+        let busy = |wait: Duration| {
             self.metrics.refused(&self.info.name);
-            Refusal::Busy(self.load.wait(lane).max(Duration::from_secs(1)))
+            Refusal::Busy(wait.max(Duration::from_secs(1)))
         };
-        // A request that is larger than the whole queue is accepted if no other work of its lane or
-        // of a lighter lane waits.
-        let all = self.load.weight(lane);
-        if all > waiting.weight && all > self.limits.queue {
-            return Err(busy());
-        }
+        let most = self.limits.queue;
+        let waiting = Waiting::accept(&request, beam, &self.load, most).map_err(busy)?;
+        let lane = waiting.lane;
         let (reply, answer) = oneshot::channel();
         let (request, reply) = (Box::new(request), Box::new(reply));
         let job = Job { request, encoded: None, reply, waiting, since: Instant::now() };
-        if self.queue.push(job) { Ok(answer) } else { Err(busy()) }
+        if self.queue.push(job) { Ok(answer) } else { Err(busy(self.load.wait(lane))) }
     }
 
     /// Number of lines that wait or are being processed.

@@ -4,7 +4,7 @@ mod restarts;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot::{Receiver, channel};
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers};
 use super::labels::LabelTexts;
-use super::queue::Queue;
+use super::queue::{LANES, Queue};
 use super::translation::{Translate, TranslateOptions, Translates};
 use super::work::{Job, Verb};
 use super::worker::{MOST_PANICS, Worker, is_sound};
@@ -117,6 +117,40 @@ fn a_panic_is_the_failure_of_its_own_request() {
     // once.
     let counts = worker.metrics.text(std::iter::empty());
     assert!(counts.contains("taper_queue_seconds_count{run=\"run\"} 4\n"), "{counts}");
+}
+
+#[test]
+fn one_of_several_large_requests_at_the_same_time_is_accepted() {
+    let request = LabelTexts { texts: vec![String::new(); 100] };
+    for round in 0..200 {
+        let (load, start) = (Arc::<Load>::default(), Barrier::new(4));
+        let accepts = || {
+            start.wait();
+            Waiting::accept(&request, 1, &load, 50).ok()
+        };
+        let accepted = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(accepts)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().expect("no panic")).count()
+        });
+        assert!(accepted >= 1, "round {round}");
+    }
+    let load = Arc::<Load>::default();
+    let first = Waiting::accept(&request, 1, &load, 50).expect("no other work waits");
+    load.done(1, Duration::from_secs(2));
+    let wait = Waiting::accept(&request, 1, &load, 50).expect_err("the queue is full");
+    assert_eq!(wait, Duration::from_secs(200));
+    drop(first);
+    assert!(Waiting::accept(&request, 1, &load, 50).is_ok());
+}
+
+#[test]
+fn the_average_pace_follows_small_times() {
+    let load = Arc::<Load>::default();
+    let _waiting = Waiting::new(&LabelTexts { texts: vec![String::new(); 100] }, 1, &load);
+    load.done(1, Duration::from_micros(7));
+    (0..200).for_each(|_| load.done(1, Duration::from_micros(1)));
+    let wait = load.wait(LANES - 1);
+    assert!(wait.abs_diff(Duration::from_micros(100)) < Duration::from_micros(2), "{wait:?}");
 }
 
 #[test]
