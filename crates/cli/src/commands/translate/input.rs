@@ -56,7 +56,7 @@ impl Input {
     pub(super) fn open(arguments: &TextArguments) -> Result<Self> {
         let text = match &arguments.input {
             Some(path) if !is_standard_stream(path) => Source::open(path)?,
-            _ => Source { lines: standard_input(), total: None, hash: String::new() },
+            _ => Source::stream(standard_input()),
         };
         if arguments.prefix.as_deref().is_some_and(is_standard_stream) {
             bail!("--prefix -: standard input is for the text; name a file");
@@ -83,9 +83,9 @@ impl Input {
     /// When a line cannot be read, or there are fewer lines.
     pub(super) fn skip(&mut self, count: usize) -> Result<()> {
         for _ in 0..count {
-            let line = self.text.lines.next_line()?;
+            let line = self.text.next_line()?;
             let prefix = match &mut self.prefixes {
-                Some(prefixes) => prefixes.lines.next_line()?,
+                Some(prefixes) => prefixes.next_line()?,
                 None => Some(String::new()),
             };
             if line.is_none() || prefix.is_none() {
@@ -110,20 +110,18 @@ impl Input {
     /// Returns the next lines; `None` after the last.
     ///
     /// # Errors
-    /// When a line is not UTF-8, the number of prefixes differs from the number of lines, or the
-    /// text has another number of lines than when it was opened.
+    /// When a line is not UTF-8, the number of prefixes differs from the number of lines, or, after
+    /// the last line, the text or the prefixes are not those that were opened.
     pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
-        let lines = &mut self.text.lines;
-        let mut window =
-            Window { first: lines.line() as usize + 1, lines: Vec::new(), prefixes: Vec::new() };
+        let text = &mut self.text;
+        let first = text.lines.line() as usize + 1;
+        let mut window = Window { first, lines: Vec::new(), prefixes: Vec::new() };
         let mut bytes = 0;
         while window.lines.len() < self.most && bytes < WINDOW_BYTES {
-            let line = lines.next_line()?;
-            let prefixes = self.prefixes.as_mut().map(|prefixes| &mut prefixes.lines);
-            match (line, prefixes) {
+            match (text.next_line()?, &mut self.prefixes) {
                 (Some(line), Some(prefixes)) => {
                     let Some(prefix) = prefixes.next_line()? else {
-                        return Err(uneven(prefixes, lines));
+                        return Err(uneven(&prefixes.lines, &text.lines));
                     };
                     bytes += line.len() + prefix.len();
                     window.lines.push(line);
@@ -135,7 +133,7 @@ impl Input {
                 }
                 (None, Some(prefixes)) => {
                     if prefixes.next_line()?.is_some() {
-                        return Err(uneven(lines, prefixes));
+                        return Err(uneven(&text.lines, &prefixes.lines));
                     }
                     break;
                 }
@@ -146,7 +144,10 @@ impl Input {
         if !window.lines.is_empty() {
             return Ok(Some(window));
         }
-        self.text.unchanged()?;
+        [Some(&self.text), self.prefixes.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(Source::unchanged)?;
         Ok(None)
     }
 }
@@ -161,38 +162,54 @@ fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     )
 }
 
-/// Lines of a file or of a stream. `total` is their number; `None` for a stream.
+/// Lines of a file or of a stream.
 struct Source {
     lines: LineReader,
+    /// Number of the lines; `None` for a stream.
     total: Option<u64>,
     /// SHA-256 of the lines; empty for a stream.
     hash: String,
+    /// SHA-256 of the lines that have been read; `None` for a stream.
+    read: Option<Sha256>,
 }
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
         // A pipe can be read only once, so errors in it are found only while it is translated.
-        let (total, hash) = if is_stream(path) {
-            (None, String::new())
-        } else {
-            let (total, hash) = check(path)?;
-            (Some(total), hash)
-        };
-        Ok(Self { lines: LineReader::open(path)?, total, hash })
+        if is_stream(path) {
+            return Ok(Self::stream(LineReader::open(path)?));
+        }
+        let (total, hash) = check(path)?;
+        let (lines, read) = (LineReader::open(path)?, Some(Sha256::new()));
+        Ok(Self { lines, total: Some(total), hash, read })
     }
 
-    /// Checks at the end of the text that the number of lines is the number that `open` counted.
+    fn stream(lines: LineReader) -> Self {
+        Self { lines, total: None, hash: String::new(), read: None }
+    }
+
+    /// Returns the next line; `None` after the last.
+    fn next_line(&mut self) -> Result<Option<String>> {
+        let line = self.lines.next_line()?;
+        if let (Some(hash), Some(line)) = (&mut self.read, &line) {
+            add_line(hash, line);
+        }
+        Ok(line)
+    }
+
+    /// Checks after the last line that the lines are those that `open` read.
     fn unchanged(&self) -> Result<()> {
         let (path, lines_now) = (self.lines.path().display(), self.lines.line());
-        match self.total {
-            Some(counted) if counted != lines_now => {
-                bail!(
-                    "{path} had {counted} lines and now has {lines_now}: it changed while it was \
-                     read; repeat the command once it is complete"
-                )
+        let change = match (self.total, &self.read) {
+            (Some(counted), _) if counted != lines_now => {
+                format!("had {counted} lines and now has {lines_now}: it changed")
             }
-            _ => Ok(()),
-        }
+            (_, Some(read)) if hexadecimal(&read.clone().finalize()) != self.hash => {
+                "changed".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        bail!("{path} {change} while it was read; repeat the command once it is complete")
     }
 }
 
@@ -200,8 +217,45 @@ impl Source {
 fn check(path: &Path) -> Result<(u64, String)> {
     let (mut lines, mut hash) = (LineReader::open(path)?, Sha256::new());
     while let Some(line) = lines.next_line()? {
-        hash.update(line.as_bytes());
-        hash.update(b"\n");
+        add_line(&mut hash, &line);
     }
     Ok((lines.line(), hexadecimal(&hash.finalize())))
+}
+
+fn add_line(hash: &mut Sha256, line: &str) {
+    hash.update(line.as_bytes());
+    hash.update(b"\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [text, prefixes] = ["text", "prefixes"].map(|name| folder.path().join(name));
+        let reads = |path: &Path, changed: &str| {
+            std::fs::write(&text, "one\ntwo\n").expect("written");
+            std::fs::write(&prefixes, "\nzwei\n").expect("written");
+            let (text, prefixes) = (Source::open(&text), Source::open(&prefixes));
+            let mut input = Input {
+                text: text.expect("a text"),
+                prefixes: Some(prefixes.expect("prefixes")),
+                most: 1,
+                limit: 2,
+            };
+            // Nothing has been read since the file was checked.
+            std::fs::write(path, changed).expect("written");
+            input.skip(1).expect("a line");
+            while input.next_window()?.is_some() {}
+            Ok::<_, anyhow::Error>(())
+        };
+        reads(&text, "one\ntwo\n").expect("unchanged");
+        for (path, changed) in [(&text, "one\nsix\n"), (&prefixes, "\ndrei\n")] {
+            let error = reads(path, changed).expect_err("changed").to_string();
+            let expected = format!("{} changed while it was read; repeat", path.display());
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
 }
