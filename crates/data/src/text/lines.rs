@@ -23,8 +23,8 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// Largest number of bytes of a line, without its line end. Without this limit, a line without an end could fill the
-/// memory, and even a small compressed file can contain such a line.
+/// Largest number of bytes of a line, without its line end. Without this limit, a line without an
+/// end could fill the memory, and even a small compressed file can contain such a line.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
 /// Opens the file at `path` for reading. It is decompressed while it is read if its name ends in
