@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::element::{Element, Markup, Side, opens};
 use crate::placeholders::placeholders;
+use crate::scripts::is_chinese_or_japanese;
 use crate::syntax::Syntax;
 
 /// Returns the text of a line without its placeholders, and the markup of the line with them. Each
@@ -22,7 +23,7 @@ pub(crate) fn without_placeholders(
             if next.start == end { Ok(next.end) } else { Err(end) }
         });
         let (Ok(chain) | Err(chain)) = chain;
-        let is_joined = text[chain..].starts_with(char::is_alphanumeric);
+        let is_joined = text[chain..].chars().next().is_some_and(|next| !follows_directly(next));
         // Of two blanks around a placeholder, one is removed. At the beginning of the line and after
         // an opening bracket, the blank after the placeholder is removed.
         let has_blank_before = at < range.start && rest.ends_with(' ') && !is_joined;
@@ -38,6 +39,13 @@ pub(crate) fn without_placeholders(
     rest.push_str(&text[at..]);
     let elements = Cuts { text, syntax, cuts }.inserted(elements, 0..text.len());
     (rest, elements)
+}
+
+/// True for a blank, and for punctuation that follows a word without a blank.
+fn follows_directly(character: char) -> bool {
+    character.is_whitespace()
+        || ".,;:!?…)]}”’»".contains(character)
+        || is_chinese_or_japanese(character) && !character.is_alphanumeric()
 }
 
 /// Placeholder that is cut out of a line.
@@ -142,6 +150,7 @@ mod tests {
             ("“{a}” or '{b}'", "“” or ''"),
             ("您好{name}，请看https://a.b/c。", "您好，请看。"),
             ("{a}{b}", ""),
+            ("100% {a}% of", "100% % of"),
             ("one two", "one two"),
         ] {
             let plain = line(text, Vec::new()).without_placeholders();

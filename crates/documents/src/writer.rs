@@ -92,8 +92,7 @@ impl<'a> Writer<'a> {
             None => side.needs_blank_after(left),
             Some((after, is_address)) => {
                 let are_joined = [after, side] == [Side::Joined; 2];
-                !left.is_whitespace()
-                    && ([after, side].contains(&Side::Blank) || is_address && !are_joined)
+                [after, side].contains(&Side::Blank) || is_address && !are_joined
             }
         };
         if needs_blank {
@@ -104,6 +103,7 @@ impl<'a> Writer<'a> {
     fn blank(&mut self) {
         self.parts.push(LinePart::Text(" "));
         self.visible.push(' ');
+        self.after = None;
     }
 }
 

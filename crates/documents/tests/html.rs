@@ -192,6 +192,17 @@ fn elements_keep_what_is_in_them() {
     let page = "<p>See <b><img></b> the <i></i> page now</p>";
     let expected = "<p>Now see <b><img></b> the <i></i> page</p>";
     assert_eq!(turned(page, "Now see the page", &links), expected);
+    // A blank between code and a placeholder, both of which are taken out of the text.
+    let page = "<p>See the <code>x</code> {dir} of <b><img></b> <i>{n}</i> {m} files.</p>";
+    let mut document =
+        Document::parse(page.to_owned(), DocumentFormat::Html, "en").expect("a page");
+    let line = document.lines()[0].without_placeholders();
+    assert_eq!(line.text(), "See the of files.");
+    document.replace(0, line);
+    let to = Translated { text: "Sieh die von dateien.".to_owned(), links: Vec::new() };
+    let expected =
+        page.replace("See the", "Sieh die").replace("of", "von").replace("files", "dateien");
+    assert_eq!(document.write(&[Some(to)]), expected);
     // The outer elements go on after the line break.
     let page = "<p>See <b>the <i>page now<br>two</i> three</b> four</p>";
     let document = Document::parse(page.to_owned(), DocumentFormat::Html, "en").expect("a page");
