@@ -204,8 +204,8 @@ mod tests {
         }
     }
 
-    /// If neither the words of an element nor their translation have links, the translation is found
-    /// between its neighbours.
+    /// If neither the words of an element nor their translation have links, the translation is
+    /// found between its neighbours.
     #[test]
     fn words_without_links_are_found_by_their_neighbours() {
         let text = "the red house, old";

@@ -175,7 +175,10 @@ pub(crate) fn take_marks(
 
 /// Makes the tree of the marks `chosen`, which belong to a sentence.
 fn tree(marks: &[Mark], chosen: &[usize], sentence: &Range<usize>) -> Vec<Element> {
-    let is_chosen = |partner: Partner| matches!(partner, Partner::Mark(mark) if chosen.binary_search(&mark).is_ok());
+    let is_chosen = |partner: Partner| match partner {
+        Partner::Mark(mark) => chosen.binary_search(&mark).is_ok(),
+        Partner::None | Partner::Outside => false,
+    };
     // Tags whose elements are open, each with the elements before it on its level.
     let mut open: Vec<(usize, Vec<Element>)> = Vec::new();
     let mut level: Vec<Element> = Vec::new();

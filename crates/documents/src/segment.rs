@@ -61,8 +61,8 @@ pub(crate) struct Segment {
     /// True if the text stays in the document, and the translation is written to another place,
     /// such as the target of an XLIFF unit.
     pub(crate) is_copy: bool,
-    /// Text that the ranges of the pieces refer to; `None`: the document. Its markup is escaped when
-    /// it is written.
+    /// Text that the ranges of the pieces refer to; `None`: the document. Its markup is escaped
+    /// when it is written.
     pub(crate) own_text: Option<String>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,

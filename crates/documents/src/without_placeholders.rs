@@ -24,8 +24,8 @@ pub(crate) fn without_placeholders(
         });
         let (Ok(chain) | Err(chain)) = chain;
         let is_joined = text[chain..].chars().next().is_some_and(|next| !follows_directly(next));
-        // Of two blanks around a placeholder, one is removed. At the beginning of the line and after
-        // an opening bracket, the blank after the placeholder is removed.
+        // Of two blanks around a placeholder, one is removed. At the beginning of the line and
+        // after an opening bracket, the blank after the placeholder is removed.
         let has_blank_before = at < range.start && rest.ends_with(' ') && !is_joined;
         if has_blank_before {
             rest.pop();

@@ -107,8 +107,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Side before the placeholder, or markup with a side, with which markup begins; `None` if it begins
-/// with text.
+/// Side before the placeholder, or markup with a side, with which markup begins; `None` if it
+/// begins with text.
 fn first_side(placed: &Placed<'_>) -> Option<Side> {
     let [side, _] = placed.element.sides;
     if side != Side::Joined || matches!(placed.element.markup, Markup::Placeholder(..)) {
