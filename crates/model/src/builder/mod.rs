@@ -367,7 +367,7 @@ impl Builder {
         inputs: usize,
         parts: usize,
     ) -> Result<Weight> {
-        let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
+        let bound = (6.0 / inputs.saturating_add(outputs / parts) as f32).sqrt();
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
@@ -379,14 +379,14 @@ impl Builder {
         inputs: usize,
         outputs: &[usize],
     ) -> Result<Weight> {
-        let bound = |outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
+        let bound = |outputs: usize| (6.0 / inputs.saturating_add(outputs) as f32).sqrt();
         let ends = outputs.iter().scan(0, |end, &count| {
-            *end += count;
+            *end = count.saturating_add(*end);
             Some(*end)
         });
         let parts: Vec<(usize, f32)> =
             ends.zip(outputs.iter().map(|&count| bound(count))).collect();
-        let rows = outputs.iter().sum();
+        let rows = outputs.iter().copied().fold(0, usize::saturating_add);
         self.add(name, &[rows, inputs], |counter, i| {
             let row = i as usize / inputs;
             let bound = parts.iter().find(|(end, _)| row < *end).map_or(0.0, |(_, bound)| *bound);
