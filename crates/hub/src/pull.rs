@@ -158,7 +158,9 @@ fn download(
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(goes_on).truncate(!goes_on);
         let mut out = options.open(&begun).map_err(fault)?;
-        copy(hub, path, &mut answer, (place, &mut out))?;
+        // More bytes than the file has are not read.
+        let missing = if goes_on { bytes - from } else { bytes };
+        copy(hub, path, &mut answer.by_ref().take(missing), (place, &mut out))?;
         out.sync_all().map_err(fault)?;
     }
     if !file.is(&begun)? {

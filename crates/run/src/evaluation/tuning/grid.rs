@@ -218,6 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn only_beams_that_the_groups_divide_are_tried() {
+        let groups = |beam_size, diverse_groups| DecodingConfig {
+            beam_size,
+            diverse_groups,
+            ..DecodingConfig::default()
+        };
+        let beams = |grid: &TuningGrid, of_run| grid.with(&of_run).beam_sizes.list;
+        assert_eq!(beams(&TuningGrid::default(), groups(6, 3)), [6]);
+        assert_eq!(beams(&TuningGrid::default(), groups(12, 4)), [4, 8, 12]);
+        // A beam size that a user names is tried, and refused later.
+        let named = TuningGrid { beam_sizes: Values::only(vec![4]), ..TuningGrid::default() };
+        assert_eq!(beams(&named, groups(6, 3)), [4, 6]);
+    }
+
+    #[test]
     fn a_value_that_nearly_equals_the_largest_is_no_step() {
         for of_run in [1.39999, 1.3996, 1.4] {
             let decoding = DecodingConfig { length_penalty: of_run, ..DecodingConfig::default() };
