@@ -34,7 +34,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let partial = with_suffix(output, ".part");
     require_new(output)?;
     ensure!(
-        !arguments.items.strict || !partial.exists(),
+        !arguments.items.strict.strict || !partial.exists(),
         "{} exists already, from an earlier translation; move it away, or choose another --output",
         partial.display()
     );
