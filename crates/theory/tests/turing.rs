@@ -246,7 +246,7 @@ fn an_action_of_another_machine_has_no_token() {
     let decoder = TuringDecoder::new(&machine, 4).expect("a decoder");
     let mut action = machine.actions()[0];
     action.shift = taper_theory::turing::Move::Left;
-    decoder.text(&[0], &[action]);
+    let _ = decoder.text(&[0], &[action]);
 }
 
 /// Checks that an attention window that contains the whole text changes nothing, and that a smaller

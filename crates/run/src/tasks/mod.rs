@@ -442,7 +442,7 @@ pub fn predictions_that(have: impl Fn(&PredictionEntry) -> bool) -> String {
 mod tests {
     use taper_model::Model;
 
-    use super::{ENTRIES, with_model};
+    use super::ENTRIES;
 
     #[test]
     fn entries_and_models_agree_about_classes() {
