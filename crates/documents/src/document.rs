@@ -1,10 +1,12 @@
 //! A document, divided into texts to translate and the bytes around them.
 
+use crate::division::{Part, divide};
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
-use crate::line::{Line, Translated};
+use crate::line::Line;
 use crate::scripts::is_chinese_or_japanese;
-use crate::segment::{Part, Segment, divide};
+use crate::segment::Segment;
+use crate::translated::Translated;
 use crate::{Error, Result};
 
 /// Document whose sentences, which are called lines, can be replaced by translations.

@@ -21,6 +21,7 @@
 
 mod bilingual;
 mod container;
+mod division;
 mod document;
 mod element;
 mod emphasis;
@@ -39,6 +40,7 @@ mod scripts;
 mod segment;
 mod sentences;
 mod syntax;
+mod translated;
 mod units;
 mod without_placeholders;
 mod words;
@@ -51,8 +53,9 @@ pub use document::Document;
 pub use error::{Error, Result};
 pub use formats::DocumentFormat;
 pub use languages::is_language;
-pub use line::{Line, Translated};
+pub use line::Line;
 pub use placeholders::placeholders;
 pub use scripts::is_unspaced;
 pub use sentences::sentences;
+pub use translated::Translated;
 pub use xml::utf8_of;

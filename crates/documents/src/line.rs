@@ -1,26 +1,15 @@
 //! Lines: sentences to translate, each with the markup that belongs in its translation.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::element::Element;
 use crate::emphasis;
 use crate::placeholders::placeholders;
 use crate::placement::Target;
 use crate::syntax::Syntax;
+use crate::translated::Translated;
 use crate::without_placeholders::without_placeholders;
 use crate::writer::Writer;
-
-/// Translation of a line.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Translated {
-    /// The text.
-    pub text: String,
-    /// Links between words of the line and words of `text`. Each link is the byte range of a word
-    /// in the line, and the byte range of its translation in `text`. They determine the places of
-    /// markup. Without links, markup is placed in proportion to the lengths of the two texts.
-    pub links: Vec<(Range<usize>, Range<usize>)>,
-}
 
 /// A sentence of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +117,8 @@ fn sorted_placeholders(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::element::Markup;
 

@@ -130,7 +130,8 @@ impl Cuts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::{Line, Translated};
+    use crate::line::Line;
+    use crate::translated::Translated;
 
     fn line(text: &str, elements: Vec<Element>) -> Line {
         Line::new(text.to_owned(), elements, Syntax::Plain)

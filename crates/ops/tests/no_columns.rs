@@ -38,8 +38,8 @@ fn a_row_without_columns_has_no_norm_and_no_halves() {
         scale: 1.0,
         dropout: Dropout::none(),
     };
-    let error = run(|tape| taper_ops::embedding(Some(tape), &x, None, &spec)).unwrap_err();
-    assert!(error.to_string().contains("no columns"), "{error}");
+    // Rows without columns can be looked up.
+    run(|tape| taper_ops::embedding(Some(tape), &x, None, &spec)).unwrap();
 }
 
 #[test]

@@ -3,10 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::partial_words::divided;
-use crate::element::Element;
-use crate::line::Translated;
 use crate::placeholders::placeholders;
+use crate::translated::Translated;
 use crate::units::units;
 
 /// Units of a line and of its translation, with their links.
@@ -18,8 +16,8 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Links the units of a line, which has the markup `elements`, to those of its translation.
-    pub(super) fn new(line: &str, elements: &[Element], translated: &Translated) -> Self {
+    /// Links the units of a line to those of its translation.
+    pub(super) fn new(line: &str, translated: &Translated) -> Self {
         let (source, target) = (units(line), units(&translated.text));
         // For each unit of the target, the first unit of the source that is linked to it.
         let mut links: Vec<Option<usize>> = vec![None; target.len()];
@@ -38,7 +36,7 @@ impl Links {
             links = (0..target.len()).map(|unit| Some(unit * source.len() / count)).collect();
         }
         link_placeholders((line, &source), (&translated.text, &target), &mut links);
-        divided(line, elements, &translated.text, Self { source, target, links })
+        Self { source, target, links }
     }
 }
 

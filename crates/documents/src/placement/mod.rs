@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::element::{Element, Markup};
-use crate::line::Translated;
+use crate::translated::Translated;
 use links::Links;
+use partial_words::divided;
 
 /// Markup with its place in a translation, and the markup inside it.
 pub(crate) struct Placed<'a> {
@@ -46,7 +47,8 @@ pub(crate) struct Target {
 impl Target {
     /// Links the units of a line, which has the markup `elements`, to those of its translation.
     pub(crate) fn new(line: &str, elements: &[Element], translated: &Translated) -> Self {
-        let Links { source, target, links } = Links::new(line, elements, translated);
+        let Links { source, target, links } =
+            divided(line, elements, &translated.text, Links::new(line, translated));
         let mut linked: Vec<Option<(usize, usize)>> = vec![None; source.len()];
         for (number, unit) in links.iter().enumerate() {
             if let Some(unit) = *unit {

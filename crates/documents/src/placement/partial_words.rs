@@ -177,8 +177,9 @@ fn marked(parts: &[Range<usize>], elements: &[Element]) -> Vec<bool> {
 mod tests {
     use super::*;
     use crate::element::Markup;
-    use crate::line::{Line, Translated};
+    use crate::line::Line;
     use crate::syntax::Syntax;
+    use crate::translated::Translated;
 
     /// Renders a translation of `text`, in which `part` has a tag.
     fn rendered(text: &str, part: &str, translation: &str) -> String {
