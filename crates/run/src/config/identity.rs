@@ -7,6 +7,7 @@ use taper_data::Corpus;
 use taper_trainer::{Metric, State, TrainingConfig};
 
 use super::RunConfig;
+use super::text::from_json;
 use crate::checks::dtype_choice::AUTO_DTYPE;
 
 /// Sections and keys of a recipe on which trained weights depend.
@@ -46,7 +47,7 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     if recorded.is_empty() {
         return Ok(None);
     }
-    let recorded: RunConfig = serde_json::from_value(Value::Object(recorded.clone()))
+    let recorded: RunConfig = from_json(Value::Object(recorded.clone()))
         .context("the recipe in the checkpoint's state.json is not of this version")?;
     let trained = RunConfig {
         task: recorded.task,

@@ -15,6 +15,7 @@ mod keys;
 mod logging;
 mod overrides;
 pub(crate) mod paths;
+pub(crate) mod text;
 mod without_effect;
 
 use std::path::Path;
@@ -200,7 +201,7 @@ impl RunConfig {
         let names_tokenizer =
             table.get("evaluation").and_then(|section| section.get("tokenize")).is_some();
         let mut config: Self =
-            table.try_into().map_err(|error| at_fault(text, path, &overrides, error))?;
+            text::from_table(&table).map_err(|error| at_fault(text, path, &overrides, error))?;
         if !names_tokenizer {
             config.evaluation.tokenize = usual_tokenizer(&config.data.target_language);
         }
@@ -368,14 +369,6 @@ impl RunConfig {
         }
         config
     }
-
-    /// The whole configuration as TOML, including all defaults.
-    ///
-    /// # Errors
-    /// When a value cannot be written as TOML (an integer above 2^63).
-    pub fn to_toml(&self) -> Result<String> {
-        toml::to_string_pretty(self).context("the configuration cannot be written as TOML")
-    }
 }
 
 /// For a recipe with several directions of translation, replaces the default validation and test
@@ -418,7 +411,7 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
             }
         }
     }
-    let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
+    let mut model = text::table(model)?;
     // `embeddings` names files of initial embeddings. Those of the parent run are already part of
     // its weights.
     model.remove("embeddings");

@@ -7,7 +7,7 @@ use taper_data::Corpora;
 
 use super::file::{Graph, absolute};
 use super::steps::{Need, Train, Verb};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, text};
 use crate::made_text::file_names;
 
 /// Arguments of a command, in order.
@@ -116,8 +116,8 @@ impl Graph<'_> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
         let data = &config.data;
         let written = |corpora: &Corpora| -> Result<Vec<String>> {
-            let corpora = toml::Value::try_from(corpora).context("the corpora are not TOML")?;
-            let all = match corpora {
+            let json = serde_json::to_value(corpora).context("the corpora are not JSON")?;
+            let all = match text::of_json(json)? {
                 toml::Value::Array(all) => all,
                 one => vec![one],
             };

@@ -33,7 +33,11 @@ use crate::word_vectors;
 enum Said {
     /// Request to tokenise the text together. It is meant for all processes that find the file
     /// `mark` in the run's folder.
-    Tokenise { config: Box<RunConfig>, mark: String },
+    Tokenise {
+        #[serde(with = "crate::config::text")]
+        config: RunConfig,
+        mark: String,
+    },
     /// Decisions of process 0, sent after it has prepared the data.
     Decided(Box<Decided>),
 }
@@ -41,6 +45,7 @@ enum Said {
 /// Decisions of process 0, and files that other processes need.
 #[derive(Serialize, Deserialize)]
 struct Decided {
+    #[serde(with = "crate::config::text")]
     config: RunConfig,
     /// Checkpoint from which training continues, and the settings on which its validation scores
     /// depend.
@@ -119,8 +124,8 @@ fn decision(
             Some(Said::Decided(decided)) => return Ok(*decided),
             Some(Said::Tokenise { config, mark }) => {
                 let config = match folder.root().join(&mark).is_file() {
-                    true => with_own_paths(*config, given, folder)?,
-                    false => *config,
+                    true => with_own_paths(config, given, folder)?,
+                    false => config,
                 };
                 use_threads(config.threads)?;
                 tokenise_share(exchange, folder, &config, &mark, observer)?;
@@ -166,7 +171,7 @@ pub(super) fn tokenise(
         return Ok(());
     }
     let mark = Mark::put_in(folder)?;
-    let instruction = Said::Tokenise { config: Box::new(config.clone()), mark: mark.name.clone() };
+    let instruction = Said::Tokenise { config: config.clone(), mark: mark.name.clone() };
     everyone(exchange, Some(instruction))?;
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }

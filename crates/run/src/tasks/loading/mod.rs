@@ -15,6 +15,7 @@ use taper_trainer::{State, load_model, read_state};
 use super::{TaskModel, entry, require_decoding, require_task};
 use crate::advice::{Action, Advice, Resume};
 use crate::checks::{device, use_threads};
+use crate::config::text::from_json;
 use crate::config::{
     Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
 };
@@ -222,7 +223,7 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
             None => _ = place.remove(name),
         }
     }
-    serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
+    from_json(model["model"].take())
 }
 
 /// Returns an error if config.toml was edited after training. `written`: recipe in this file.
