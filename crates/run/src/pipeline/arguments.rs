@@ -57,10 +57,8 @@ impl Graph<'_> {
                 if !step.text.is_empty() {
                     line.option("--set", self.data_of(step)?);
                 }
-                line.option(
-                    "--from",
-                    step.from.as_ref().map(|parent| self.folder_of(parent)).transpose()?,
-                );
+                let parent = step.from.as_ref().map(|parent| self.folder_of(parent));
+                line.option("--from", parent.transpose()?);
             }
             Verb::Backtranslate(step) => {
                 line.words(["backtranslate", &self.folder_of(&step.run)?, &file(&step.text)?]);

@@ -1,7 +1,7 @@
 //! Environment variables with which launchers tell each process its rank (index among all
 //! processes).
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
@@ -95,16 +95,7 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             let step = of_slurm.as_ref().filter(|_| !is_one_machine)?;
             step.first_machine.clone()
         });
-        let port = match number(get, "MASTER_PORT")? {
-            Some(port) => u16::try_from(port).ok().filter(|&port| port > 0),
-            None => Some(of_slurm.map_or(USUAL_PORT, |step| step.port)),
-        };
-        let Some(mut port) = port else {
-            bail!(
-                "MASTER_PORT is not a port: use a number from 1 to \
-                                                65535"
-            )
-        };
+        let mut port = port(get, of_slurm.map_or(USUAL_PORT, |step| step.port))?;
         if by_agent {
             port = port.checked_add(1).unwrap_or(USUAL_PORT);
         }
@@ -123,6 +114,17 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
         }));
     }
     Ok(None)
+}
+
+/// The port that `MASTER_PORT` names, or `usual` if it is not set.
+fn port(get: &dyn Fn(&str) -> Option<String>, usual: u16) -> Result<u16> {
+    match number(get, "MASTER_PORT")? {
+        None => Ok(usual),
+        Some(port) => u16::try_from(port)
+            .ok()
+            .filter(|&port| port > 0)
+            .context("MASTER_PORT is not a port: use a number from 1 to 65535"),
+    }
 }
 
 #[cfg(test)]

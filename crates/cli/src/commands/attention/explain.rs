@@ -1,7 +1,7 @@
 //! `taper explain`: shows the path of one text through a model, step by step.
 
 use anyhow::Result;
-use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
+use taper_run::attention::{Answer, AttentionPart, Branch, Choice, Journey, journey_page};
 use taper_run::folder::files::write_atomically;
 use taper_run::prediction::WordEvidence;
 
@@ -66,21 +66,7 @@ fn lines(journey: &Journey) -> Vec<String> {
         Answer::Hidden => "Each hidden token",
     };
     lines.push(format!("{last}. {answer}, and the likeliest there"));
-    for choice in &journey.choices {
-        let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);
-        let others: Vec<String> = choice
-            .alternatives
-            .iter()
-            .map(|(token, probability)| format!("{token} {}", percent(*probability)))
-            .collect();
-        let word = choice.word.as_ref().map(|word| format!("{word}: ")).unwrap_or_default();
-        lines.push(format!(
-            "   {word}{} {}   ({})",
-            choice.token,
-            percent(choice.probability),
-            others.join(", ")
-        ));
-    }
+    lines.extend(journey.choices.iter().map(likeliest));
     if !journey.evidence.is_empty() {
         lines.push(format!(
             "{}. The words: evidence for the label in nats, and its probability without the word",
@@ -93,6 +79,18 @@ fn lines(journey: &Journey) -> Vec<String> {
         lines.extend(journey.evidence.iter().map(word));
     }
     lines
+}
+
+/// Formats one answer of the model, with its probability and those of the alternatives.
+fn likeliest(choice: &Choice) -> String {
+    let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);
+    let alternatives = choice.alternatives.iter();
+    let alternatives: Vec<String> = alternatives
+        .map(|(token, probability)| format!("{token} {}", percent(*probability)))
+        .collect();
+    let word = choice.word.as_ref().map(|word| format!("{word}: ")).unwrap_or_default();
+    let (token, probability) = (&choice.token, percent(choice.probability));
+    format!("   {word}{token} {probability}   ({})", alternatives.join(", "))
 }
 
 /// Formats the beam as a tree, each token below the token that it continues.
