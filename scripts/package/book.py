@@ -124,6 +124,10 @@ def build(to, mdbook):
                 shutil.copyfile(figure, copy)
         (source / "SUMMARY.md").write_text("\n".join(summary), encoding="utf-8")
         Path(folder, "book.toml").write_text(BOOK, encoding="utf-8")
+        # The reader's own fonts, in place of half a megabyte of mdBook's.
+        fonts = Path(folder, "theme/fonts/fonts.css")
+        fonts.parent.mkdir(parents=True)
+        fonts.write_text("/* None. */\n", encoding="utf-8")  # An empty file would not be copied.
         shutil.rmtree(to, ignore_errors=True)
         subprocess.run([mdbook, "build", folder, "--dest-dir", to.resolve()], check=True,
                        capture_output=True)
