@@ -108,7 +108,7 @@ pub use error::DecodingError;
 pub use forced::{ForcedScore, forced_scores};
 pub use lengths::{ExpectedLength, LengthSettings, length_penalty};
 pub use model::{Ensemble, EnsembleState, NumberedSources, StepModel, WithSpecialIds};
-pub use reranking::{Criteria, RerankingConfig, Utility};
+pub use reranking::{Criteria, PruningConfig, RerankingConfig, Utility};
 pub use search::{
     BeamFate, BeamNode, Hypothesis, NewToken, beam_search, beam_tree, generate, greedy_search,
 };

@@ -53,6 +53,50 @@ pub struct RerankingConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking", "no-language-model"]))]
     pub language_model_weight: f64,
+    /// Comparison of candidates with fewer others.
+    #[serde(skip_serializing_if = "PruningConfig::is_default")]
+    #[schemars(extend("x-idle" = ["no-reranking", "no-utility"]))]
+    pub pruning: PruningConfig,
+}
+
+/// Comparison of candidates with fewer others. Candidates are compared with a few samples first. A
+/// candidate is dropped if it is unlikely to be among the best `n_best`, and only the others are
+/// compared with more samples (Cheng and Vlachos 2023, "Faster Minimum Bayes Risk Decoding with
+/// Confidence-based Pruning"). The candidates must be samples, and the utility one of pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PruningConfig {
+    /// Confidence with which a candidate is dropped, such as 0.99: the share of resamples in which
+    /// it must be worse than the best candidate so far. 1: none is dropped. 0: no pruning.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub confidence: f64,
+    /// Number of samples with which candidates are compared at first. It is doubled until
+    /// candidates are compared with all samples.
+    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(extend("x-names" = "sampling_scheduler"), extend("x-idle" = ["no-pruning"]))]
+    pub references: usize,
+    /// Number of resamples (draws of as many samples, with replacement) by which the confidence is
+    /// estimated. The random numbers follow from `decoding.sampling.seed` and the line.
+    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(extend("x-names" = "num_bootstrap_samples"), extend("x-idle" = ["no-pruning"]))]
+    pub resamples: usize,
+}
+
+impl Default for PruningConfig {
+    fn default() -> Self {
+        Self { confidence: 0.0, references: 8, resamples: 500 }
+    }
+}
+
+impl PruningConfig {
+    /// Whether candidates can be dropped before they are compared with all others.
+    pub fn is_active(&self) -> bool {
+        self.confidence > 0.0
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Measure of the similarity of two translations.
@@ -81,6 +125,7 @@ impl Default for RerankingConfig {
             reverse_weight: 1.0,
             language_model: None,
             language_model_weight: 1.0,
+            pruning: PruningConfig::default(),
         }
     }
 }

@@ -330,3 +330,50 @@ fn configurations_are_checked() {
         assert!(message.starts_with(&format!("decoding.{key} = ")), "{message}");
     }
 }
+
+#[test]
+fn pruning_that_nothing_can_estimate_is_refused() {
+    use taper_decoding::{PruningConfig, RerankingConfig, Utility};
+    let with = |temperature: f64, utility: Utility, pruning: PruningConfig| {
+        let reranking = RerankingConfig { candidates: 8, utility, pruning, ..Default::default() };
+        let mut config = DecodingConfig { reranking, ..DecodingConfig::default() };
+        config.sampling.temperature = temperature;
+        config
+    };
+    let confident = PruningConfig { confidence: 0.99, ..PruningConfig::default() };
+    with(1.0, Utility::Chrf, confident).validate().expect("samples and pairs");
+    with(1.0, Utility::Bleu, confident).validate().expect("samples and pairs");
+    // Without candidates, there is nothing to prune.
+    let mut idle = with(0.0, Utility::Chrf, confident);
+    idle.reranking.candidates = 0;
+    idle.validate().expect("no choice");
+    let key = "decoding.reranking.pruning";
+    for (config, parts) in [
+        (
+            with(0.0, Utility::Chrf, confident),
+            ["confidence = 0.99", "decoding.sampling.temperature"],
+        ),
+        (
+            with(1.0, Utility::AggregatedChrf, confident),
+            ["confidence = 0.99", "\"aggregated-chrf\""],
+        ),
+        (
+            with(1.0, Utility::Chrf, PruningConfig { confidence: 1.5, ..confident }),
+            ["confidence = 1.5", "from 0 to 1"],
+        ),
+        (
+            with(1.0, Utility::Chrf, PruningConfig { references: 0, ..confident }),
+            ["references = 0", "at least 1"],
+        ),
+        (
+            with(1.0, Utility::Chrf, PruningConfig { resamples: 1 << 20, ..confident }),
+            ["resamples = 1048576", "at most 65536"],
+        ),
+    ] {
+        let message = config.validate().expect_err("refused").to_string();
+        assert!(
+            message.contains(key) && parts.iter().all(|part| message.contains(part)),
+            "{message}"
+        );
+    }
+}

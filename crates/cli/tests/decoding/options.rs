@@ -210,6 +210,18 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         let utility = format!("decoding.reranking.utility={utility}");
         assert_eq!(records(workspace, &format!("--mbr 4 --set {utility}"), input).len(), 4);
     }
+    // With a confidence of 1 nothing is pruned. With less, the translations that are returned have
+    // totals, and depend neither on threads nor on windows.
+    let pruned = |confidence: &str, more: &str| {
+        let key = format!("decoding.reranking.pruning.confidence={confidence}");
+        let all = format!("--mbr 16 --set decoding.reranking.pruning.references=4 --set {key}");
+        records(workspace, &format!("{all} {more}"), input)
+    };
+    assert_eq!(pruned("1", "--n-best 3"), records(workspace, "--mbr 16 --n-best 3", input));
+    let two = pruned("0.9", "--n-best 2");
+    assert_eq!(pruned("0.9", "--n-best 2 --threads 3 --window 1"), two);
+    let totals = |record: &Value| translations(record).iter().all(|one| one["total"].is_f64());
+    assert!(two.iter().all(totals), "{two:?}");
     // The chosen candidate has the terms.
     workspace.write("terms.tsv", "red\tscarlet\n");
     for record in records(workspace, "--mbr 4 --terms terms.tsv", "red cat sees\n") {
@@ -221,6 +233,15 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         ("--mbr 8 --temperature 0", &["--temperature 0", "--mbr", "--beam"]),
         ("--mbr 4 --beam 4 --seed 3", &["--seed has no effect"]),
         ("--sample --epsilon 1", &["decoding.sampling.epsilon = 1", "below 1"]),
+        (
+            "--mbr 4 --beam 4 --set decoding.reranking.pruning.confidence=0.9",
+            &["decoding.reranking.pruning.confidence = 0.9", "decoding.sampling.temperature"],
+        ),
+        (
+            "--mbr 4 --set decoding.reranking.utility=aggregated-chrf \
+             --set decoding.reranking.pruning.confidence=0.9",
+            &["decoding.reranking.pruning.confidence = 0.9", "decoding.reranking.utility"],
+        ),
     ] {
         let output =
             workspace.run_with_input(format!("translate run {arguments}"), input.as_bytes());

@@ -1,7 +1,7 @@
 //! Checks of the settings of a search.
 
 use super::DecodingConfig;
-use crate::reranking::RerankingConfig;
+use crate::reranking::{PruningConfig, RerankingConfig, Utility};
 use crate::{DecodingError, Result};
 
 /// Upper bound of the beam size. It is far above any useful size (compare Stahlberg and Byrne 2019,
@@ -146,7 +146,41 @@ impl DecodingConfig {
         from_0("reranking.utility_weight", utility_weight, MOST)?;
         from_0("reranking.model_weight", model_weight, MOST)?;
         from_0("reranking.reverse_weight", reverse_weight, MOST)?;
-        from_0("reranking.language_model_weight", language_model_weight, MOST)
+        from_0("reranking.language_model_weight", language_model_weight, MOST)?;
+        self.validate_pruning()
+    }
+
+    fn validate_pruning(&self) -> Result<()> {
+        let PruningConfig { confidence, references, resamples } = self.reranking.pruning;
+        from_0("reranking.pruning.confidence", confidence, 1.0)?;
+        for (key, value) in [
+            ("reranking.pruning.references", references),
+            ("reranking.pruning.resamples", resamples),
+        ] {
+            at_least_one(key, value)?;
+            if value > WIDEST_BEAM {
+                return Err(refused(key, value, format!("at most {WIDEST_BEAM}")));
+            }
+        }
+        if !(self.reranking.is_active() && self.reranking.pruning.is_active()) {
+            return Ok(());
+        }
+        let needs = |reason: &str| {
+            refused("reranking.pruning.confidence", confidence, format!("0 {reason}"))
+        };
+        if !self.sampling.is_active() {
+            return Err(needs(
+                "with decoding.sampling.temperature = 0: it is estimated from samples, and the \
+                 candidates of a beam are not samples",
+            ));
+        }
+        if self.reranking.utility == Utility::AggregatedChrf {
+            return Err(needs(
+                "with decoding.reranking.utility = \"aggregated-chrf\", which compares each \
+                 candidate only once",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -168,6 +168,10 @@ conditions! { |config, section|
         !config.decoding.sampling.is_active();
     "no-reranking": "decoding.reranking.candidates is 0, so there is no choice",
         !config.decoding.reranking.is_active();
+    "no-pruning": "decoding.reranking.pruning.confidence is 0, so nothing is pruned",
+        !config.decoding.reranking.pruning.is_active();
+    "no-utility": "decoding.reranking.utility_weight is 0, so candidates are not compared",
+        config.decoding.reranking.utility_weight == 0.0;
     "no-reverse": "decoding.reranking.reverse names no run",
         config.decoding.reranking.reverse.is_none();
     "no-language-model": "decoding.reranking.language_model names no run",

@@ -374,15 +374,19 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
 
 /// Value by which a name is sorted: its index in `written`. A name that is not in `written` is
 /// sorted after the last key of its section or, if no key of the section is written, after the
-/// section.
+/// section. If the section is not written either, the one around it counts.
 fn place(name: &str, written: &[String]) -> (usize, String) {
     let at = |name: &str| written.iter().position(|other| other == name);
     if let Some(place) = at(name) {
         return (place, String::new());
     }
-    let section = name.rsplit_once('.').map_or("", |(section, _)| section);
-    let of_section = |other: &String| other.rsplit_once('.').is_some_and(|(of, _)| of == section);
-    let last = written.iter().rposition(of_section).or_else(|| at(section));
+    let outer = |name: &str| name.rsplit_once('.').map(|(section, _)| section.to_owned());
+    let mut sections = std::iter::successors(outer(name), |section| outer(section));
+    let last = |section: &String| {
+        let of_section = |other: &String| outer(other).as_ref() == Some(section);
+        written.iter().rposition(of_section).or_else(|| at(section))
+    };
+    let last = sections.find_map(|section| last(&section));
     (last.unwrap_or(written.len()), name.to_owned())
 }
 
@@ -418,6 +422,9 @@ mod tests {
         assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
         assert_eq!(at("data.tokenizer.target_path"), at("data.tokenizer.path") + 1);
         assert!(at("data.tokenizer.path") < at("data.batching"));
+        // Sections that are not written if they have their defaults, one in the other.
+        let order = ["decoding", "decoding.reranking", "decoding.reranking.pruning", "evaluation"];
+        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
     }
 
     #[test]

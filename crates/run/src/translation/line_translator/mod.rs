@@ -131,7 +131,7 @@ impl<'a> LineTranslator<'a> {
         LineTranslator {
             members: Arc::clone(&self.members),
             decoding: decoding(settings),
-            reranker: self.reranker.under(&settings.decoding, settings.tokenizer),
+            reranker: self.reranker.under(&settings.decoding, wanted(settings), settings.tokenizer),
             wanted: wanted(settings),
             aligned_by: settings.aligned_by,
             terms: settings.terms.clone(),
@@ -182,7 +182,12 @@ impl<'a> LineTranslator<'a> {
             model,
             members: Arc::new([speaking(model, tokenizers.target())]),
             decoding: decoding(settings),
-            reranker: Reranker::new(&settings.decoding, settings.tokenizer, languages)?,
+            reranker: Reranker::new(
+                &settings.decoding,
+                wanted(settings),
+                settings.tokenizer,
+                languages,
+            )?,
             wanted: wanted(settings),
             limit,
             aligned_by: *aligned_by,

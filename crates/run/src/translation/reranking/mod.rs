@@ -1,15 +1,20 @@
 //! Reranking: choice among the translations that a search has found (its candidates).
 
 mod models;
+mod pruning;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
 use rayon::prelude::*;
 use taper_decoding::{Criteria, DecodingConfig, RerankingConfig, Utility};
-use taper_metrics::{Bleu, Chrf, Tokenizer, WeightedReference, expected_scores};
+use taper_metrics::{Bleu, Chrf, Metric, Tokenizer, WeightedReference, expected_scores};
 
 use self::models::RerankingModels;
+use self::pruning::Pruner;
 use super::Translation;
 use super::parts::TextPart;
 
@@ -22,37 +27,50 @@ pub(super) struct Reranker {
     tokenizer: Tokenizer,
     /// Whether candidates are random samples, which all have the same weight.
     are_drawn: bool,
+    /// Pruner of candidates; `None` if every candidate is compared with all.
+    pruner: Option<Pruner>,
     models: Arc<RerankingModels>,
 }
 
 impl Reranker {
-    /// Reranker for a search with the settings `config`. `tokenizer`: tokenizer of BLEU.
-    /// `languages`: source language and target language.
+    /// Reranker for a search with the settings `config`, which has to find the best `wanted`
+    /// translations. `tokenizer`: tokenizer of BLEU. `languages`: source language and target
+    /// language.
     ///
     /// # Errors
     /// If a model that `config` names cannot be loaded.
     pub(super) fn new(
         config: &DecodingConfig,
+        wanted: usize,
         tokenizer: Tokenizer,
         languages: [&str; 2],
     ) -> Result<Self> {
         let models = RerankingModels::load(&config.reranking, languages)?;
-        Ok(Self { models, ..Self::alone(config, tokenizer) })
+        Ok(Self { models, ..Self::alone(config, wanted, tokenizer) })
     }
 
     /// Reranker that uses no models except the one that translates.
-    fn alone(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
-        let are_drawn = config.sampling.is_active();
-        Self { settings: config.reranking.clone(), tokenizer, are_drawn, models: Arc::default() }
+    fn alone(config: &DecodingConfig, wanted: usize, tokenizer: Tokenizer) -> Self {
+        let (settings, are_drawn) = (config.reranking.clone(), config.sampling.is_active());
+        let pruner = Pruner::new(settings.pruning, config.sampling.seed, wanted);
+        let pruner = settings.pruning.is_active().then_some(pruner);
+        Self { settings, tokenizer, are_drawn, pruner, models: Arc::default() }
     }
 
     /// Reranker for other settings of the search, with the same models.
-    pub(super) fn under(&self, config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
-        Self { models: Arc::clone(&self.models), ..Self::alone(config, tokenizer) }
+    pub(super) fn under(
+        &self,
+        config: &DecodingConfig,
+        wanted: usize,
+        tokenizer: Tokenizer,
+    ) -> Self {
+        Self { models: Arc::clone(&self.models), ..Self::alone(config, wanted, tokenizer) }
     }
 
     /// Sorts the candidates of each text by the weighted sums (totals) of their scores, the best
-    /// first. Candidates with equal totals keep their order.
+    /// first. Candidates with equal totals keep their order. Candidates that are dropped before
+    /// they are compared with all others come last and have no total; the best `wanted` are not
+    /// dropped.
     ///
     /// # Errors
     /// If a candidate cannot be scored.
@@ -65,10 +83,19 @@ impl Reranker {
             return Ok(());
         }
         let weights = self.settings.weights();
-        let scores = self.scores(&weights, texts, translations)?;
-        for (candidates, scores) in translations.iter_mut().zip(scores) {
-            for (candidate, scores) in candidates.iter_mut().zip(scores) {
-                candidate.total = Some(scores.total(&weights));
+        let others = self.scores_by_models(&weights, texts, translations)?;
+        let utilities: Vec<Vec<Option<f64>>> = (texts, &*translations, &others)
+            .into_par_iter()
+            .map(|(text, candidates, others)| match weights.utility == 0.0 {
+                true => Ok(vec![Some(0.0); candidates.len()]),
+                false => self.utilities_to_choose(text, candidates, others, &weights),
+            })
+            .collect::<Result<_>>()?;
+        for ((candidates, others), utilities) in translations.iter_mut().zip(others).zip(utilities)
+        {
+            for ((candidate, others), utility) in candidates.iter_mut().zip(others).zip(utilities) {
+                let total = |utility| Criteria { utility, ..others }.total(&weights);
+                candidate.total = utility.map(total);
             }
             let total = |one: &Translation| one.total.unwrap_or(f64::NEG_INFINITY);
             candidates.sort_by(|one, other| total(other).total_cmp(&total(one)));
@@ -86,33 +113,33 @@ impl Reranker {
         texts: &[TextPart],
         translations: &[Vec<Translation>],
     ) -> Result<Vec<Vec<Criteria>>> {
-        self.scores(&Criteria::from([1.0; 4]), texts, translations)
+        let mut scores = self.scores_by_models(&Criteria::from([1.0; 4]), texts, translations)?;
+        let utilities: Vec<Vec<f64>> = (texts, translations)
+            .into_par_iter()
+            .map(|(text, candidates)| self.utilities(text, candidates))
+            .collect::<Result<_>>()?;
+        for (scores, utilities) in scores.iter_mut().zip(utilities) {
+            scores.iter_mut().zip(utilities).for_each(|(scores, utility)| scores.utility = utility);
+        }
+        Ok(scores)
     }
 
-    /// Scores of the candidates of each text by all criteria. The score by a criterion with weight
-    /// 0 or without a model is 0.
-    fn scores(
+    /// Scores of the candidates of each text by models, with a utility of 0. The score by a model
+    /// with weight 0, or that is missing, is 0.
+    fn scores_by_models(
         &self,
         weights: &Criteria,
         texts: &[TextPart],
         translations: &[Vec<Translation>],
     ) -> Result<Vec<Vec<Criteria>>> {
-        let utilities: Vec<Vec<f64>> = translations
-            .par_iter()
-            .map(|candidates| match weights.utility == 0.0 || candidates.is_empty() {
-                true => Ok(vec![0.0; candidates.len()]),
-                false => self.utilities(candidates),
-            })
-            .collect::<Result<_>>()?;
         let [back, fluency] = self.by_models(weights, texts, translations)?;
         let mut of_models = back.into_iter().zip(fluency);
-        let scores = translations.iter().zip(utilities).map(|(candidates, utilities)| {
+        let scores = translations.iter().map(|candidates| {
             candidates
                 .iter()
-                .zip(utilities)
                 .zip(of_models.by_ref())
-                .map(|((one, utility), (reverse, language_model))| Criteria {
-                    utility,
+                .map(|(one, (reverse, language_model))| Criteria {
+                    utility: 0.0,
                     model: one.score,
                     reverse,
                     language_model,
@@ -151,42 +178,77 @@ impl Reranker {
         Ok([back.unwrap_or_else(none), fluency.unwrap_or_else(none)])
     }
 
-    /// Utility of each candidate, from 0 to 1: the weighted mean of its scores against all
-    /// candidates as references. Candidates with the same text have the same utility.
-    fn utilities(&self, candidates: &[Translation]) -> Result<Vec<f64>> {
-        let weights = self.weights(candidates);
-        // Several samples can have the same text, so each distinct text is scored once.
-        let mut references: Vec<WeightedReference<'_>> = Vec::new();
-        let mut places = Vec::with_capacity(candidates.len());
-        for (candidate, weight) in candidates.iter().zip(weights) {
-            let text = candidate.text.as_str();
-            let place = references.iter().position(|one| one.text == text);
-            places.push(place.unwrap_or(references.len()));
-            match place {
-                Some(place) => references[place].weight += weight,
-                None => references.push(WeightedReference { text, weight }),
-            }
+    /// Utility of each candidate of `text`, from 0 to 1: the weighted mean of its scores against
+    /// all candidates as references. Candidates with the same text have the same utility.
+    fn utilities(&self, text: &TextPart, candidates: &[Translation]) -> Result<Vec<f64>> {
+        if candidates.is_empty() {
+            return Ok(Vec::new());
         }
-        let texts: Vec<&str> = references.iter().map(|one| one.text).collect();
+        let (texts, places) = distinct(candidates);
+        let mut references: Vec<WeightedReference<'_>> =
+            texts.iter().map(|&text| WeightedReference { text, weight: 0.0 }).collect();
+        for (&place, weight) in places.iter().zip(self.weights(text, candidates)) {
+            references[place].weight += weight;
+        }
         let utilities = match self.settings.utility {
-            Utility::Chrf => expected_scores(&Chrf::default(), &texts, &references)?,
             Utility::AggregatedChrf => {
                 Chrf::default().aggregated_expected_scores(&texts, &references)?
             }
-            Utility::Bleu => {
-                let tokenizer = self.tokenizer;
-                let bleu = Bleu { tokenizer, effective_order: true, ..Bleu::default() };
-                expected_scores(&bleu, &texts, &references)?
-            }
+            Utility::Chrf | Utility::Bleu => expected_scores(&*self.metric(), &texts, &references)?,
         };
         Ok(places.into_iter().map(|place| utilities[place] / 100.0).collect())
     }
 
-    /// Weight of each candidate as a reference. Samples have equal weights, because likely texts
-    /// occur more often among them. The candidates of a beam are all different, so the weight of
-    /// each is its probability relative to that of the likeliest one.
-    fn weights(&self, candidates: &[Translation]) -> Vec<f64> {
-        if self.are_drawn {
+    /// Utility of each candidate of `text`, as by [`Self::utilities`]; `None` for candidates that
+    /// are dropped because they are unlikely to have one of the highest totals. `others`: scores of
+    /// the candidates by the other criteria.
+    fn utilities_to_choose(
+        &self,
+        text: &TextPart,
+        candidates: &[Translation],
+        others: &[Criteria],
+        weights: &Criteria,
+    ) -> Result<Vec<Option<f64>>> {
+        let pruner = self.pruner.filter(|_| self.are_samples(text) && !candidates.is_empty());
+        let Some(pruner) = pruner else {
+            return Ok(self.utilities(text, candidates)?.into_iter().map(Some).collect());
+        };
+        let (texts, places) = distinct(candidates);
+        // Two series of tokens with different scores can have the same text; the higher counts.
+        let mut added = vec![f64::NEG_INFINITY; texts.len()];
+        for (&place, others) in places.iter().zip(others) {
+            let on_scale = others.total(weights) / weights.utility * 100.0;
+            added[place] = added[place].max(on_scale);
+        }
+        let number = text.sentence().number;
+        let metric = self.metric();
+        let expected = pruner.expected_scores(&*metric, &texts, &places, &added, number)?;
+        Ok(places.into_iter().map(|place| expected[place].map(|score| score / 100.0)).collect())
+    }
+
+    /// Metric that compares two candidates.
+    fn metric(&self) -> Box<dyn Metric> {
+        match self.settings.utility {
+            Utility::Chrf | Utility::AggregatedChrf => Box::new(Chrf::default()),
+            Utility::Bleu => Box::new(Bleu {
+                tokenizer: self.tokenizer,
+                effective_order: true,
+                ..Bleu::default()
+            }),
+        }
+    }
+
+    /// Whether the candidates of `text` are random samples. A text with phrases is translated by a
+    /// beam search in any case.
+    fn are_samples(&self, text: &TextPart) -> bool {
+        self.are_drawn && text.phrases.is_empty()
+    }
+
+    /// Weight of each candidate of `text` as a reference. Samples have equal weights, because
+    /// likely texts occur more often among them. The candidates of a beam are all different, so the
+    /// weight of each is its probability relative to that of the likeliest one.
+    fn weights(&self, text: &TextPart, candidates: &[Translation]) -> Vec<f64> {
+        if self.are_samples(text) {
             return vec![1.0; candidates.len()];
         }
         let score_of = |one: &Translation| one.log_probability;
@@ -195,84 +257,16 @@ impl Reranker {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidate(text: &str, log_probability: f64) -> Translation {
-        Translation {
-            text: text.to_owned(),
-            score: log_probability,
-            log_probability,
-            length: 1,
-            truncated: false,
-            total: None,
-            tokens: Vec::new(),
-            token_log_probabilities: Vec::new(),
-            alignment: None,
-        }
-    }
-
-    fn ranked(config: &DecodingConfig, candidates: &[(&str, f64)]) -> Vec<String> {
-        let reranker = Reranker::alone(config, Tokenizer::default());
-        let text = TextPart::default();
-        let mut ranked_lists =
-            [candidates.iter().map(|&(text, score)| candidate(text, score)).collect()];
-        reranker.rank(&[text], &mut ranked_lists).expect("scored");
-        let [candidates]: [Vec<Translation>; 1] = ranked_lists;
-        candidates.into_iter().map(|one| one.text).collect()
-    }
-
-    fn settings(reranking: RerankingConfig, temperature: f64) -> DecodingConfig {
-        let mut config = DecodingConfig { reranking, ..DecodingConfig::default() };
-        config.sampling.temperature = temperature;
-        config
-    }
-
-    const CANDIDATES: [(&str, f64); 4] = [
-        ("wholly different words", -1.0),
-        ("the cat sat on the mat", -2.0),
-        ("the cat sat on a mat", -2.5),
-        ("the cat sits on the mat", -3.0),
-    ];
-
-    #[test]
-    fn the_candidate_with_most_in_common_is_chosen() {
-        for utility in [Utility::Chrf, Utility::AggregatedChrf, Utility::Bleu] {
-            let reranking = RerankingConfig { candidates: 4, utility, ..Default::default() };
-            let ranked = ranked(&settings(reranking, 1.0), &CANDIDATES);
-            assert_eq!(ranked[0], CANDIDATES[1].0, "{utility:?}");
-            assert_eq!(ranked[3], CANDIDATES[0].0, "{utility:?}");
-        }
-    }
-
-    #[test]
-    fn probabilities_of_a_beam_are_weights() {
-        // The first text has 0.58 of the probability, and the other texts have 0.21, 0.13 and 0.08.
-        let reranking = RerankingConfig { candidates: 4, ..Default::default() };
-        assert_eq!(ranked(&settings(reranking, 0.0), &CANDIDATES)[0], CANDIDATES[0].0);
-    }
-
-    #[test]
-    fn repeated_samples_count_as_often() {
-        let reranking = RerankingConfig { candidates: 7, ..Default::default() };
-        let mut candidates = CANDIDATES.to_vec();
-        candidates.extend([CANDIDATES[0]; 6]);
-        assert_eq!(ranked(&settings(reranking, 1.0), &candidates)[..7], [CANDIDATES[0].0; 7]);
-    }
-
-    #[test]
-    fn the_model_has_its_weight() {
-        let reranking = RerankingConfig {
-            candidates: 4,
-            utility_weight: 0.0,
-            model_weight: 1.0,
-            ..Default::default()
-        };
-        let ranked = ranked(&settings(reranking.clone(), 1.0), &CANDIDATES);
-        assert_eq!(ranked, CANDIDATES.map(|(text, _)| text));
-        let none = RerankingConfig { candidates: 0, ..reranking };
-        let order: Vec<(&str, f64)> = CANDIDATES.iter().rev().copied().collect();
-        assert_eq!(self::ranked(&settings(none, 1.0), &order)[0], CANDIDATES[3].0);
-    }
+/// Distinct texts of `candidates`, in the order of their first occurrence, and the index of each
+/// candidate's text. Several samples can have the same text, which then is scored once.
+fn distinct(candidates: &[Translation]) -> (Vec<&str>, Vec<usize>) {
+    let (mut texts, mut indices) = (Vec::new(), HashMap::new());
+    let places = candidates.iter().map(|candidate| {
+        *indices.entry(candidate.text.as_str()).or_insert_with_key(|text| {
+            texts.push(*text);
+            texts.len() - 1
+        })
+    });
+    let places = places.collect();
+    (texts, places)
 }
