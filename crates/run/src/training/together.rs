@@ -31,15 +31,19 @@ use crate::word_vectors;
 /// Message from process 0 to the other processes, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// Request to tokenise the text together. It is meant for all processes that find the file
-    /// `mark` in the run's folder.
-    Tokenise {
-        #[serde(with = "crate::config::text")]
-        config: RunConfig,
-        mark: String,
-    },
+    /// Request to tokenise the text together.
+    Tokenise(Box<Request>),
     /// Decisions of process 0, sent after it has prepared the data.
     Decided(Box<Decided>),
+}
+
+/// Request of process 0 to tokenise the text. It is meant for all processes that find the file
+/// `mark` in the run's folder.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    #[serde(with = "crate::config::text")]
+    config: RunConfig,
+    mark: String,
 }
 
 /// Decisions of process 0, and files that other processes need.
@@ -122,7 +126,8 @@ fn decision(
     loop {
         match everyone(exchange, None)?.swap_remove(0) {
             Some(Said::Decided(decided)) => return Ok(*decided),
-            Some(Said::Tokenise { config, mark }) => {
+            Some(Said::Tokenise(request)) => {
+                let Request { config, mark } = *request;
                 let config = match folder.root().join(&mark).is_file() {
                     true => with_own_paths(config, given, folder)?,
                     false => config,
@@ -171,8 +176,8 @@ pub(super) fn tokenise(
         return Ok(());
     }
     let mark = Mark::put_in(folder)?;
-    let instruction = Said::Tokenise { config: config.clone(), mark: mark.name.clone() };
-    everyone(exchange, Some(instruction))?;
+    let request = Request { config: config.clone(), mark: mark.name.clone() };
+    everyone(exchange, Some(Said::Tokenise(Box::new(request))))?;
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
