@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
+use crate::formats::escaped_tags::with_escaped_tags;
 use crate::formats::html::{is_element, is_inline, is_void};
 use crate::markup::{Tag, next_tag, paired};
 use crate::segment::{Layout, Piece, Segment};
@@ -47,6 +48,16 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
 /// Pieces of a message: text, and tags of HTML, which many programs have in their messages. A tag
 /// without a counterpart stands alone, because a message is complete.
 fn pieces(text: &str) -> Vec<Piece> {
+    let alone = |piece| match piece {
+        Piece::Begin(range) | Piece::End(range) => Piece::Alone(range),
+        other => other,
+    };
+    paired(tags(text)).into_iter().map(alone).collect()
+}
+
+/// Text and tags of HTML in a message, in order. A tag that opens or closes an inline element comes
+/// with the name of the element, and with true if it opens the element.
+pub(super) fn tags(text: &str) -> Vec<(Piece, Option<(String, bool)>)> {
     let (mut tags, mut at) = (Vec::new(), 0);
     while at < text.len() {
         let (tag, range) = next_tag(text, at);
@@ -67,11 +78,7 @@ fn pieces(text: &str) -> Vec<Piece> {
             _ => (Piece::Text(text[range.clone()].to_owned(), range), None),
         });
     }
-    let alone = |piece| match piece {
-        Piece::Begin(range) | Piece::End(range) => Piece::Alone(range),
-        other => other,
-    };
-    paired(tags).into_iter().map(alone).collect()
+    tags
 }
 
 /// Bytes of an empty string that its translation replaces. If the string has several parts with
@@ -117,7 +124,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
             between: None,
             is_copy: true,
             own_text: None,
-            pieces: unit.source.parts,
+            pieces: with_escaped_tags(unit.source.parts),
             syntax: Syntax::Xml,
             layout: Layout::Free,
         });

@@ -1,6 +1,7 @@
 //! Formats of documents. For each format, a submodule finds the texts to translate.
 
 mod catalogs;
+mod escaped_tags;
 mod html;
 mod markdown;
 mod plain;
