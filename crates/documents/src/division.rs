@@ -15,6 +15,8 @@ use crate::words::has_letters;
 pub(crate) enum Part {
     /// Content that is not translated, in the syntax of the document.
     Kept(String),
+    /// Markup that belongs to no line, or to several; true if it opens an element.
+    Mark(String, bool),
     /// Place at which the translation of the line with this index is written.
     Line(usize),
 }
@@ -77,7 +79,8 @@ pub(crate) fn divide(
         while let Some(mark) = kept.next_if(|mark| mark.at <= until || is_end) {
             let place = mark.at.max(*at);
             let blank = if mark.has_blanks { " " } else { "" };
-            parts.push(Part::Kept(syntax.escape(&text[*at..place]) + blank + &mark.raw));
+            parts.push(Part::Kept(syntax.escape(&text[*at..place]) + blank));
+            parts.push(Part::Mark(mark.raw, mark.is_open));
             *at = place;
         }
         parts.push(Part::Kept(syntax.escape(&text[*at..until])));

@@ -1,11 +1,13 @@
 //! A document, divided into texts to translate and the bytes around them.
 
 use crate::division::{Part, divide};
+use crate::emphasis::{Shared, have_same_marks};
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
 use crate::line::Line;
 use crate::scripts::is_chinese_or_japanese;
 use crate::segment::Segment;
+use crate::syntax::Syntax;
 use crate::translated::Translated;
 use crate::{Error, Result};
 
@@ -78,7 +80,7 @@ impl Document {
             let translation = |number: usize| translations.get(number).and_then(Option::as_ref);
             let mut of_parts = parts.iter().filter_map(|part| match part {
                 Part::Line(number) => Some((&self.lines[*number], translation(*number))),
-                Part::Kept(_) => None,
+                Part::Kept(_) | Part::Mark(..) => None,
             });
             let is_changed = match segment.is_copy {
                 true => of_parts.clone().next().is_some() && of_parts.all(|(_, to)| to.is_some()),
@@ -88,35 +90,13 @@ impl Document {
                 out.push_str(raw);
                 continue;
             }
-            let mut text = String::new();
-            // Translation of the last line, if nothing has been written after it.
-            let mut last: Option<&Translated> = None;
-            for part in parts {
-                let next = match part {
-                    Part::Kept(raw) => {
-                        last = last.filter(|_| raw.is_empty());
-                        raw.clone()
-                    }
-                    Part::Line(number) => {
-                        let line = &self.lines[*number];
-                        let to = translation(*number);
-                        if last.zip(to).is_some_and(|(left, right)| lack_blank(left, right)) {
-                            text.push(' ');
-                        }
-                        last = to;
-                        match to {
-                            Some(to) => line.render(to),
-                            None => line.render(&Translated {
-                                text: line.text().to_owned(),
-                                links: Vec::new(),
-                            }),
-                        }
-                    }
-                };
-                if segment.syntax.join(&text, &next) {
-                    text.push(' ');
+            let mut text = self.joined(segment.syntax, parts, &translation, Shared::Delimiters);
+            let is_markdown = matches!(segment.syntax, Syntax::Markdown { .. });
+            if is_markdown && text.contains(['*', '_', '~']) {
+                let with_tags = self.joined(segment.syntax, parts, &translation, Shared::Tags);
+                if text != with_tags && !have_same_marks(&text, &with_tags) {
+                    text = with_tags;
                 }
-                text.push_str(&next);
             }
             out.push_str(&segment.around[0]);
             out.push_str(&laid_out(&text, &segment.layout, segment.syntax, line_end));
@@ -124,6 +104,55 @@ impl Document {
         }
         out.push_str(&self.source[at..]);
         out
+    }
+
+    /// Text of a segment with the translations of its lines. `shared`: spelling of an emphasis that
+    /// several lines share.
+    fn joined<'t>(
+        &self,
+        syntax: Syntax,
+        parts: &[Part],
+        translation: &impl Fn(usize) -> Option<&'t Translated>,
+        shared: Shared,
+    ) -> String {
+        let mut text = String::new();
+        // Translation of the last line, if nothing has been written after it.
+        let mut last: Option<&Translated> = None;
+        let mut is_after_text = false;
+        for part in parts {
+            let next = match part {
+                Part::Kept(raw) => {
+                    last = last.filter(|_| raw.is_empty());
+                    raw.clone()
+                }
+                Part::Mark(raw, is_open) => {
+                    last = last.filter(|_| raw.is_empty());
+                    shared.spelling(raw, *is_open).to_owned()
+                }
+                Part::Line(number) => {
+                    let line = &self.lines[*number];
+                    let to = translation(*number);
+                    if last.zip(to).is_some_and(|(left, right)| lack_blank(left, right)) {
+                        text.push(' ');
+                    }
+                    last = to;
+                    match to {
+                        Some(to) => line.rendered(to, shared),
+                        None => {
+                            let text = line.text().to_owned();
+                            line.rendered(&Translated { text, links: Vec::new() }, shared)
+                        }
+                    }
+                }
+            };
+            // Text and markup of the source that follow each other stay as they are.
+            if !(is_after_text && matches!(part, Part::Mark(..))) && syntax.join(&text, &next) {
+                text.push(' ');
+            }
+            is_after_text = matches!(part, Part::Kept(raw) if !raw.is_empty());
+            text.push_str(&next);
+        }
+        text
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::element::Element;
-use crate::emphasis;
+use crate::emphasis::{self, Shared};
 use crate::placeholders::placeholders;
 use crate::placement::Target;
 use crate::syntax::Syntax;
@@ -77,10 +77,16 @@ impl Line {
     /// elements are nested as in the line.
     #[must_use]
     pub fn render(&self, translated: &Translated) -> String {
+        self.rendered(translated, Shared::Delimiters)
+    }
+
+    /// Writes a translation like [`Self::render`]. `shared`: spelling of an emphasis that other
+    /// lines share.
+    pub(crate) fn rendered(&self, translated: &Translated, shared: Shared) -> String {
         let translated = self.on_one_line(translated);
         let parts = self.written(&translated).parts;
         match self.syntax {
-            Syntax::Markdown { .. } => emphasis::written(parts, self.syntax),
+            Syntax::Markdown { .. } => emphasis::written(parts, self.syntax, shared),
             syntax => parts.into_iter().map(|part| part.written(syntax)).collect(),
         }
     }

@@ -12,7 +12,7 @@ pub(crate) struct Mark {
     pub(crate) raw: String,
     /// Other tag of the same element.
     partner: Partner,
-    is_open: bool,
+    pub(crate) is_open: bool,
     /// True if the source has blanks before and after the mark, of which the text has only one.
     pub(crate) has_blanks: bool,
     /// Index of the sentence that the mark belongs to; `None` if the mark is between sentences, or

@@ -38,21 +38,21 @@ impl<'a> Writer<'a> {
         let [_, after] = placed.element.sides;
         match &placed.element.markup {
             Markup::Tags(open, close) => {
-                self.mark(open, true, true);
+                self.mark(LinePart::Open(open));
                 self.write(text, &placed.inner, placed.range.clone());
-                self.mark(close, true, false);
+                self.mark(LinePart::Close(close));
             }
             Markup::Open(open) => {
-                self.mark(open, false, true);
+                self.mark(LinePart::Begin(open));
                 self.write(text, &placed.inner, placed.range.clone());
             }
             Markup::Close(close) => {
                 self.write(text, &placed.inner, placed.range.clone());
-                self.mark(close, false, false);
+                self.mark(LinePart::End(close));
             }
-            Markup::Alone(raw) => self.mark(raw, false, true),
+            Markup::Alone(raw) => self.mark(LinePart::Alone(raw)),
             Markup::Placeholder(shown, raw) => {
-                self.mark(raw, false, true);
+                self.mark(LinePart::Alone(raw));
                 self.visible.push_str(shown);
                 let is_address = shown.starts_with(char::is_alphanumeric)
                     && (shown.starts_with("www.") || shown.contains([':', '@']));
@@ -65,9 +65,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn mark(&mut self, raw: &'a str, has_other: bool, is_open: bool) {
-        if !raw.is_empty() {
-            self.parts.push(LinePart::mark(raw, has_other, is_open));
+    fn mark(&mut self, mark: LinePart<'a>) {
+        if !mark.raw().is_empty() {
+            self.parts.push(mark);
         }
     }
 

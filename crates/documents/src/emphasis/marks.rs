@@ -60,16 +60,22 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
         expected.add(match part {
             LinePart::Open(raw) => mark_of(raw).map(|mark| (true, mark)),
             LinePart::Close(raw) => mark_of(raw).map(|mark| (false, mark)),
-            LinePart::Text(_) | LinePart::Alone(_) => None,
+            LinePart::Text(_) | LinePart::Begin(_) | LinePart::End(_) | LinePart::Alone(_) => None,
         });
     }
-    // A word before the line makes it a paragraph. All labels of links are treated as defined,
-    // because their definitions are elsewhere in the document.
-    let text = format!("a {line}");
-    let defined = |link: BrokenLink<'_>| {
-        let is_note = link.reference.starts_with('^');
-        (!is_note).then_some((CowStr::Borrowed("/"), CowStr::Borrowed("")))
-    };
+    marks_in(line, false) == expected.sorted()
+}
+
+/// True if two texts have the same marks around the same texts. Tags of HTML for emphasis count as
+/// marks.
+pub(crate) fn have_same_marks(one: &str, other: &str) -> bool {
+    marks_in(one, true) == marks_in(other, true)
+}
+
+/// Marks that are read in `text`. `has_tags`: whether tags of HTML for emphasis count.
+fn marks_in(text: &str, has_tags: bool) -> Vec<Vec<(bool, Mark)>> {
+    // A word before the text makes it a paragraph.
+    let text = format!("a {text}");
     let (mut read, mut kept) = (Marks::default(), 0);
     for event in Parser::new_with_broken_link_callback(&text, OPTIONS, Some(defined)) {
         let mark = match (kept, &event) {
@@ -80,6 +86,7 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
             (0, Event::Start(Block::Paragraph) | Event::End(TagEnd::Paragraph)) => continue,
             (0, Event::Start(block)) => kind_of(block.to_end()).map(|mark| (true, mark)),
             (0, Event::End(block)) => kind_of(*block).map(|mark| (false, mark)),
+            (0, Event::InlineHtml(tag)) if has_tags => tag_of(tag),
             (_, Event::Start(_)) => {
                 kept += 1;
                 None
@@ -92,7 +99,27 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
         };
         read.add(mark);
     }
-    read.sorted() == expected.sorted()
+    read.sorted()
+}
+
+/// Mark of a tag of HTML; `None` if it is no tag for emphasis.
+fn tag_of(tag: &str) -> Option<(bool, Mark)> {
+    Some(match tag {
+        "<em>" => (true, Mark::Emphasis),
+        "</em>" => (false, Mark::Emphasis),
+        "<strong>" => (true, Mark::Strong),
+        "</strong>" => (false, Mark::Strong),
+        "<del>" => (true, Mark::Strike),
+        "</del>" => (false, Mark::Strike),
+        _ => return None,
+    })
+}
+
+/// Address and title of a link. All labels of links are treated as defined, because their
+/// definitions are elsewhere in the document.
+fn defined<'a>(link: BrokenLink<'a>) -> Option<(CowStr<'a>, CowStr<'a>)> {
+    let is_note = link.reference.starts_with('^');
+    (!is_note).then_some((CowStr::Borrowed("/"), CowStr::Borrowed("")))
 }
 
 /// Kind of the mark with the spelling `raw`; `None` if it is no mark.

@@ -9,7 +9,7 @@
 mod marks;
 
 use marks::reads_marks;
-pub(crate) use marks::{OPTIONS, is_kept};
+pub(crate) use marks::{OPTIONS, have_same_marks, is_kept};
 
 use crate::line_part::LinePart;
 use crate::syntax::Syntax;
@@ -25,9 +25,42 @@ const DELIMITERS: [(&str, &str, &str); 6] = [
     ("~", "~", "del"),
 ];
 
+/// Spelling of an emphasis that begins in one line and ends in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// Delimiters, as in the source.
+    Delimiters,
+    /// HTML tags, which have the same meaning at every place.
+    Tags,
+}
+
+impl Shared {
+    /// Spelling of the markup `raw`, which opens or closes an element. Markup that is no delimiter
+    /// of emphasis is written as in the source.
+    pub(crate) fn spelling(self, raw: &str, is_open: bool) -> &str {
+        let name = DELIMITERS.into_iter().find(|(delimiter, ..)| *delimiter == raw);
+        match (self, name, is_open) {
+            (Self::Delimiters, ..) | (_, None, _) => raw,
+            (Self::Tags, Some((.., "em")), true) => "<em>",
+            (Self::Tags, Some((.., "em")), false) => "</em>",
+            (Self::Tags, Some((.., "strong")), true) => "<strong>",
+            (Self::Tags, Some((.., "strong")), false) => "</strong>",
+            (Self::Tags, Some(_), true) => "<del>",
+            (Self::Tags, Some(_), false) => "</del>",
+        }
+    }
+}
+
 /// Writes the parts of a line as Markdown in which each emphasis is read as emphasis. An emphasis
-/// without content, which Markdown cannot express, is left out.
-pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
+/// without content, which Markdown cannot express, is left out. `shared`: spelling of an emphasis
+/// of which the line has only one end.
+pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax, shared: Shared) -> String {
+    let parts = parts.into_iter().map(|part| match part {
+        LinePart::Begin(raw) => LinePart::Alone(shared.spelling(raw, true)),
+        LinePart::End(raw) => LinePart::Alone(shared.spelling(raw, false)),
+        part => part,
+    });
+    let parts = parts.collect();
     let mut parts = apart(without_empty(parts), syntax);
     let write = |parts: &[LinePart<'_>]| -> String {
         parts.iter().map(|part| part.written(syntax)).collect()
@@ -160,7 +193,7 @@ mod tests {
     use LinePart::{Alone, Close, Open, Text};
 
     fn made(parts: &[LinePart<'_>]) -> String {
-        written(parts.to_vec(), Syntax::Markdown { table: false })
+        written(parts.to_vec(), Syntax::Markdown { table: false }, Shared::Delimiters)
     }
 
     #[test]

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, form_of_one, parse_po, parse_xliff};
-use crate::formats::escaped_tags::with_escaped_tags;
-use crate::formats::html::{is_element, is_inline, is_void};
-use crate::markup::{Tag, next_tag, paired};
+use crate::formats::escaped_tags::{tags, with_escaped_tags};
+use crate::markup::paired;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
@@ -53,32 +52,6 @@ fn pieces(text: &str) -> Vec<Piece> {
         other => other,
     };
     paired(tags(text)).into_iter().map(alone).collect()
-}
-
-/// Text and tags of HTML in a message, in order. A tag that opens or closes an inline element comes
-/// with the name of the element, and with true if it opens the element.
-pub(super) fn tags(text: &str) -> Vec<(Piece, Option<(String, bool)>)> {
-    let (mut tags, mut at) = (Vec::new(), 0);
-    while at < text.len() {
-        let (tag, range) = next_tag(text, at);
-        at = range.end;
-        let is_whole = text[range.clone()].ends_with('>');
-        tags.push(match tag {
-            Tag::Open { name, is_empty, .. } if is_whole && is_element(&name) => {
-                match is_inline(&name) {
-                    true if is_empty || is_void(&name) => (Piece::Alone(range), None),
-                    true => (Piece::Open(range), Some((name, true))),
-                    false => (Piece::Break(range), None),
-                }
-            }
-            Tag::Close(name) if is_whole && is_element(&name) => match is_inline(&name) {
-                true => (Piece::Close(range), Some((name, false))),
-                false => (Piece::Break(range), None),
-            },
-            _ => (Piece::Text(text[range.clone()].to_owned(), range), None),
-        });
-    }
-    tags
 }
 
 /// Bytes of an empty string that its translation replaces. If the string has several parts with

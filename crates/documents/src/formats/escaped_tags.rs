@@ -1,10 +1,37 @@
-//! Tags of HTML that are text of an XML document, with `&lt;` in place of `<`. Many programs exchange
-//! texts with such tags.
+//! Tags of HTML in the texts of catalogs. In an XML document, they are written with `&lt;` in place
+//! of `<`. Many programs exchange texts with such tags.
 
 use std::ops::Range;
 
-use crate::formats::catalogs::tags;
+use crate::formats::html::{is_element, is_inline, is_void};
+use crate::markup::{Tag, next_tag};
 use crate::segment::Piece;
+
+/// Text and tags of HTML in a text, in order. A tag that opens or closes an inline element comes
+/// with the name of the element, and with true if it opens the element.
+pub(super) fn tags(text: &str) -> Vec<(Piece, Option<(String, bool)>)> {
+    let (mut tags, mut at) = (Vec::new(), 0);
+    while at < text.len() {
+        let (tag, range) = next_tag(text, at);
+        at = range.end;
+        let is_whole = text[range.clone()].ends_with('>');
+        tags.push(match tag {
+            Tag::Open { name, is_empty, .. } if is_whole && is_element(&name) => {
+                match is_inline(&name) {
+                    true if is_empty || is_void(&name) => (Piece::Alone(range), None),
+                    true => (Piece::Open(range), Some((name, true))),
+                    false => (Piece::Break(range), None),
+                }
+            }
+            Tag::Close(name) if is_whole && is_element(&name) => match is_inline(&name) {
+                true => (Piece::Close(range), Some((name, false))),
+                false => (Piece::Break(range), None),
+            },
+            _ => (Piece::Text(text[range.clone()].to_owned(), range), None),
+        });
+    }
+    tags
+}
 
 /// Deepest nesting of escaped tags inside an element of XML. Tags that are nested more deeply stand
 /// alone.
