@@ -157,11 +157,49 @@ pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> io::Result<()> 
     rename(partial, path)
 }
 
+/// Moves a complete file into its place, as [`put_in_place`] does, but replaces nothing: a file that
+/// has appeared at `path` stays, and so does `partial`.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is something at `path`; also if the file cannot be
+/// moved, or is not on the disk.
+pub fn put_in_new_place(file: &File, partial: &Path, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    match std::fs::hard_link(partial, path) {
+        Ok(()) => {
+            // The file is in its place, and a second name does no harm.
+            let _ = std::fs::remove_file(partial);
+            flush_folder(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // Some file systems have no hard links. There, a file that appears between the check and
+        // the renaming is replaced.
+        Err(_) if path.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => rename(partial, path),
+    }
+}
+
+/// Writes the new file `path` atomically, with the content `bytes`. It replaces nothing.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is something at `path`; also if the folder cannot be
+/// written to. The error does not name the file.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let partial = Partial::beside(path);
+    let mut file = File::create(&partial.0)?;
+    file.write_all(bytes)?;
+    put_in_new_place(&file, &partial.0, path)
+}
+
 /// Renames a file, and makes its new name durable, too.
 fn rename(partial: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(partial, path)?;
-    // The new name is on the disk once the folder is flushed. Only Unix allows a folder to be
-    // opened for this.
+    flush_folder(path)
+}
+
+/// Makes the name of a file durable by flushing its folder. Only Unix allows a folder to be opened
+/// for this.
+fn flush_folder(path: &Path) -> io::Result<()> {
     match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
@@ -226,6 +264,32 @@ mod tests {
             std::os::unix::fs::symlink("absent", path("dangling")).expect("link");
             assert!(message_for("dangling").contains("leads nowhere"));
             assert_eq!(not_a_file(Path::new("/dev/null")), Some("a device"));
+        }
+    }
+
+    #[test]
+    fn a_new_file_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, partial] = ["file", "file.part"].map(|name| folder.path().join(name));
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+        let refused = |result: io::Result<()>| {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        };
+        write_new(&path, b"first").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"first".to_vec(), 1));
+        refused(write_new(&path, b"second"));
+        std::fs::write(&partial, "third").unwrap();
+        let file = File::open(&partial).unwrap();
+        refused(put_in_new_place(&file, &partial, &path));
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"first".to_vec(), 2));
+        std::fs::remove_file(&path).unwrap();
+        put_in_new_place(&file, &partial, &path).unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), names()), (b"third".to_vec(), 1));
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink("absent", &link).unwrap();
+            refused(write_new(&link, b"fourth"));
         }
     }
 

@@ -77,7 +77,9 @@ pub use draws::{Draws, Epoch};
 pub use epochs::{Epochs, Positions};
 pub use error::{Error, Result};
 pub use file_names::{hexadecimal, is_compressed, split_name};
-pub use files::{fill_whole, not_a_file, put_in_place, read_regular, write_whole};
+pub use files::{
+    fill_whole, not_a_file, put_in_new_place, put_in_place, read_regular, write_new, write_whole,
+};
 pub use identification::{
     IdentifiedLanguage, IdentifierTraining, LanguageIdentifier, own_letters, train_identifier,
 };

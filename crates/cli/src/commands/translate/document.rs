@@ -1,10 +1,10 @@
 //! `taper translate --file`: translates a whole document and writes it in the same format.
 
-use std::io::Write;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use taper_data::{is_compressed, not_a_file, read_regular, write_whole};
+use taper_data::{is_compressed, not_a_file, read_regular, write_new};
 use taper_documents::DocumentFormat;
 use taper_run::folder::files::with_suffix;
 use taper_run::translation::{DocumentFile, translate_document};
@@ -74,7 +74,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     }
     let bytes = source.write(found.text)?;
     if let Some(error) = strict {
-        write_whole(&partial, |to| to.write_all(&bytes))?;
+        write(&partial, &bytes)?;
         say(&format!(
             "{} has the translation, in which {count} of {} sentences are still in the source \
              language",
@@ -83,8 +83,34 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
         ));
         return Err(error);
     }
-    write_whole(output, |to| to.write_all(&bytes))?;
+    write(output, &bytes)?;
     faults.end(found.lines)
+}
+
+/// Writes the new file `path`. If a file has appeared there in the meantime, it is left as it is,
+/// and the translation is written to the first free path with `.1`, `.2` and so on at its end.
+///
+/// # Errors
+/// When the file cannot be written, or is written to another path.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    let shown = path.display();
+    match write_new(path, bytes) {
+        Err(error) if is_taken(&error) => {}
+        written => return written.with_context(|| format!("cannot write {shown}")),
+    }
+    for number in 1_u32.. {
+        let other = with_suffix(path, &format!(".{number}"));
+        match write_new(&other, bytes) {
+            Err(error) if is_taken(&error) => continue,
+            written => written.with_context(|| format!("cannot write {}", other.display()))?,
+        }
+        bail!(
+            "{shown} appeared in the meantime and is left as it is; the translation is in {}",
+            other.display()
+        );
+    }
+    bail!("{shown} appeared in the meantime and is left as it is")
 }
 
 /// Refuses an output that exists, or that cannot be a document.
@@ -113,4 +139,23 @@ fn read(file: &Path) -> Result<DocumentFile> {
     }
     let bytes = read_regular(file, LARGEST).with_context(shown)?;
     DocumentFile::read(file, bytes, LARGEST).with_context(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_that_appears_in_the_meantime_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("out.html");
+        write(&path, b"first").expect("a free name");
+        for (number, text) in [(1, "second"), (2, "third")] {
+            let error = write(&path, text.as_bytes()).expect_err("the name is taken").to_string();
+            let other = folder.path().join(format!("out.html.{number}"));
+            assert!(error.contains(&other.display().to_string()), "{error}");
+            assert_eq!(std::fs::read_to_string(other).expect("there"), text);
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "first");
+    }
 }

@@ -14,7 +14,8 @@ use super::is_stream;
 use crate::arguments::Form;
 use crate::signals::on_signal;
 use crate::text::{is_standard_stream, say, standard_output};
-use taper_run::folder::files::{is_at, put_in_place, with_suffix};
+use taper_data::put_in_new_place;
+use taper_run::folder::files::{is_at, with_suffix};
 use taper_run::translation::Order;
 
 /// Output of translations.
@@ -164,8 +165,8 @@ struct Partial {
     /// Whether the record of the conditions has been written or, for a continued file, has been
     /// compared with the present conditions and found equal.
     has_begun: bool,
-    /// Whether the file is not continued, because it was begun under other conditions, or the
-    /// record of its conditions cannot be read.
+    /// Whether the file is left as it is, because it was begun under other conditions, the record
+    /// of its conditions cannot be read, or it is complete but its final path is taken.
     is_refused: bool,
 }
 
@@ -301,8 +302,18 @@ impl Partial {
 
     fn finish(&mut self) -> Result<()> {
         let Self { path, partial, file, .. } = self;
-        put_in_place(file, partial, path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        if let Err(error) = put_in_new_place(file, partial, path) {
+            let shown = path.display();
+            if error.kind() == ErrorKind::AlreadyExists {
+                self.is_refused = true;
+                bail!(
+                    "{shown} appeared in the meantime and is left as it is; the whole translation \
+                     is in {}: move one of the two to another name",
+                    partial.display()
+                );
+            }
+            return Err(error).with_context(|| format!("cannot write {shown}"));
+        }
         self.whole = true;
         // The translation is complete, so its record is no longer needed.
         let _ = fs::remove_file(self.order());
@@ -329,5 +340,28 @@ impl Partial {
             let _ = fs::remove_file(&self.partial);
             let _ = fs::remove_file(self.order());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_appears_in_the_meantime_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("out.txt");
+        let mut partial = Partial::create(&path).expect("a free name");
+        partial.append("eins\n").expect("written");
+        fs::write(&path, "another's").expect("written");
+        let error = partial.finish().expect_err("the name is taken").to_string();
+        assert!(error.contains("out.txt appeared") && error.contains("out.txt.part"), "{error}");
+        partial.give_up();
+        assert_eq!(fs::read_to_string(&path).expect("there"), "another's");
+        assert_eq!(fs::read_to_string(&partial.partial).expect("there"), "eins\n");
+        fs::remove_file(&path).expect("removed");
+        partial.finish().expect("the name is free again");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "eins\n");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
 }
