@@ -24,6 +24,14 @@ use taper_run::folder::RunLock;
 /// is closed, both the terminal and the shell send a signal.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
+/// Whether a handler has received an order.
+static IS_ORDERED: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if a handler of this process has received an order.
+pub(crate) fn is_ordered() -> bool {
+    IS_ORDERED.load(Ordering::SeqCst)
+}
+
 /// A signal that asks the process to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signal {
@@ -100,6 +108,7 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
     let wait = move || {
         for number in signals.forever() {
             let is_warning = warnings.contains(&number);
+            IS_ORDERED.fetch_or(!is_warning, Ordering::SeqCst);
             handle(Signal { number: u8::try_from(number).unwrap_or(0), is_warning });
         }
     };
@@ -113,8 +122,11 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
 /// When the system does not let the signal be handled.
 #[cfg(not(unix))]
 pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Result<()> {
-    ctrlc::set_handler(move || handle(Signal { number: 2, is_warning: false }))
-        .context("the system does not let signals be handled")
+    let order = move || {
+        IS_ORDERED.store(true, Ordering::SeqCst);
+        handle(Signal { number: 2, is_warning: false });
+    };
+    ctrlc::set_handler(order).context("the system does not let signals be handled")
 }
 
 /// State of a run that the signal handler reads and changes.

@@ -8,12 +8,13 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::error::Interrupted;
 use crate::program;
-use crate::signals::on_signal;
+use crate::signals::{self, Received, Request, on_signal};
 
 /// Environment variable of a step's process: path of the file that the step locks.
 pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
@@ -33,8 +34,8 @@ pub(super) struct Child {
 
 impl Child {
     /// Locks the pipeline in `folder`, waits for a step that was left by a killed pipeline, and
-    /// installs a signal handler. At a signal, it asks the running step to end; without a running
-    /// step, it ends this process.
+    /// installs a signal handler. At the first signal, it asks the running step to end; without a
+    /// running step, and at a second order, it ends this process.
     ///
     /// # Errors
     /// When another process runs the pipeline, or the system refuses locks or the handler.
@@ -50,13 +51,10 @@ impl Child {
         let step_lock = folder.join("step.lock");
         let _ = create(&step_lock)?.lock();
         let input: Arc<Mutex<Option<ChildStdin>>> = Arc::default();
-        let of_handler = Arc::clone(&input);
+        let (of_handler, mut received) = (Arc::clone(&input), Received::default());
         on_signal(move |signal| {
-            let held = of_handler.lock().unwrap_or_else(PoisonError::into_inner).take();
-            match held {
-                // Text before the pipe closes asks the step for an orderly end.
-                Some(mut held) => drop(held.write_all(b"end\n")),
-                None => signal.end(),
+            if must_end(received.request(signal, Instant::now()), &of_handler) {
+                signal.end();
             }
         })?;
         Ok(Self { input, step_lock, _lock: lock })
@@ -80,6 +78,26 @@ impl Child {
         let status = process.wait().context("cannot wait for a step")?;
         let was_asked = held().take().is_none();
         ending(name, status, was_asked)
+    }
+}
+
+/// Reacts to a signal with the meaning `request`: asks the running step, which reads `input`, to
+/// end. Returns true if this process must end at once.
+fn must_end(request: Request, input: &Mutex<Option<impl Write>>) -> bool {
+    let take = || input.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match request {
+        // The step that was asked to end is still ending.
+        Request::Nothing | Request::StopStill => false,
+        Request::Stop => match take() {
+            Some(mut held) => {
+                // Text before the pipe closes asks the step for an orderly end. If it cannot be
+                // written, the step has ended already.
+                let _ = held.write_all(b"end\n");
+                false
+            }
+            None => true,
+        },
+        Request::End => true,
     }
 }
 
@@ -114,13 +132,18 @@ pub(crate) fn end_with_parent() {
         while std::io::stdin().read(&mut block).is_ok_and(|count| count > 0) {
             asked = true;
         }
+        // The signal of a terminal reaches this process, too. A second one could end it at once.
+        if asked && signals::is_ordered() {
+            loop {
+                std::thread::park();
+            }
+        }
         #[cfg(unix)]
         if asked && signal_hook::low_level::raise(signal_hook::consts::SIGTERM).is_ok() {
             loop {
                 std::thread::park();
             }
         }
-        let _ = asked;
         drop(lock);
         std::process::exit(ENDED.into());
     };
@@ -133,6 +156,18 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    #[test]
+    fn only_a_second_order_ends_a_pipeline_whose_step_is_ending() {
+        let (mut text, none) = (Vec::new(), Mutex::new(None::<&mut Vec<u8>>));
+        assert!(must_end(Request::Stop, &none), "no step is running");
+        let input = Mutex::new(Some(&mut text));
+        for request in [Request::Stop, Request::Nothing, Request::StopStill] {
+            assert!(!must_end(request, &input), "{request:?}");
+        }
+        assert!(must_end(Request::End, &input));
+        assert_eq!(text, b"end\n");
+    }
 
     #[test]
     fn a_signal_is_not_lost_if_the_step_completes() {
