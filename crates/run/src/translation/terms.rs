@@ -127,13 +127,19 @@ impl Terms {
         numbers
     }
 
-    /// Translations of the terms with the indices `numbers` that are missing in `text`.
+    /// Translations of the terms with the indices `numbers` that are missing in `text`, each once:
+    /// several terms can have the same translation.
     pub(super) fn missing<'t>(
         &'t self,
         numbers: &'t [usize],
         text: &'t str,
     ) -> impl Iterator<Item = &'t str> {
-        let terms = numbers.iter().map(|&number| &self.terms[number]);
+        let terms = numbers.iter().enumerate().filter_map(|(place, &number)| {
+            let term = &self.terms[number];
+            let is_first =
+                numbers[..place].iter().all(|&before| self.terms[before].target != term.target);
+            is_first.then_some(term)
+        });
         let has = |term: &&Term| {
             let written = term.written.as_deref();
             text.contains(&term.target) || written.is_some_and(|written| text.contains(written))
@@ -345,6 +351,14 @@ mod tests {
         assert_eq!(missing("a <cat>"), "<dog>");
         assert_eq!(missing("a <d>"), "<cat>");
         assert_eq!(missing("<cat><dog>"), "");
+    }
+
+    #[test]
+    fn a_translation_that_terms_share_is_missing_once() {
+        let mut terms = terms(&["cat", "dog", "tomcat"]);
+        terms.terms[2].target = "<cat>".to_owned();
+        let missing: Vec<&str> = terms.missing(&[2, 0, 1], "none").collect();
+        assert_eq!(missing, ["<cat>", "<dog>"]);
     }
 
     #[test]
