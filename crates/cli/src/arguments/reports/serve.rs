@@ -1,6 +1,6 @@
 //! Arguments of `serve`.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) struct Serve {
     pub(crate) runs: Vec<PathBuf>,
     /// Address to listen on; port 0 takes a free one. Other machines can connect only if this is
     /// not the loopback address
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878", value_parser = address)]
     pub(crate) address: SocketAddr,
     /// Key that clients must send [default: anybody may ask]
     #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
@@ -169,10 +169,42 @@ impl Serve {
     }
 }
 
+/// Parses an address with its port. Unlike the standard library, it knows network interfaces by
+/// name, which link-local addresses need: `[fe80::1%eth0]:7878`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let scoped = text.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+    match (text.parse(), scoped) {
+        (Err(_), Some((address, port))) if address.contains('%') => {
+            let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            let resolved = (address, port).to_socket_addrs().map_err(|error| error.to_string())?;
+            resolved.into_iter().next().ok_or_else(|| "no such network interface".to_owned())
+        }
+        (address, _) => address.map_err(|error| error.to_string()),
+    }
+}
+
 /// Whether a text is an origin as browsers send it, in ASCII and without a path.
 fn is_origin(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_graphic() && !b"/?#@".contains(&byte);
     text.split_once("://").is_some_and(|parts| {
         [parts.0, parts.1].iter().all(|part| !part.is_empty() && part.bytes().all(is_part))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_have_a_scope() {
+        for text in ["127.0.0.1:7878", "[::1]:0", "[fe80::1%7]:7878"] {
+            assert_eq!(address(text).map(|address| address.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["127.0.0.1", "localhost", "[fe80::1%no such]:7878", "[fe80::1%lo]:x", "%:1"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+        // Linux has the loopback interface everywhere.
+        #[cfg(target_os = "linux")]
+        assert!(address("[fe80::1%lo]:7878").is_ok_and(|address| address.port() == 7878));
+    }
 }

@@ -43,7 +43,16 @@ pub(super) fn parsed(list: &str, size: usize, first: SocketAddr) -> Option<Vec<S
 /// On the machine of process 0, its name can stand for a loopback address (`127.0.1.1` in
 /// `/etc/hosts`), so process 0 sees the other processes on its machine at such an address. Other
 /// machines reach these processes where they reach process 0.
-fn reachable(address: SocketAddr, first: SocketAddr) -> SocketAddr {
+///
+/// A link-local IPv6 address (`fe80::…`) is complete only with a scope: the network interface, by
+/// its number on this machine. A process with such an address is on the network by which this
+/// process reaches process 0.
+fn reachable(mut address: SocketAddr, first: SocketAddr) -> SocketAddr {
+    if let (SocketAddr::V6(address), SocketAddr::V6(first)) = (&mut address, first)
+        && address.ip().is_unicast_link_local()
+    {
+        address.set_scope_id(first.scope_id());
+    }
     if !address.ip().is_loopback() || first.ip().to_canonical().is_loopback() {
         return address;
     }
@@ -79,6 +88,11 @@ mod tests {
         );
         let from_the_same = parsed(list, 4, address("127.0.1.1:29500")).expect("a list");
         assert_eq!(from_the_same[1..], ["127.0.0.1:7", "192.0.2.5:8", "[::1]:9"].map(address));
+        // The scope of an address is a number that only this machine knows.
+        let list = "\n[fe80::5]:7\n[2001:db8::5]:8\n[::1]:9";
+        let by_link = parsed(list, 4, address("[fe80::1%3]:29500")).expect("a list");
+        let reached = ["[fe80::5%3]:7", "[2001:db8::5]:8", "[fe80::1%3]:9"];
+        assert_eq!(by_link[1..], reached.map(address));
         for list in ["", "\n127.0.0.1:7", "\n\n\n", "\n1:7\n2:8\n3:9"] {
             assert_eq!(parsed(list, 4, address("192.0.2.1:29500")), None, "{list:?}");
         }
