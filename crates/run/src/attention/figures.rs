@@ -1,32 +1,45 @@
 //! Figures of attention weights.
 
+use anyhow::Result;
 use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
 /// Heatmap of the attention weights of a layer: those of the head with the number `head`, counted
-/// from 1, or their mean over all heads if `head` is `None` or the layer has no such head.
-#[must_use]
-pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
-    let chosen = |head: usize| Some((head, layer.heads.get(head.checked_sub(1)?)?));
-    let (weights, whose) = match head.and_then(chosen) {
-        Some((head, weights)) => {
-            let whose = match language {
-                Language::English => format!("head {head}"),
-                Language::Chinese => format!("第 {head} 头"),
-            };
-            (weights.clone(), whose)
-        }
-        None => {
-            let count = layer.heads.len();
-            let whose = match language {
-                Language::English => format!("mean of {count} heads"),
-                Language::Chinese => format!("{count} 个头的均值"),
-            };
-            (layer.mean(), whose)
-        }
+/// from 1, or their mean over all heads if `head` is `None`.
+///
+/// # Errors
+/// When the layer has no such head; the message has the numbers of those that exist.
+pub fn attention_figure(
+    layer: &AttentionLayer,
+    head: Option<usize>,
+    language: Language,
+) -> Result<Figure> {
+    let Some(head) = head else { return Ok(mean_figure(layer, language)) };
+    Ok(head_figure(layer, (head, &*layer.weights(Some(head))?), language))
+}
+
+/// Heatmap of the mean of the attention weights of a layer over all its heads.
+pub(crate) fn mean_figure(layer: &AttentionLayer, language: Language) -> Figure {
+    let count = layer.heads.len();
+    let whose = match language {
+        Language::English => format!("mean of {count} heads"),
+        Language::Chinese => format!("{count} 个头的均值"),
     };
-    figure(layer, &weights, &whose, language)
+    figure(layer, &layer.mean(), &whose, language)
+}
+
+/// Heatmap of the attention `weights` of the head with the number `head` of a layer.
+fn head_figure(
+    layer: &AttentionLayer,
+    (head, weights): (usize, &Weights),
+    language: Language,
+) -> Figure {
+    let whose = match language {
+        Language::English => format!("head {head}"),
+        Language::Chinese => format!("第 {head} 头"),
+    };
+    figure(layer, weights, &whose, language)
 }
 
 /// Heatmap of the rollout that [`AttentionMap::rollout`] returns as a layer: attention accumulated
@@ -86,14 +99,18 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     for part in parts {
         for layer in map.layers.iter().filter(|layer| layer.part == part) {
             let number = layer.layer.to_string();
-            for head in std::iter::once(None).chain((1..=layer.heads.len()).map(Some)) {
-                shown.push(Shown {
-                    part,
-                    layer: number.clone(),
-                    head: head.map_or_else(|| mean.to_owned(), |head| head.to_string()),
-                    figure: attention_figure(layer, head, language),
-                });
-            }
+            shown.push(Shown {
+                part,
+                layer: number.clone(),
+                head: mean.to_owned(),
+                figure: mean_figure(layer, language),
+            });
+            shown.extend((1..).zip(&layer.heads).map(|head| Shown {
+                part,
+                layer: number.clone(),
+                head: head.0.to_string(),
+                figure: head_figure(layer, head, language),
+            }));
         }
         // Attention from a decoder to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(part) {
@@ -120,4 +137,30 @@ pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String,
         (format!("{}-{layer}-{head}", part.name()), figure)
     };
     all_shown(map, language).into_iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_the_layer_lacks_is_an_error() {
+        let head = |weight: f32| vec![vec![weight, 1.0 - weight]];
+        let layer = AttentionLayer {
+            part: AttentionPart::Cross,
+            layer: 3,
+            queries: vec!["a".to_owned()],
+            keys: vec!["x".to_owned(), "y".to_owned()],
+            heads: vec![head(0.25), head(0.75)],
+        };
+        let title = |head| attention_figure(&layer, head, Language::English).map(|one| one.title);
+        assert_eq!(title(None).expect("a mean"), "Attention cross, layer 3, mean of 2 heads");
+        assert_eq!(title(Some(2)).expect("a head"), "Attention cross, layer 3, head 2");
+        assert_eq!(*layer.weights(Some(2)).expect("a head"), head(0.75));
+        for number in [0, 3] {
+            let error = title(Some(number)).expect_err("no such head").to_string();
+            let expected = format!("attention cross, layer 3 has heads 1 to 2, not {number}");
+            assert_eq!(error, expected);
+        }
+    }
 }

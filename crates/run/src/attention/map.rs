@@ -1,5 +1,7 @@
 //! Attention of every layer and head on one text.
 
+use std::borrow::Cow;
+
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Device};
 use serde::Serialize;
@@ -91,6 +93,24 @@ pub struct AttentionLayer {
 }
 
 impl AttentionLayer {
+    /// Attention weights of the head with the number `head`, counted from 1, or their mean over the
+    /// heads if `head` is `None`.
+    ///
+    /// # Errors
+    /// When there is no such head; the message has the numbers of those that exist.
+    pub fn weights(&self, head: Option<usize>) -> Result<Cow<'_, Weights>> {
+        let Some(number) = head else { return Ok(Cow::Owned(self.mean())) };
+        let weights = number.checked_sub(1).and_then(|index| self.heads.get(index));
+        weights.map(Cow::Borrowed).with_context(|| {
+            format!(
+                "attention {}, layer {} has heads 1 to {}, not {number}",
+                self.part.name(),
+                self.layer,
+                self.heads.len()
+            )
+        })
+    }
+
     /// Mean of the attention weights over the heads.
     #[must_use]
     pub fn mean(&self) -> Weights {

@@ -14,6 +14,7 @@ mod symmetrization;
 mod view;
 mod words;
 
+pub(crate) use figures::mean_figure;
 pub use figures::{attention_figure, attention_figures, rollout_figure};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};

@@ -40,10 +40,7 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
         return Ok(());
     }
     say(&figure.title);
-    let weights = match arguments.head {
-        Some(head) => layer.heads[head - 1].clone(),
-        None => layer.mean(),
-    };
+    let weights = layer.weights(arguments.head)?;
     for line in grid(&layer.queries, &layer.keys, &weights) {
         print_line(&line)?;
     }
@@ -62,10 +59,8 @@ fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, 
         return Ok((layer, figure));
     }
     let layer = map.layer(part, arguments.layer)?.clone();
-    if let Some(head) = arguments.head.filter(|head| !(1..=layer.heads.len()).contains(head)) {
-        anyhow::bail!("--head {head}: a layer has heads 1 to {}", layer.heads.len());
-    }
-    let figure = attention_figure(&layer, arguments.head, arguments.language.into());
+    let figure = attention_figure(&layer, arguments.head, arguments.language.into())
+        .with_context(|| format!("--head {}", arguments.head.unwrap_or_default()))?;
     Ok((layer, figure))
 }
 

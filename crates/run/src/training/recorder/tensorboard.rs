@@ -15,7 +15,7 @@ use taper_plots::{Language, PlotError, Theme};
 use taper_tensorboard::{EventFile, Histogram, Parameter, Value};
 use taper_trainer::{BoxError, Event, Sample, Scores, State, Validator};
 
-use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, attention_figure};
+use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, mean_figure};
 use crate::config::RunConfig;
 use crate::tasks::TaskModel;
 
@@ -154,7 +154,7 @@ impl TensorBoard {
     fn record_attention(&self, map: &AttentionMap, step: u64) -> Result<(), PlotError> {
         let picture = |layer: &AttentionLayer| {
             let tag = format!("attention/{}/layer {}", layer.part.name(), layer.layer);
-            let figure = attention_figure(layer, None, Language::English);
+            let figure = mean_figure(layer, Language::English);
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
