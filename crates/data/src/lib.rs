@@ -128,6 +128,7 @@ pub use tasks::running_text::config::{Documents, RunningTextConfig};
 pub use tasks::running_text::dataset::TextDataset;
 pub use tasks::running_text::prepare::prepare_text;
 pub use tasks::running_text::report::TextReport;
+pub use tasks::running_text::size::running_text_size;
 pub use tasks::{Dataset, EpochPlan, Prepared, Report, Task};
 pub use text::encoding::{read_text, text_of};
 pub use text::fingerprint::recorded_text;

@@ -12,7 +12,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use taper_data::{
     DataConfig, Format, LabelOf, PairReader, RawPair, Result, TokenizerKind, prepare_labelled,
-    prepare_text, read_pairs,
+    prepare_text, read_pairs, running_text_size,
 };
 
 /// Writes a Parquet file with a nested column, as Hugging Face's hub stores translations, and with
@@ -140,4 +140,40 @@ fn columns_may_have_dots_and_labels_may_be_fractions() {
         let prepared = prepare_labelled(LabelOf::Text, &config, run.path()).unwrap();
         assert_eq!(prepared.train.classes(), [1, 0], "{name}");
     }
+}
+
+#[test]
+fn the_size_of_running_text_is_that_of_its_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.parquet");
+    let schema = "message schema {
+        REQUIRED BYTE_ARRAY note (UTF8);
+        REQUIRED BYTE_ARRAY text (UTF8);
+    }";
+    let mut writer = SerializedFileWriter::new(
+        std::fs::File::create(&path).unwrap(),
+        Arc::new(parse_message_type(schema).unwrap()),
+        Arc::new(WriterProperties::builder().build()),
+    )
+    .unwrap();
+    // Equal texts are stored once, so the file is much smaller than its texts. The longest texts
+    // are in the rows after those that are read.
+    for (rows, text) in [(1000, "four"), (500, "a longer text")] {
+        let mut group = writer.next_row_group().unwrap();
+        for value in ["a note that is not read", text] {
+            let mut column = group.next_column().unwrap().unwrap();
+            let values = vec![ByteArray::from(value); rows];
+            column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+    let mut config = DataConfig::default();
+    assert_eq!(running_text_size(&path, &config).unwrap(), 1500 * 4);
+    config.fields.text = "absent".to_owned();
+    mentions(refusal(running_text_size(&path, &config)), &["no column absent"]);
+    let lines = folder.path().join("text.txt");
+    std::fs::write(&lines, "one\ntwo\n").unwrap();
+    assert_eq!(running_text_size(&lines, &config).unwrap(), 8);
 }

@@ -16,6 +16,7 @@ use self::csv::CsvRecords;
 use self::lines::LineRecords;
 pub(crate) use self::named::Named;
 use self::parquet::ParquetRecords;
+pub(crate) use self::parquet::rows as parquet_rows;
 
 /// Fields to read from each record. Their texts are returned in this order.
 pub(crate) struct Wanted<'a> {

@@ -84,6 +84,17 @@ impl ParquetRecords {
     }
 }
 
+/// Number of rows of a Parquet file, from its footer.
+///
+/// # Errors
+///
+/// If the file cannot be read.
+pub(crate) fn rows(path: &Path) -> Result<u64> {
+    let file = File::open(path).map_err(|source| Error::io(path, source))?;
+    let reader = surviving(path, || SerializedFileReader::new(file))?;
+    Ok(u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0))
+}
+
 /// Calls `read`, which uses the Parquet library, and converts an error or panic to an error about
 /// `path`. The library panics for some damaged files instead of refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {

@@ -6,3 +6,4 @@ pub(crate) mod dataset;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod report;
+pub(crate) mod size;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use taper_data::{
     Corpora, Corpus as CorpusConfig, DataConfig, FieldsConfig, Pairs, Task, TokenizerConfig,
-    labelled_texts as read_labelled, text_size,
+    labelled_texts as read_labelled, running_text_size,
 };
 
 use super::FineTuneSettings;
@@ -209,13 +209,13 @@ pub(super) fn texts(
         data.fields.text.clone_from(text);
     }
     let files = [settings.files.as_slice(), &settings.home].concat();
-    let sizes = files.iter().map(|file| text_size(file));
-    let tokens = sizes.sum::<taper_data::Result<u64>>()? / BYTES_OF_A_TOKEN;
     let file = named(&files, recipe).into();
     let name = name(&settings.files);
     data.train = Corpora(vec![CorpusConfig { file, name, ..CorpusConfig::default() }]);
     data.text.hold_out = HELD_OUT;
-    task.files(&data, &absolute(&data.train, folder_of(recipe)))?;
+    let files = task.files(&data, &absolute(&data.train, folder_of(recipe)))?;
+    let sizes = files.iter().map(|file| running_text_size(file, &data));
+    let tokens = sizes.sum::<taper_data::Result<u64>>()? / BYTES_OF_A_TOKEN;
     Ok(ReadExamples {
         data,
         counts: ExampleCounts { tokens, ..ExampleCounts::default() },
