@@ -113,7 +113,7 @@ pub fn pull(
     for (file, place) in missing {
         download(hub, (repository, &info.sha), file, place, observer)?;
     }
-    let bytes = info.siblings.iter().map(Sibling::bytes).sum();
+    let bytes = info.siblings.iter().map(Sibling::bytes).fold(0, u64::saturating_add);
     Ok(Pulled { commit: info.sha, files: places.len(), bytes })
 }
 

@@ -87,6 +87,37 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
     assert_eq!(translate(&model, &sampled(little, 1), &sources), expected);
 }
 
+/// A caller who wants no limit gives the largest numbers. Then only the model limits outputs.
+#[test]
+fn the_largest_sizes_are_no_limits() {
+    let (mut model, sources) = (model(45), random_sources(12, 45));
+    model.longest = Some(12);
+    let most = usize::MAX;
+    let unlimited = |config: DecodingConfig| DecodingConfig {
+        max_length: most,
+        max_length_offset: most,
+        max_length_ratio: f64::MAX,
+        no_repeat_ngram: most,
+        batch_tokens: most,
+        batch_rows: most,
+        patience: f64::MAX,
+        ..config
+    };
+    let all = SamplingConfig { top_k: most, ..sampling(1.0, 5) };
+    for config in [greedy(), DecodingConfig::default(), sampled(all, 2)] {
+        let expected = translate(&model, &config, &sources);
+        let config = unlimited(config);
+        assert_eq!(translate(&model, &config, &sources), expected);
+        let phrases = [vec![5, 6]];
+        let sentences = [Sentence { phrases: &phrases, ..Sentence::plain(&sources)[0] }];
+        let translator = Translator::new(&model, config.clone()).expect("valid");
+        assert_eq!(translator.translate_sentences(&sentences, |_| {}).expect("decodes").len(), 1);
+        assert_eq!(continued(&model, &config, &sources[..2]).len(), 2);
+    }
+    let error = Translator::new(&model, DecodingConfig { beam_size: most, ..greedy() });
+    assert!(matches!(error, Err(DecodingError::Config { key: "beam_size", .. })));
+}
+
 #[test]
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));

@@ -23,7 +23,7 @@ pub(super) async fn translate_file(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let most = app.limits().document_bytes + app.limits().body_bytes;
+    let most = app.limits().document_bytes.saturating_add(app.limits().body_bytes);
     let mut form = multipart_of(request, most, app.limits()).await?;
     if let Some(name) = form.names().find(|name| !FIELDS.contains(name)) {
         let fields = FIELDS.join(", ");

@@ -92,7 +92,7 @@ fn lines(written: &FineTuning) -> Vec<String> {
         "{}: {weights}, at most {} updates of {} tokens, rate {:?}, for {machine}",
         recipe.display(),
         grouped(training.max_updates),
-        grouped((config.data.batching.max_tokens * training.accumulation) as u64),
+        grouped(config.data.batching.max_tokens.saturating_mul(training.accumulation) as u64),
         training.schedule.learning_rate
     ));
     lines

@@ -25,7 +25,8 @@ pub(in crate::routes) async fn translate_file(
     // The form may contain the key. Until the key is known, only a small form is accepted: a client
     // that sends a large form must have the key in a header.
     let is_known = is_key(&app, &headers, None);
-    let most = limits.body_bytes + if is_known { limits.document_bytes } else { 0 };
+    let of_document = if is_known { limits.document_bytes } else { 0 };
+    let most = limits.body_bytes.saturating_add(of_document);
     let mut form = match multipart_of(request, most, limits).await {
         Ok(form) => form,
         // Without a key, other errors are not reported.
