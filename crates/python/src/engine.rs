@@ -142,6 +142,11 @@ impl<M: Send + 'static> Work<M> {
     pub(crate) fn cancel(&self) {
         self.cancelled.cancel();
     }
+
+    /// Whether no more messages are wanted.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
 }
 
 impl<M> Drop for Work<M> {

@@ -57,6 +57,8 @@ impl Stream {
                 Ok(None)
             }
             Some(Message::End(Err(error))) => Err(exception(&error)),
+            // A job that was cancelled before its turn does not run.
+            None if self.work.is_cancelled() => Ok(None),
             None => Err(broken()),
         }
     }

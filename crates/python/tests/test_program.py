@@ -20,6 +20,19 @@ def config(recipe, tmp_path):
     return path
 
 
+def test_numbers_of_a_recipe_are_written_as_toml():
+    class Named(float):
+        def __repr__(self):
+            return f"named({float(self)})"
+
+    class Count(int):
+        def __repr__(self):
+            return f"count({int(self)})"
+
+    recipe = {"a": Named(0.5), "b": {"c": Count(3), "d": [True, 1e300]}}
+    assert toml_of(recipe) == '"a" = 0.5\n["b"]\n"c" = 3\n"d" = [true, 1e+300]\n'
+
+
 def test_version_and_exit_codes():
     assert program("--version").split()[1] == taper.__version__
     wrong = subprocess.run([PROGRAM, "translate", "nowhere"], capture_output=True, text=True)

@@ -266,6 +266,31 @@ def test_pipelines(run, language_model, classifier):
         taper.pipeline("poetry", run)
 
 
+def test_a_pipeline_of_labels_needs_a_run_that_gives_labels():
+    class Tagger(taper.Run):
+        task = "tagging"
+
+        def __init__(self):
+            pass
+
+        def predict(self, items):
+            return [taper.TaggedText(words=[text], tags=["O"], entities=[]) for text in items]
+
+    with pytest.raises(ValueError, match="tagging"):
+        taper.pipeline("text-classification", Tagger())("red")
+
+
+def test_a_text_that_was_closed_before_it_began_has_no_result():
+    class Closed:
+        record = None
+
+        def next(self):
+            return None
+
+    with pytest.raises(taper.TaperError, match="closed before"):
+        taper.Generation(Closed()).result
+
+
 def test_many_threads_at_once(run):
     expected = [line.text for line in run.translate(LINES)]
     found = []

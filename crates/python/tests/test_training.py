@@ -175,3 +175,14 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_fork_is_told_so(run):
     with in_process(FORKED, run.path) as process:
         assert process.wait(timeout=120) == 9
+
+
+def test_a_training_that_breaks_off_is_an_error(tmp_path):
+    from taper._training import _follow
+
+    class Broken:
+        def next(self):
+            return None
+
+    with pytest.raises(taper.TaperError, match="training failed"):
+        _follow(Broken(), tmp_path, [])

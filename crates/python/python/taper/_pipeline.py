@@ -46,9 +46,12 @@ def pipeline(task: str, run: Run | str | PathLike[str]) -> Callable[..., list[di
         ]
 
     def classification(inputs: Inputs, **options: Any) -> list[dict[str, Any]]:
-        found = loaded.predict(texts(inputs), **options)
-        labels = [one for one in found if isinstance(one, Prediction)]
-        return [{"label": one.label, "score": one.probability} for one in labels]
+        records = []
+        for one in loaded.predict(texts(inputs), **options):
+            if not isinstance(one, Prediction):
+                raise ValueError(f"a run of the task {loaded.task} gives a text no label")
+            records.append({"label": one.label, "score": one.probability})
+        return records
 
     def features(inputs: Inputs, **options: Any) -> list[dict[str, Any]]:
         return [{"features": vector} for vector in loaded.embed(texts(inputs), **options)]

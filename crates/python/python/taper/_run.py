@@ -71,10 +71,17 @@ class Generation:
 
     @property
     def result(self) -> GeneratedText:
-        """The whole text; waits for its end."""
+        """The whole text; waits for its end.
+
+        Raises:
+            TaperError: The text was closed before it began.
+        """
         for _ in self:
             pass
-        return GeneratedText(**json.loads(self._native.record or "{}"))
+        record = self._native.record
+        if record is None:
+            raise _native.TaperError("the text was closed before it began")
+        return GeneratedText(**json.loads(record))
 
 
 def _records(found: str, strict: bool) -> list[dict[str, Any]]:

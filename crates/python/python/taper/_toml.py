@@ -12,8 +12,11 @@ def value_of(value: Any) -> str:
     """A value in one line of TOML. Strings of JSON are strings of TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
+    # Subclasses, such as enumerations and the floats of NumPy, have another `repr`.
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
     if isinstance(value, PathLike):
         value = fspath(value)
     if isinstance(value, str):

@@ -163,4 +163,6 @@ def _follow(training: _native.Training, run: Path, callbacks: list[Callback]) ->
             training.stop()
     if raised is not None and not isinstance(raised, StopTraining):
         raise raised
+    if not outcome:
+        raise _native.TaperError("training failed; standard error says where: please report it")
     return Trained(run, outcome["reason"], outcome["step"], outcome["results"])
