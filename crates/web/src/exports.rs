@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
+use crate::session::one_line;
 use crate::{Answer, Request, Session};
 
 /// Folder of the run, that is, of the trained model.
@@ -42,7 +43,7 @@ pub extern "C" fn _initialize() {
 pub extern "C" fn taper_answer() -> bool {
     let answer = match lines() {
         Ok(lines) => Answer::Lines(lines),
-        Err(error) => Answer::Error { error: format!("{error:#}") },
+        Err(error) => Answer::Error { error: one_line(&error) },
     };
     let written = serde_json::to_vec(&answer).map(|json| std::fs::write(ANSWER, json));
     matches!(written, Ok(Ok(())))

@@ -44,6 +44,11 @@ pub enum Line {
     },
 }
 
+/// Chain of an error's causes, without advice: a page can follow none.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    taper_run::one_line_with(error, |_| None)
+}
+
 /// A loaded run, and its models with their weights in the layout for fast multiplication.
 #[derive(Debug)]
 pub struct Session {
@@ -70,15 +75,18 @@ impl Session {
     pub fn translate(&self, request: &Request) -> Result<Vec<Line>> {
         let mut settings = TranslationSettings::from_config(&self.run.config);
         if let Some(beam_size) = request.beam_size {
-            settings.decoding.beam_size = beam_size;
-            settings.decoding.validate()?;
+            let decoding = &mut settings.decoding;
+            decoding.beam_size = beam_size;
+            // A search finds at most as many translations as it follows hypotheses.
+            decoding.n_best = decoding.n_best.min(beam_size.max(1));
+            decoding.validate()?;
         }
         let translator = LineTranslator::with_models(&self.run, &settings, &self.models)?;
         let lines = translator.translate(&request.lines, &[], 1, |_| {})?;
         Ok(lines
             .map(|line| match line {
                 Ok(line) => Line::Translated(line),
-                Err(error) => Line::Refused { error: format!("{error:#}") },
+                Err(error) => Line::Refused { error: one_line(&error) },
             })
             .collect())
     }

@@ -42,15 +42,9 @@ fn answers_are_those_of_the_library() {
     }
 }
 
-#[test]
-fn what_is_wrong_is_an_error() {
-    let session = Session::open(&frozen()).expect("opened");
-    let error = session.translate(&request(&["two"], Some(0))).expect_err("no hypotheses");
-    assert!(format!("{error:#}").contains("beam_size"), "{error:#}");
-    let folder = tempfile::tempdir().expect("temporary folder");
-    assert!(Session::open(folder.path()).is_err());
-    // A damaged file is noticed by its checksum.
-    let run = folder.path().join("run");
+/// Copies the frozen run into `folder`.
+fn copied(folder: &Path) -> PathBuf {
+    let run = folder.join("run");
     let checkpoint = "checkpoints/step-00001000";
     std::fs::create_dir_all(run.join(checkpoint)).expect("folders");
     let from = frozen();
@@ -62,8 +56,33 @@ fn what_is_wrong_is_an_error() {
         let name = path.file_name().expect("a name");
         std::fs::copy(&path, run.join(checkpoint).join(name)).expect("copied");
     }
+    run
+}
+
+#[test]
+fn a_narrow_beam_finds_fewer_translations() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let run = copied(folder.path());
+    let config = std::fs::read_to_string(run.join("config.toml")).expect("a recipe");
+    let several = config.replace("n_best = 1", "n_best = 3");
+    assert_ne!(config, several);
+    std::fs::write(run.join("config.toml"), several).expect("written");
+    let session = Session::open(&run).expect("opened");
+    let answers = session.translate(&request(&["run cat"], Some(2))).expect("translated");
+    assert!(matches!(answers[..], [Line::Translated(_)]));
+}
+
+#[test]
+fn what_is_wrong_is_an_error() {
+    let session = Session::open(&frozen()).expect("opened");
+    let error = session.translate(&request(&["two"], Some(0))).expect_err("no hypotheses");
+    assert!(format!("{error:#}").contains("beam_size"), "{error:#}");
+    let folder = tempfile::tempdir().expect("temporary folder");
+    assert!(Session::open(folder.path()).is_err());
+    // A damaged file is noticed by its checksum.
+    let run = copied(folder.path());
     Session::open(&run).expect("a whole copy");
-    let weights = run.join(checkpoint).join("model.safetensors");
+    let weights = run.join("checkpoints/step-00001000/model.safetensors");
     let mut bytes = std::fs::read(&weights).expect("weights");
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
