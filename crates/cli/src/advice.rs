@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Error;
-use taper_run::advice::{Action, Resume, Train, Verb, words};
+use taper_run::advice::{Action, Resume, Setting, Train, Verb, words};
 use taper_run::{Notice, one_line_with};
 
 use crate::text::{quoted, say};
@@ -29,6 +29,7 @@ fn in_backticks(action: &Action) -> Option<String> {
 pub fn command(action: &Action) -> String {
     match action {
         Action::Use(verb) => use_of("RUN", *verb),
+        Action::Choose(setting) => option(*setting).to_owned(),
         Action::Train(Train { recipe, from, run, change }) => {
             let recipe = recipe.as_deref().map_or_else(|| "CONFIG".to_owned(), quoted);
             let run = match (run, from) {
@@ -48,6 +49,18 @@ pub fn command(action: &Action) -> String {
         Action::Import(folder) => format!("taper import {} RUN", quoted(folder)),
         Action::Tune => "taper tune RUN".to_owned(),
         Action::Shortlist(run) => format!("taper shortlist {}", quoted(run)),
+    }
+}
+
+/// Returns the option of the command line for a setting.
+fn option(setting: Setting) -> &'static str {
+    match setting {
+        Setting::DivideLines => "--overlong split",
+        Setting::MostSourceTokens => "--max-source-tokens N",
+        Setting::MostTokens => "--max-tokens N",
+        Setting::Checkpoint => "--checkpoint NAME",
+        Setting::Split => "--split NAME",
+        Setting::Prompts => "--prompt TEXT",
     }
 }
 
@@ -128,5 +141,6 @@ mod tests {
         assert_eq!(train(Some("a.toml"), Some("b"), None), "taper train a.toml --from b");
         assert_eq!(command(&Action::Average(run)), "taper average 'my run'");
         assert_eq!(command(&Action::Use(Verb::Predict)), "taper predict RUN");
+        assert_eq!(command(&Action::Choose(Setting::MostTokens)), "--max-tokens N");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
-use taper_run::advice::{Action, Resume, Start, Train, Verb};
+use taper_run::advice::{Action, Resume, Setting, Start, Train, Verb};
 
 pyo3::create_exception!(
     taper,
@@ -17,12 +17,23 @@ pyo3::create_exception!(
 
 /// Returns an error and its causes on one line, with the Python calls that help.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
-    taper_run::one_line_with(error, |action| Some(format!("`{}`", call(action))))
+    taper_run::one_line_with(error, |action| match action {
+        // Python has no such arguments.
+        Action::Choose(Setting::MostTokens | Setting::Split) => None,
+        action => Some(format!("`{}`", call(action))),
+    })
 }
 
-/// Returns the Python call for an action; if there is none, the program's command.
+/// Returns the Python call or argument for an action; if there is none, the program's command.
 fn call(action: &Action) -> String {
     match action {
+        Action::Choose(setting) => match setting {
+            Setting::DivideLines => "overlong=\"split\"".to_owned(),
+            Setting::MostSourceTokens => "max_source_tokens=…".to_owned(),
+            Setting::Checkpoint => "checkpoint=…".to_owned(),
+            Setting::Prompts => "prompts=…".to_owned(),
+            Setting::MostTokens | Setting::Split => taper::command(action),
+        },
         Action::Use(verb) => match verb {
             Verb::Translate => "run.translate(texts)".to_owned(),
             Verb::ScorePairs => "run.score(texts, targets)".to_owned(),

@@ -98,6 +98,36 @@ impl fmt::Display for Start {
     }
 }
 
+/// Setting of a request that a reader can choose. It stands for an option of the command line and,
+/// if Python has it, for an argument in Python.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// Division of lines that have too many tokens.
+    DivideLines,
+    /// Largest number of tokens of a line to translate.
+    MostSourceTokens,
+    /// Largest number of tokens of a line to score or align.
+    MostTokens,
+    /// Checkpoint whose weights are used.
+    Checkpoint,
+    /// Split whose examples are read.
+    Split,
+    /// Texts to compare with images.
+    Prompts,
+}
+
+impl Setting {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::DivideLines => "dividing overlong lines",
+            Self::MostSourceTokens | Self::MostTokens => "a larger limit of tokens",
+            Self::Checkpoint => "the name of a checkpoint",
+            Self::Split => "the name of a split",
+            Self::Prompts => "a list of prompts",
+        }
+    }
+}
+
 /// Something that a reader can do.
 ///
 /// `Display` describes it without the syntax of the command line or of Python. It is used where
@@ -106,6 +136,8 @@ impl fmt::Display for Start {
 pub enum Action {
     /// Use a run.
     Use(Verb),
+    /// Repeat the request with this setting.
+    Choose(Setting),
     /// Train a new run.
     Train(Train),
     /// Train a run further.
@@ -138,6 +170,7 @@ impl fmt::Display for Action {
         };
         match self {
             Self::Use(verb) => write!(formatter, "`{}`", verb.name()),
+            Self::Choose(setting) => formatter.write_str(setting.name()),
             Self::Train(Train { recipe, from, run, change: key }) => {
                 let part = |before: &str, path: &Option<PathBuf>| {
                     let path = path.as_ref().map(|path| format!(" {before}{}", path.display()));
@@ -250,6 +283,18 @@ pub fn one_line(error: &Error) -> String {
 /// `None` for an action that the readers cannot do; the advice to do it is left out.
 #[must_use]
 pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) -> String {
+    let (line, advice) = line_and_advice(error);
+    line + &words(&advice, name)
+}
+
+/// Error without the causes of `error`, but with their text on one line, and with their advice.
+pub(crate) fn without_causes(error: &Error) -> Error {
+    let (line, advice) = line_and_advice(error);
+    advised(Error::msg(line), advice)
+}
+
+/// Chain of an error's causes on one line, and the advice about them.
+fn line_and_advice(error: &Error) -> (String, Vec<Advice>) {
     let (mut line, mut all_advice) = (String::new(), Vec::new());
     for cause in error.chain() {
         if let Some(Advised { advice, .. }) = cause.downcast_ref() {
@@ -269,7 +314,7 @@ pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) ->
             line.push_str(&text);
         }
     }
-    line + &words(&all_advice, name)
+    (line, all_advice)
 }
 
 #[cfg(test)]

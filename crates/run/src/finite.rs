@@ -9,7 +9,7 @@ use anyhow::Result;
 #[error(
     "the computation gave a value that is not finite (NaN or infinite) in {quantity}: the weights may \
      have diverged, or the input may differ too much from the training data; check both, or try an \
-     earlier checkpoint (--checkpoint)"
+     earlier checkpoint"
 )]
 pub struct NotFinite {
     /// Name of the quantity that is not finite.

@@ -2,17 +2,25 @@
 
 use anyhow::{Context, Result};
 
+use crate::advice::{one_line_with, without_causes};
+
 /// Error that concerns one of several items. Its text names the item and the reason. The other
 /// items are still processed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadItem(String);
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct BadItem {
+    text: String,
+    /// The same text with the advice about it.
+    #[source]
+    advised: anyhow::Error,
+}
 
 impl BadItem {
-    /// Converts `error` to a `BadItem` with the same text.
+    /// Converts `error` to a `BadItem` with the same text and the same advice.
     #[must_use]
     pub fn from_error(error: &anyhow::Error) -> anyhow::Error {
-        Self(crate::one_line(error)).into()
+        let text = one_line_with(error, |_| None);
+        Self { text, advised: without_causes(error) }.into()
     }
 }
 
@@ -39,11 +47,17 @@ pub fn answer_each<T, A>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::bail;
+    use anyhow::{anyhow, bail};
+
+    use crate::advice::{Action, Advice, Setting};
+
+    fn bad(text: &'static str) -> anyhow::Error {
+        BadItem::from_error(&anyhow!(text))
+    }
 
     #[test]
     fn answers_keep_the_places_of_their_items() {
-        let items = || [Ok(1), Err(BadItem("item 2".to_owned()).into()), Ok(3)];
+        let items = || [Ok(1), Err(bad("item 2")), Ok(3)];
         let answers =
             answer_each(items(), |fit| Ok(fit.iter().map(|one| 10 * one).collect())).unwrap();
         let shown: Vec<String> = answers
@@ -54,12 +68,23 @@ mod tests {
         assert!(
             answer_each(items(), |_: Vec<i32>| -> Result<Vec<i32>> { bail!("no memory") }).is_err()
         );
-        let none = [Err(BadItem("item 1".to_owned()).into())];
+        let none = [Err(bad("item 1"))];
         assert_eq!(
             answer_each(none, |_: Vec<i32>| -> Result<Vec<i32>> { bail!("nothing") })
                 .unwrap()
                 .len(),
             1
         );
+    }
+
+    #[test]
+    fn advice_about_an_item_is_kept_in_the_words_of_the_reader() {
+        let advice = Advice::new(Action::Choose(Setting::MostTokens), "allows more");
+        let error = advice.about(anyhow!("7 tokens").context("item 2"));
+        let error = BadItem::from_error(&error);
+        assert!(error.is::<BadItem>());
+        let line = |name: Option<&str>| one_line_with(&error, |_| name.map(str::to_owned));
+        assert_eq!(line(None), "item 2: 7 tokens");
+        assert_eq!(line(Some("--this")), "item 2: 7 tokens; --this allows more");
     }
 }

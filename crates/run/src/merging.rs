@@ -26,7 +26,7 @@ pub fn merge_adapters(root: &Path, name: Option<&str>, target: &Path) -> Result<
     }
     ensure!(!target.exists(), "{} exists: name another folder", target.display());
     let checkpoint = match name {
-        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
+        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?,
         None => run.checkpoint(None)?,
     };
     let config = without_adapters(&config);

@@ -51,7 +51,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     };
     ensure!(!target.exists(), "{} exists: name another folder with --output", target.display());
     let checkpoint = match name {
-        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
+        Some(name) => run.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?,
         None => run.checkpoint(None)?,
     };
     let rounded = round_to_int8(&checkpoint)?;

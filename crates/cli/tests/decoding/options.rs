@@ -92,7 +92,7 @@ pub(super) fn ensembles(workspace: &Workspace, input: &str) {
 
     workspace.succeed("train tiny.toml --run other --set data.tokenizer.vocabulary_size=290");
     let refused = workspace.run_with_input("translate run --ensemble other", input.as_bytes());
-    super::common::refused(&refused, &["--ensemble other", "tokenizer"]);
+    super::common::refused(&refused, &["the ensemble's other: ", "another tokenizer"]);
 }
 
 pub(super) fn bench(workspace: &Workspace, input: &str) {

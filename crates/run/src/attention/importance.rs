@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use taper_model::{Batch, Pass};
 use taper_trainer::{TeacherForced, evaluate_under};
 
 use super::AttentionPart;
+use crate::advice::{Action, Advice, Setting};
 use crate::config::RunConfig;
 use crate::evaluation::Split;
 use crate::finite::require_finite;
@@ -104,9 +105,10 @@ fn measure<M: TaskModel>(
     let split = match split {
         Some(split) => split.to_owned(),
         None if !config.data.validation.is_empty() => config.data.validation.name(),
-        None => M::test_sets(config).into_iter().next().context(
-            "the run has neither a validation split nor test sets: name a split with --split",
-        )?,
+        None => M::test_sets(config).into_iter().next().ok_or_else(|| {
+            let error = anyhow!("the run has neither a validation split nor test sets");
+            Advice::new(Action::Choose(Setting::Split), "names another split").about(error)
+        })?,
     };
     run.corpora(&split)?;
     let (tokenizers, shortlist) = (&run.tokenizers, Some(&run.shortlist));

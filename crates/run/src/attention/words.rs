@@ -14,6 +14,7 @@ use taper_metrics::{AlignmentCounts, Link};
 
 use super::Symmetrization;
 use crate::LoadedRun;
+use crate::advice::Setting;
 use crate::translation::{LineLimit, OverlongRule, TranslationSettings, is_marker};
 
 /// Settings of word alignment.
@@ -58,7 +59,7 @@ impl<'a> WordAligner<'a> {
         run.require_direction()?;
         let mut attention = TranslationSettings::from_config(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
-            ensure!(number != Some(0), "--{name} 0: layers and heads are counted from 1");
+            ensure!(number != Some(0), "{name} 0: layers and heads are counted from 1");
         }
         if let Some(layer) = settings.layer {
             attention = AlignedAttention { layer: Some(layer - 1), head: None };
@@ -139,14 +140,11 @@ impl<'a> WordAligner<'a> {
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
             let encoded = tokenizer.encode_text(line)?;
-            ensure!(
-                encoded.len() <= self.limit.tokens,
-                "line {} has {} tokens, more than {}; {}",
-                first + index,
-                encoded.len(),
-                self.limit.tokens,
-                self.limit.more_by("--max-tokens N allows more")
-            );
+            if encoded.len() > self.limit.tokens {
+                let (line, tokens, most) = (first + index, encoded.len(), self.limit.tokens);
+                let message = format!("line {line} has {tokens} tokens, more than {most}");
+                return Err(self.limit.exceeded(message, Setting::MostTokens));
+            }
             let ids = encoded.ids().to_vec();
             let has_text = |id: u32| tokenizer.token(id).is_none_or(|token| !is_marker(&token));
             let words = ids.iter().zip(encoded.words());

@@ -110,7 +110,7 @@ fn is_absence(error: &str) -> bool {
 fn lacking(feature: &str, name: &str) -> String {
     format!(
         "device `{name}`: this build lacks {feature}; build with `cargo build --release \
-         --features {feature}`, or use --device cpu"
+         --features {feature}`, or use the device cpu"
     )
 }
 

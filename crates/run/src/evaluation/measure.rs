@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::{Value, json};
 use taper_data::{Corpus, TokenizerPair};
 
 use super::{Split, TestSetResult};
+use crate::advice::{Action, Advice, Setting};
 use crate::config::RunConfig;
 use crate::event::{RunEvent, RunObserver};
 use crate::folder::RunFolder;
@@ -107,7 +108,8 @@ pub(super) fn measure<M: TaskModel, R>(
     if splits.is_empty() {
         let asked = load.from.is_some() || load.to.is_some();
         let restriction = if asked { " from or to this language" } else { "" };
-        bail!("the run has no test sets{restriction} (data.test): name a split with --split");
+        let error = anyhow!("the run has no test sets{restriction} (data.test)");
+        return Err(Advice::new(Action::Choose(Setting::Split), "names another split").about(error));
     }
     for split in &splits {
         // A split that cannot be measured fails here, and not only after the splits before it have

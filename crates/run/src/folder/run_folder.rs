@@ -9,7 +9,7 @@ use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
 use super::run_lock::{LOCK_FILE, RunLock};
-use crate::advice::{Action, Advice, Train};
+use crate::advice::{Action, Advice, Resume, Setting, Start, Train, advised};
 use crate::config::RunConfig;
 use crate::config::paths::{absolute, moved};
 use crate::event::RunObserver;
@@ -41,11 +41,19 @@ impl RunFolder {
         if !folder.config().is_file() {
             let shown = root.display();
             match Self::around(root) {
-                Some(run) => bail!(
-                    "{shown}: a checkpoint, not a run: name {}, and the checkpoint with \
-                     --checkpoint, or with --from to resume",
-                    run.root.display()
-                ),
+                Some(run) => {
+                    let error = anyhow!(
+                        "{shown}: a checkpoint, not a run: name {}, and the checkpoint separately",
+                        run.root.display()
+                    );
+                    let resume =
+                        Resume { run: run.root, from: Some(Start::Chosen), ..Resume::default() };
+                    let advice = vec![
+                        Advice::new(Action::Choose(Setting::Checkpoint), "loads it"),
+                        Advice::new(Action::Resume(resume), "continues its training"),
+                    ];
+                    return Err(advised(error, advice));
+                }
                 None => bail!("{shown}: not a run: it has no config.toml"),
             }
         }

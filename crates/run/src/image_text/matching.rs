@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, START, Tokenizer, prompts};
 use taper_decoding::Control;
@@ -11,6 +11,7 @@ use taper_ops::composed::CountedProduct;
 
 use super::{values, values_of};
 use crate::LoadedRun;
+use crate::advice::{Action, Advice, Setting};
 use crate::config::RunConfig;
 use crate::finite::require_finite;
 use crate::items::answer_each;
@@ -274,7 +275,9 @@ impl<'a> Choice<'a> {
     ) -> Result<Self> {
         let (data, tokenizer) = (&run.config.data, run.tokenizers.target());
         if prompts.is_empty() && data.images.format == taper_data::ImageFormat::Table {
-            bail!("the run has no labels: name the texts to choose from with --prompt");
+            let advice =
+                Advice::new(Action::Choose(Setting::Prompts), "names texts to choose from");
+            return Err(advice.about(anyhow!("the run has no labels")));
         }
         let (names, labels) = if prompts.is_empty() {
             (&data.images.labels[..], PlacedLabels::embed(&run.model, tokenizer, &run.config)?)

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use serde::Serialize;
 use taper_data::{EncodedText, Tokenizer};
 use taper_decoding::Control;
@@ -11,6 +11,7 @@ use taper_model::ModelConfig;
 
 use super::places::Place;
 use super::punctuation::{ends_phrase, ends_sentence};
+use crate::advice::{Action, Advice, Setting};
 use crate::items::BadItem;
 
 /// Largest number of tokens of a line, and treatment of lines with more tokens.
@@ -94,12 +95,10 @@ impl LineLimit {
             return Ok((vec![whole], None));
         }
         if self.rule == OverlongRule::Error {
-            let error = anyhow!(
-                "{place} has {tokens} tokens, more than {}; allow such lines with \
-                 --overlong split or --overlong cut, or {}",
-                self.tokens,
-                self.more_by("raise --max-source-tokens")
-            );
+            let message = format!("{place} has {tokens} tokens, more than {}", self.tokens);
+            let error = self.exceeded(message, Setting::MostSourceTokens);
+            let divide = Action::Choose(Setting::DivideLines);
+            let error = Advice::new(divide, "translates such lines in parts").about(error);
             return Err(BadItem::from_error(&error));
         }
         let (mut parts, mut at) = (Vec::new(), 0);
@@ -116,14 +115,16 @@ impl LineLimit {
         Ok((parts, Some(overlong)))
     }
 
-    /// Advice on how to allow more tokens: `option`, unless the model has no positions for more.
-    pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
+    /// Error with the text `message`, for a text with more tokens than the limit. It has the advice
+    /// to set `setting`, which raises the limit, unless the model has no positions for more.
+    pub fn exceeded(&self, message: String, setting: Setting) -> Error {
         if self.by_positions {
-            "shorten it: the model has positions for no more (model.max_positions, or the length \
-             of a Linformer)"
-        } else {
-            option
+            return anyhow!(
+                "{message}; shorten it: the model has positions for no more (model.max_positions, \
+                 or the length of a Linformer)"
+            );
         }
+        Advice::new(Action::Choose(setting), "allows more").about(Error::msg(message))
     }
 
     /// Returns the next part of the text `whole`, which begins at byte `at`, without spaces at its
@@ -245,6 +246,7 @@ fn without_blanks_around<'l>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::one_line;
     use taper_data::{TokenizerConfig, TokenizerKind};
     use taper_model::Positions;
 
@@ -356,11 +358,13 @@ mod tests {
             let tokenizer = tokenizer();
             let line = tokenizer.encode_text("one two three four five six").expect("encodes");
             let refused = limit.apply(&tokenizer, &line, Place::line(7), &());
-            let error = refused.expect_err("too long").to_string();
+            let error = one_line(&refused.expect_err("too long"));
             assert!(error.starts_with("line 7 has "), "{error}");
+            assert!(error.contains("dividing overlong lines"), "{error}");
             error
         };
-        assert!(refusal(limit(OverlongRule::Error, 3)).ends_with("or raise --max-source-tokens"));
+        let raise = "a larger limit of tokens allows more";
+        assert!(refusal(limit(OverlongRule::Error, 3)).ends_with(raise));
         // No option gives a model more positions.
         let positions = |max_positions| ModelConfig {
             positions: Positions::Learned,
@@ -369,7 +373,7 @@ mod tests {
         };
         assert!(
             refusal(limit(OverlongRule::Error, 3).within(&positions(5), &tokenizer()))
-                .ends_with("or raise --max-source-tokens")
+                .ends_with(raise)
         );
         for max_positions in [3, 4] {
             let limit = limit(OverlongRule::Error, 3);
@@ -379,7 +383,7 @@ mod tests {
                     && error.contains("model.max_positions"),
                 "{error}"
             );
-            assert!(!error.contains("--max-source-tokens"), "{error}");
+            assert!(!error.contains(raise), "{error}");
         }
     }
 

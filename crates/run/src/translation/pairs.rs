@@ -5,6 +5,7 @@ use taper_decoding::{ForcedScore, Translator};
 
 use super::{LineLimit, OverlongRule, by_line, encode_sources, speaking};
 use crate::LoadedRun;
+use crate::advice::Setting;
 use crate::items::answer_each;
 
 /// Side of a sentence pair.
@@ -51,9 +52,9 @@ pub fn score_pairs(
         let source_tokens = source_ids.len().saturating_sub(around);
         for (side, tokens) in [(Side::Source, source_tokens), (Side::Target, target_ids.len())] {
             if tokens > limit.tokens {
-                let remedy = limit.more_by("--max-tokens N allows more");
                 let place = place(side, index);
-                bail!("{place}: {tokens} tokens, more than {}; {remedy}", limit.tokens);
+                let message = format!("{place}: {tokens} tokens, more than {}", limit.tokens);
+                return Err(limit.exceeded(message, Setting::MostTokens));
             }
         }
         if target_ids.iter().any(|&id| of_target.is_special(id) && !of_target.is_unknown(id)) {

@@ -39,7 +39,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let mut config = folder.load_config(&settings.overrides)?;
         require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
         if settings.weights == Some(WeightType::Int8) {
-            let instead = "leave --weights int8 out, or give f32 or bf16";
+            let instead = "choose no weights in int8, but f32 or bf16";
             require_decoding(M::TASK).context(instead)?;
         }
         use_threads(config.threads)?;
@@ -50,7 +50,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
         let checkpoint = match &settings.checkpoint {
             Some(name) => {
-                folder.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?
+                folder.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?
             }
             None => folder.checkpoint(None)?,
         };
@@ -84,11 +84,11 @@ impl<M: TaskModel> LoadedRun<M> {
     /// If the model cannot be loaded, or its tokenizer differs from this run's.
     pub fn load_member(&self, path: &Path) -> Result<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
-            .with_context(|| format!("--ensemble {}", path.display()))?;
+            .with_context(|| format!("the ensemble's {}", path.display()))?;
         let tokenizers = M::TASK.load_tokenizers(folder.root())?;
         ensure!(
             tokenizers.hash() == self.tokenizers.hash(),
-            "--ensemble {}: this run has another tokenizer, so its tokens do not mean the same",
+            "the ensemble's {}: this run has another tokenizer, so its tokens do not mean the same",
             path.display()
         );
         // All models of an ensemble compute on this run's device, and in its type of matrix
@@ -106,7 +106,7 @@ impl<M: TaskModel> LoadedRun<M> {
             }
             Ok(model)
         };
-        load().with_context(|| format!("--ensemble {}", path.display()))
+        load().with_context(|| format!("the ensemble's {}", path.display()))
     }
 }
 
@@ -137,7 +137,7 @@ fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Optio
 pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
     ensure!(
         entry(config.task).translates,
-        "the run's task is {}, which has no languages to choose: leave out --from and --to",
+        "the run's task is {}, which has no languages: choose none",
         config.task
     );
     Ok(())
@@ -168,7 +168,7 @@ fn choose_weights(
     };
     match chosen {
         Some(WeightType::Int8) if !device.is_cpu() => {
-            bail!("--weights int8 is only for the CPU: add --device cpu, or leave --weights out")
+            bail!("weights in int8 are only for the CPU: choose the device cpu, or other weights")
         }
         // With int8, everything except products with weights stays in f32.
         Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
@@ -199,8 +199,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
         differences(&written, config)?.into_iter().filter(is_of_weights).collect();
     ensure!(
         overridden.is_empty(),
-        "--set would change what the weights were trained with: {}; leave this --set out, or train \
-         a run with it",
+        "an override would change what the weights were trained with: {}; leave it out, or train a \
+         run with it",
         described(&overridden)
     );
     with_changeable(&trained.unwrap_or(written), config)
