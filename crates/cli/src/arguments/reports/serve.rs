@@ -173,7 +173,7 @@ impl Serve {
 /// name, which link-local addresses need: `[fe80::1%eth0]:7878`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let scoped = text.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
-    match (text.parse(), scoped) {
+    match (text.parse::<SocketAddr>(), scoped) {
         (Err(_), Some((address, port))) if address.contains('%') => {
             let port: u16 = port.parse().map_err(|_| format!("{port:?} is no port"))?;
             let resolved = (address, port).to_socket_addrs().map_err(|error| error.to_string())?;
