@@ -2,15 +2,19 @@
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaSlice, DevicePtr, LaunchConfig, PushKernelArg,
+    CudaModule, CudaSlice, DevicePtr, LaunchConfig, PushKernelArg,
 };
+use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::cuda_backend::{CudaStorageSlice, WrapErr};
 use candle_core::op::BackpropOp;
 use candle_core::{
     CpuStorage, CudaDevice, CudaStorage, DType, Layout, Result, Shape, Storage, Tensor, bail,
 };
+use std::sync::{Arc, Mutex, PoisonError};
 
-const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+/// The kernels: machine code for the GPUs that the build was for, and PTX for later ones. The driver
+/// takes what suits the device.
+const KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
 /// Number of threads in a warp, which processes one row in some kernels.
 pub(super) const WARP: usize = 32;
@@ -103,8 +107,9 @@ pub(super) unsafe fn launch(
     if y > MOST_IN_Y {
         bail!("the kernel {name} needs a grid of {x} by {y} blocks, more than CUDA can launch");
     }
-    let function = device.get_or_load_custom_func(name, "taper", PTX)?;
-    let mut builder = function.builder();
+    let stream = device.cuda_stream();
+    let function = kernels(device)?.load_function(name).w()?;
+    let mut builder = stream.launch_builder(&function);
     for argument in arguments {
         match argument {
             Argument::Long(value) => builder.arg(value),
@@ -120,6 +125,22 @@ pub(super) unsafe fn launch(
     // SAFETY: as the caller promises.
     unsafe { builder.launch(config) }.w()?;
     Ok(())
+}
+
+/// Returns the kernels on a device, which are loaded at their first use. By itself, Candle loads PTX
+/// alone.
+fn kernels(device: &CudaDevice) -> Result<Arc<CudaModule>> {
+    static LOADED: Mutex<Vec<(usize, Arc<CudaModule>)>> = Mutex::new(Vec::new());
+    let stream = device.cuda_stream();
+    let context = stream.context();
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    // All of a process's work for a device is in one context, which the module keeps.
+    if let Some((_, module)) = loaded.iter().find(|(ordinal, _)| *ordinal == context.ordinal()) {
+        return Ok(module.clone());
+    }
+    let module = context.load_module(Ptx::from_binary(KERNELS.to_vec())).w()?;
+    loaded.push((context.ordinal(), module.clone()));
+    Ok(module)
 }
 
 /// Returns the suffix that the names of kernels have for a type.
