@@ -2,7 +2,7 @@
 # Fills a folder with what is installed beside the program: manual pages, completions, the manual as
 # a site, recipes with their schema, licences of what it is built from.
 #
-#   scripts/package/share.sh PROGRAM FOLDER [TARGET]
+#   scripts/package/share.sh PROGRAM FOLDER [TARGET [FEATURES]]
 #
 # A program for another processor is run by QEMU (Debian: qemu-user-static), which finds the C
 # library of the target where Debian's cross compilers have it.
@@ -30,7 +30,8 @@ mkdir -p "$to"/{taper/configs,man,bash-completion/completions,zsh/site-functions
 "${taper[@]}" config explain --json > "$to/taper/recipe.schema.json"
 cp configs/*.toml "$to/taper/configs/"
 cp scripts/package/taper@.service "$to/taper/"
-python3 scripts/package/third_parties.py --to "$to/taper" --target "$target"
+python3 scripts/package/third_parties.py --to "$to/taper" --target "$target" \
+  --features "${4:-full}"
 if command -v mdbook >/dev/null; then
   python3 scripts/package/book.py --to "$to/taper/book"
 else

@@ -28,22 +28,8 @@ for file in "$libraries"/*.so.*; do
   ln -sf "$(basename "$file")" "${file%.so.*}.so"
 done
 
-# Quantised products and mixtures of experts, which nothing here calls, take longer to compile than
-# all other kernels.
-cat >"$libraries/nvcc" <<'NVCC'
-#!/usr/bin/env bash
-case "$*" in
-  *mmq*.cu | *mmvq*.cu | *moe*.cu)
-    while [ $# -gt 0 ]; do
-      [ "$1" = -o ] && echo | gcc -x c -c - -o "$2"
-      shift
-    done
-    exit ;;
-esac
-exec "$CUDA_HOME/bin/nvcc" "$@"
-NVCC
-chmod +x "$libraries/nvcc"
-export NVCC="$libraries/nvcc"
+# Without kernels of Candle's that nothing here calls.
+export NVCC=$PWD/scripts/package/cuda/nvcc
 
 # Links these with those names, none of which has what would be a reason to.
 cat >"$libraries/cc" <<CC

@@ -152,6 +152,9 @@ mod tests {
     fn a_gpu_that_is_not_there_is_not_broken() {
         let driver = |code: &str| format!("DriverError({code}, \"a description\")");
         assert!(is_absence(&driver("CUDA_ERROR_NO_DEVICE")));
+        // What a packaged build says where there is no driver, and where a library is missing.
+        assert!(is_absence(&driver("CUDA_ERROR_STUB_LIBRARY")));
+        assert!(!is_absence(&driver("CUDA_ERROR_SHARED_OBJECT_INIT_FAILED")));
         assert!(!is_absence(&driver("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")));
         assert!(!is_absence(&driver("CUDA_ERROR_OUT_OF_MEMORY")));
         if cfg!(not(any(feature = "cuda", feature = "metal"))) {
