@@ -157,8 +157,8 @@ pub fn put_in_place(file: &File, partial: &Path, path: &Path) -> io::Result<()> 
     rename(partial, path)
 }
 
-/// Moves a complete file into its place, as [`put_in_place`] does, but replaces nothing: a file that
-/// has appeared at `path` stays, and so does `partial`.
+/// Moves a complete file into its place, as [`put_in_place`] does, but replaces nothing: a file
+/// that has appeared at `path` stays, and so does `partial`.
 ///
 /// # Errors
 /// [`io::ErrorKind::AlreadyExists`] if there is something at `path`; also if the file cannot be

@@ -37,9 +37,9 @@ pub(super) fn tags(text: &str) -> Vec<(Piece, Option<(String, bool)>)> {
 /// alone.
 const DEEPEST: usize = 100;
 
-/// Returns the pieces of a unit in which each escaped tag of HTML in a text is markup, so that it is
-/// kept as it is. Elements of XML keep their tree: an escaped tag without a counterpart inside the
-/// same element of XML stands alone.
+/// Returns the pieces of a unit in which each escaped tag of HTML in a text is markup, so that it
+/// is kept as it is. Elements of XML keep their tree: an escaped tag without a counterpart inside
+/// the same element of XML stands alone.
 pub(super) fn with_escaped_tags(parts: Vec<Piece>) -> Vec<Piece> {
     let mut unit = Unit::default();
     let mut run = Vec::new();
@@ -61,8 +61,8 @@ pub(super) fn with_escaped_tags(parts: Vec<Piece>) -> Vec<Piece> {
 #[derive(Default)]
 struct Unit {
     pieces: Vec<Piece>,
-    /// Open elements: the name if the tag is escaped, or `None` for an element of XML, and the index
-    /// of the piece that opens the element.
+    /// Open elements: the name if the tag is escaped, or `None` for an element of XML, and the
+    /// index of the piece that opens the element.
     open: Vec<(Option<String>, usize)>,
 }
 

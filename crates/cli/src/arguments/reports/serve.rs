@@ -18,7 +18,12 @@ pub(crate) struct Serve {
     pub(crate) runs: Vec<PathBuf>,
     /// Address to listen on; port 0 takes a free one. Other machines can connect only if this is
     /// not the loopback address
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878", value_parser = address)]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:7878",
+        value_parser = address
+    )]
     pub(crate) address: SocketAddr,
     /// Key that clients must send [default: anybody may ask]
     #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
