@@ -7,6 +7,7 @@ cases and of sentences with markup and placeholders at every place.
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -109,7 +110,16 @@ def main() -> None:
 
     def translate(name: str) -> Path:
         output = folder / f"translated-{name}"
-        subprocess.run([taper, "translate", run, "--file", folder / name, "--output", output], check=True)
+        command = [taper, "translate", run, "--file", folder / name, "--output", output]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        print(done.stderr, end="", file=sys.stderr)
+        # The model was trained on short sentences, and may have no words for others. They are named,
+        # and stay as they are.
+        faults = re.findall(r"sentence \d+, which is not translated: (.*)", done.stderr)
+        if done.returncode not in (0, 2) or any(fault != "its translation is empty" for fault in faults):
+            sys.exit(f"{name} is not translated")
+        if (done.returncode == 2) != (faults != []):
+            sys.exit(f"{name}: exit code {done.returncode} with {len(faults)} sentences as they were")
         return output
 
     lines = sentences()

@@ -115,10 +115,7 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     );
 
     let score = "score run --source data/long.aa --target data/long.bb";
-    workspace.fail(
-        score,
-        &["data/long.aa, line 1: ", "tokens, more than 250; --max-tokens N", "--max-tokens"],
-    );
+    workspace.fail(score, &["data/long.aa, line 1: ", "tokens, more than 250; `--max-tokens N`"]);
     let scores = workspace.succeed(format!("{score} --max-tokens 5000"));
     assert_eq!(scores.lines().count(), 2);
 }
