@@ -35,8 +35,8 @@ pub(super) fn from_table<T: DeserializeOwned>(table: &toml::Table) -> Result<T> 
     toml::from_str(&text).map_err(|error| anyhow!(diagnose::diagnose(&text, &error).message))
 }
 
-/// Reads a configuration, or a section of one, from JSON. A key that is null counts as missing, since
-/// TOML has no null.
+/// Reads a configuration, or a section of one, from JSON. A key that is null counts as missing,
+/// since TOML has no null.
 ///
 /// # Errors
 /// See [`from_table`].
