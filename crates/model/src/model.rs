@@ -1,7 +1,7 @@
 //! Interface between trainer and model: parameters, the loss on a batch, and costs.
 
 use candle_core::{DType, Device, Tensor};
-use taper_ops::{Parameter, ParameterStore, composed};
+use taper_ops::{MappedValues, Parameter, ParameterStore, composed};
 
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
@@ -67,6 +67,20 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// The errors of [`Model::loss`].
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
+
+    /// Leaves the values of a parameter in a file, in place of loading them. Returns `false`, and
+    /// does nothing, unless the model only decodes and the parameter is the weight of a linear layer
+    /// or a table of tokens. After `true`, the loading of the parameter is complete.
+    ///
+    /// # Errors
+    /// If the parameter has another number of values.
+    fn leave_in_file(
+        &self,
+        parameter: &Parameter,
+        values: &MappedValues,
+    ) -> candle_core::Result<bool> {
+        self.core().leave_in_file(parameter, values)
+    }
 
     /// Completes the loading of a parameter whose values have been set. A model that only decodes
     /// packs the weights of linear layers here, that is, arranges them for the matrix kernels, and

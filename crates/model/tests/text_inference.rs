@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor};
-use common::{ALL_POSITIONS, largest_difference, largest_of};
+use common::{ALL_POSITIONS, largest_difference, largest_of, leave_in_a_file};
 use taper_model::{
     AttentionConfig, AttentionKind, Builder, LanguageModel, Model, ModelConfig, ModelError, Pass,
     Positions, Sequences, TextInference, TextState,
@@ -73,12 +73,15 @@ fn buckets_of_tokens_are_not_rounded() {
 fn packed_weights_alone_generate_the_same_and_refuse_other_passes() {
     for dtype in [DType::F32, DType::BF16] {
         let make = || model_in(dtype, Positions::Rotary, AttentionKind::Full);
-        let (whole, mut packed) = (make(), make());
+        let (whole, mut packed, mut in_file) = (make(), make(), make());
         packed.only_decode(false);
         packed.parameters().all().try_for_each(|one| packed.finish_loading(one)).unwrap();
+        in_file.only_decode(false);
+        leave_in_a_file(&in_file).unwrap();
         let expected = after(&whole.inference(40), &TEXT, 5);
         for _ in 0..2 {
             assert_eq!(after(&packed.inference(40), &TEXT, 5), expected);
+            assert_eq!(after(&in_file.inference(40), &TEXT, 5), expected);
         }
         let read = packed.hidden(&Sequences::pack(&[&TEXT[..]]), &Pass::evaluate());
         if Kernel::best(Products::for_model(dtype, &Device::Cpu)) != Kernel::Gemm {

@@ -34,6 +34,7 @@ mod float;
 mod host;
 mod kernels;
 mod loss;
+mod mapped;
 mod nn;
 mod optim;
 mod packed_weights;
@@ -52,6 +53,7 @@ pub mod threads;
 pub use adapters::{Adapted, merge};
 pub use float::all_finite;
 pub use loss::{biased_cross_entropy, loss_bytes, smoothed_cross_entropy};
+pub use mapped::{MappedFile, MappedValues};
 #[cfg(feature = "kinds")]
 pub use nn::attention::kinds::{
     causal_convolution, causal_convolution_after, hierarchical_attention,

@@ -14,6 +14,8 @@ use taper_ops::{
     PackedWeights, Products, Sparse, VisibleKeys, composed, cross_attention, decoding_attention,
     packed_linear,
 };
+#[cfg(unix)]
+use taper_ops::{MappedFile, MappedValues};
 
 fn random(shape: &[usize], key: u64, dtype: DType) -> Tensor {
     let counter = Counter::new(mix(17, &[key]));
@@ -427,6 +429,55 @@ fn rows_do_not_see_each_other() -> Result<()> {
             )?
             .to_vec2::<f32>()?;
             assert_eq!(alone[0], together[row], "{products:?}, int8 {is_int8}: row {row}");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the values of a weight in a mapped file, which has no name any more.
+#[cfg(unix)]
+fn in_file(weight: &Tensor) -> MappedValues {
+    let path = std::env::temp_dir().join(format!("taper-weight-{}", std::process::id()));
+    let values = weight.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = MappedFile::new(&std::fs::File::open(&path).unwrap()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.values(0..bytes.len()).unwrap()
+}
+
+/// Compares weights whose values are in a file, before and after they are packed, with weights in
+/// memory.
+#[cfg(unix)]
+#[test]
+fn weights_in_a_file_give_the_same_bits() -> Result<()> {
+    for products in [Products::F32, Products::Bf16] {
+        for (inputs, outputs) in [(70, 900), (1100, 90), (3, 5)] {
+            let weight = random(&[outputs, inputs], 2, DType::F32);
+            let in_file = in_file(&weight);
+            let (in_memory, mapped) = (PackedWeights::default(), PackedWeights::default());
+            let left = weight.copy()?;
+            let is_packed = taper_ops::Kernel::best(products) != taper_ops::Kernel::Gemm;
+            assert_eq!(mapped.replace_by(&left, products, &in_file)?, is_packed);
+            assert_eq!(mapped.is_mapped(&left), is_packed);
+            let spec = LinearSpec { products, ..LinearSpec::default() };
+            let bias = random(&[outputs], 3, DType::F32);
+            // More products than are made before the weight is packed.
+            for rows in [1, 32, 33, 100].into_iter().cycle().take(12) {
+                let x = random(&[rows, inputs], rows as u64, DType::F32);
+                let [ours, expected] =
+                    [(&mapped, &left), (&in_memory, &weight)].map(|(packs, weight)| {
+                        packed_linear(packs, &x, weight, Some(&bias), None, &spec)
+                    });
+                let [ours, expected] = [ours?.to_vec2::<f32>()?, expected?.to_vec2::<f32>()?];
+                assert_eq!(ours, expected, "{products:?} {rows}×{inputs}×{outputs}");
+            }
+            let rows = [4, 0, 4];
+            assert_eq!(
+                values(&mapped.rows(&left, &rows)?),
+                values(&in_memory.rows(&weight, &rows)?)
+            );
+            assert!(mapped.rows(&left, &[outputs as u32]).is_err());
         }
     }
     Ok(())

@@ -36,10 +36,10 @@ mod validation;
 pub use checkpoints::{
     ADAPTERS_FORMAT_VERSION, AVERAGED, AveragedWeights, BASE_FILE, BEST, Base, Checkpoints,
     FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, LAST, LEFT, MODEL_FILE,
-    MergedWeights, OPTIMIZER_FILE, Parent, PartialTable, QuantizedWeights, STATE_FILE,
-    SavedCheckpoint, SharedRows, SkippedParameter, State, WarmStart, WarmStartSettings, Window,
-    average, checkpoint_name, checkpoint_step, load_model, merge, read_state, round_to_int8,
-    state_json, warm_start, write_tensors,
+    MergedWeights, OPTIMIZER_FILE, Parent, PartialTable, PendingWeights, QuantizedWeights,
+    STATE_FILE, SavedCheckpoint, SharedRows, SkippedParameter, State, WarmStart, WarmStartSettings,
+    Window, average, checkpoint_name, checkpoint_step, load_model, merge, read_state,
+    round_to_int8, state_json, warm_start, write_tensors,
 };
 pub use config::{
     ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tally::{Stream, Tally};
 use taper_ops::rng::{Counter, mix, name_key};
-use taper_ops::{PackedWeights, Parameter, ParameterStore, Products};
+use taper_ops::{MappedValues, PackedWeights, Parameter, ParameterStore, Products};
 
 /// Builder of a model's parameters. Each parameter is added under its full name.
 ///
@@ -43,6 +43,8 @@ pub struct Builder {
     /// Weights of linear layers, by the names of their parameters; [`Builder::finish`] gives them
     /// to the [`ModelCore`].
     projections: HashMap<String, Tensor>,
+    /// Tables of tokens, like `projections`.
+    token_tables: HashMap<String, Tensor>,
 }
 
 /// Parts that all models have.
@@ -55,6 +57,8 @@ pub struct ModelCore {
     /// Weights of linear layers, without gradients, by the names of their parameters. Tables of
     /// embeddings, and output projections that may share such a table, are not among them.
     projections: Arc<HashMap<String, Tensor>>,
+    /// Tables with one row per token, without gradients, by the names of their parameters.
+    token_tables: Arc<HashMap<String, Tensor>>,
     /// Type of the operands of products with `projections`.
     products: Products,
     /// Packed weights (arranged in the order in which matrix kernels read them), which replace
@@ -76,6 +80,21 @@ impl ModelCore {
             Some(packs) => packs.clone(),
             None if is_int8 => Arc::new(PackedWeights::int8()),
             None => Arc::default(),
+        }
+    }
+
+    /// Leaves the values of a parameter in a file; see [`Model::leave_in_file`](crate::Model).
+    pub(crate) fn leave_in_file(
+        &self,
+        parameter: &Parameter,
+        values: &MappedValues,
+    ) -> Result<bool> {
+        let Some(packs) = &self.packs else { return Ok(false) };
+        let [projection, table] =
+            [&self.projections, &self.token_tables].map(|weights| weights.get(parameter.name()));
+        match projection.or(table) {
+            Some(weight) => packs.replace_by(weight, self.products, values),
+            None => Ok(false),
         }
     }
 
@@ -149,6 +168,7 @@ impl Builder {
             tally: Tally::new(Stream::Last),
             only_counts: false,
             projections: HashMap::new(),
+            token_tables: HashMap::new(),
         }
     }
 
@@ -304,6 +324,7 @@ impl Builder {
             config,
             cost,
             projections: Arc::new(self.projections),
+            token_tables: Arc::new(self.token_tables),
             products: self.products,
             packs: None,
         }
@@ -404,7 +425,9 @@ impl Builder {
     /// Adds a table with one row per token, for [`TokenEmbedding`](crate::layers::embedding) and
     /// for heads. It is initialised as in [`embedding`](Self::embedding).
     pub(crate) fn token_table(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
-        self.held(|build| build.embedding(name, rows, width))
+        let table = self.held(|build| build.embedding(name, rows, width))?;
+        self.token_tables.insert(name.to_owned(), table.value().clone());
+        Ok(table)
     }
 
     /// Adds a vector that is initialised like a [`matrix`](Self::matrix) with one output.

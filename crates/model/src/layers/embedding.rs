@@ -106,13 +106,18 @@ impl TokenEmbedding {
     }
 
     /// Returns the index of a row for each of `ids`, and the f32 table that has these rows. This is
-    /// the whole table or, if a frozen table is held in bf16, only the rows of `ids`.
-    fn read(&self, ids: Arc<[u32]>, table: &Tensor) -> Result<(Arc<[u32]>, Tensor)> {
-        if table.dtype() != DType::BF16 {
-            return Ok((ids, table.clone()));
-        }
-        let numbers = Tensor::from_slice(&ids, ids.len(), table.device())?;
-        let rows = table.index_select(&numbers, 0)?.to_dtype(DType::F32)?;
+    /// the whole table or, if a frozen table is held in bf16 or the table is in a file, only the
+    /// rows of `ids`.
+    fn read(&self, ids: Arc<[u32]>, pass: &Pass) -> Result<(Arc<[u32]>, Tensor)> {
+        let table = self.table.get(pass);
+        let rows = match pass.packs() {
+            Some(packs) if packs.is_mapped(table) => packs.rows(table, &ids)?,
+            _ if table.dtype() == DType::BF16 => {
+                let numbers = Tensor::from_slice(&ids, ids.len(), table.device())?;
+                table.index_select(&numbers, 0)?.to_dtype(DType::F32)?
+            }
+            _ => return Ok((ids, table.clone())),
+        };
         Ok(((0..ids.len() as u32).collect(), rows))
     }
 
@@ -142,7 +147,7 @@ impl TokenEmbedding {
         longest: usize,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (ids, table) = self.read(ids, self.table.get(pass))?;
+        let (ids, table) = self.read(ids, pass)?;
         let (positions, rows) = self.positions.table(at, longest, pass, table.device())?;
         let dropout = match &self.norm {
             Some(_) => Dropout::none(),

@@ -9,7 +9,7 @@ use crate::{
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
-use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, converted};
+use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, PackedWeights, converted};
 
 /// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. The bias is
 /// optional, and the factor s is 1 unless it is set.
@@ -70,10 +70,9 @@ impl Head {
     }
 
     /// Makes a head that predicts only the given `classes`, in their order. It computes without
-    /// gradients.
-    pub(crate) fn of_classes(&self, classes: &[u32]) -> Result<Self> {
-        let classes = Tensor::new(classes, self.linear.device())?;
-        Ok(Self { linear: self.linear.rows(&classes)?, scale: self.scale })
+    /// gradients. `packs`: cache that products with the head's matrix use.
+    pub(crate) fn of_classes(&self, classes: &[u32], packs: &PackedWeights) -> Result<Self> {
+        Ok(Self { linear: self.linear.rows(classes, packs)?, scale: self.scale })
     }
 
     /// Computes the logits, in f32.

@@ -151,7 +151,7 @@ impl Inference {
             return Err(ModelError::Batch("a shortlist has no tokens".to_owned()));
         }
         let output = taper_ops::threads::in_pool(self.model.device(), || {
-            let head = self.model.output.of_classes(tokens)?;
+            let head = self.model.output.of_classes(tokens, &self.packs)?;
             let (tokens, is_int8) = (tokens.len(), self.model.is_int8);
             let packs = if is_int8 { PackedWeights::int8() } else { PackedWeights::default() };
             let packs = Arc::new(packs);

@@ -8,7 +8,7 @@ pub(crate) mod translation;
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
 use taper_model::{Batch, LossOutput, Model, Objective, Pass, Positions};
-use taper_ops::{Gradients, Parameter, ParameterStore};
+use taper_ops::{Gradients, MappedFile, Parameter, ParameterStore};
 
 pub(crate) use tensors::{golden, relative};
 
@@ -43,6 +43,31 @@ pub(crate) fn largest_of(distances: impl IntoIterator<Item = f32>) -> f32 {
 /// Largest absolute difference between elements of two tensors at the same index.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     largest_of((a - b).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap())
+}
+
+/// Writes the parameters of a model that only decodes to a file, and lets the model leave in this
+/// file what it can. Completes the loading of the other parameters. The file has no name any more.
+pub(crate) fn leave_in_a_file(model: &impl Model) -> candle_core::Result<()> {
+    let mut bytes = Vec::new();
+    for parameter in model.parameters().all() {
+        bytes.extend(parameter.values()?.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    let thread = std::thread::current().id();
+    let name = format!("taper-parameters-{}-{thread:?}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, bytes)?;
+    let file = MappedFile::new(&std::fs::File::open(&path)?);
+    std::fs::remove_file(&path)?;
+    let mut start = 0;
+    for parameter in model.parameters().all() {
+        let end = start + parameter.len() * size_of::<f32>();
+        let values = file.as_ref().and_then(|file| file.values(start..end));
+        start = end;
+        if !values.map_or(Ok(false), |values| model.leave_in_file(parameter, &values))? {
+            model.finish_loading(parameter)?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets the parameters of a model to those of a golden file. Checks that the file has a gradient

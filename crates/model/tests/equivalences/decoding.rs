@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use taper_model::{Builder, Model, ModelError, Sequences, Transformer};
 
 use super::common::translation::{decodes_as_at_once, rows_carry_their_past, step};
-use super::common::{TestResult, largest_difference};
+use super::common::{TestResult, largest_difference, leave_in_a_file};
 use super::{SOURCES, TARGETS, blocks, every, others};
 
 #[test]
@@ -42,8 +42,8 @@ fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     Ok(())
 }
 
-/// Compares models that keep only weights that are packed for the matrix kernels with models that
-/// keep their own weights too.
+/// Compares models that keep only weights that are packed for the matrix kernels, or that leave
+/// them in a file, with models that keep their own weights too.
 #[test]
 fn packed_weights_alone_decode_to_the_same_bits() -> TestResult {
     every(|model, name| {
@@ -56,17 +56,28 @@ fn packed_weights_alone_decode_to_the_same_bits() -> TestResult {
                 let inference = model.inference();
                 let mut state = inference.start(&Sequences::pack(&SOURCES))?;
                 step(&inference, &mut state, &[2, 2, 2])?;
-                Ok(step(&inference, &mut state, &[12, 5, 16])?.to_vec2()?)
+                let mut rows: Vec<Vec<f32>> =
+                    step(&inference, &mut state, &[12, 5, 16])?.to_vec2()?;
+                let sources = Sequences::pack(&SOURCES);
+                let mut state = inference.start_shortlisted(&sources, &[5, 2, 18])?;
+                rows.extend(step(&inference, &mut state, &[2, 2, 2])?.to_vec2::<f32>()?);
+                Ok(rows)
             };
-            let (mut whole, mut packed) = (made()?, made()?);
+            let (mut whole, mut packed, mut in_file) = (made()?, made()?, made()?);
             if is_int8 {
                 whole.round_to_int8()?;
             }
             packed.only_decode(is_int8);
             packed.parameters().all().try_for_each(|one| packed.finish_loading(one))?;
+            in_file.only_decode(is_int8);
+            leave_in_a_file(&in_file)?;
             let expected = logits(&whole)?;
             for _ in 0..2 {
                 assert_eq!(logits(&packed)?, expected, "{name}, {dtype:?}, int8: {is_int8}");
+            }
+            // The last of these products are made with packed weights.
+            for _ in 0..8 {
+                assert_eq!(logits(&in_file)?, expected, "{name}, {dtype:?}, int8: {is_int8}");
             }
         }
         Ok(())

@@ -116,6 +116,43 @@ unsafe fn product_in_pieces(
     }
 }
 
+/// Number of values of the right operand that [`product_with_unpacked`] packs at a time for few rows:
+/// 256 KiB of f32, which fit in the second-level cache.
+const PASSING: usize = 1 << 16;
+
+/// Computes a product with a right operand that is packed only for this product, to the same bits
+/// as [`product_with_packed`]. For few rows, some panels at a time are packed and multiplied while
+/// they are in the cache, so that no memory is written but the result.
+///
+/// # Safety
+/// As for [`product`].
+pub(super) unsafe fn product_with_unpacked(
+    left: &Operand<'_>,
+    right: &Operand<'_>,
+    to: Destination,
+    packing: Packing,
+) {
+    if left.count > PANEL {
+        // SAFETY: as the caller promises.
+        unsafe { product_in_pieces(left, right, to, (packing, Threads::All), LARGEST_PACK) };
+        return;
+    }
+    let count = (PASSING / (PANEL * right.depth.max(1))).max(1);
+    let groups = right.panels().div_ceil(count);
+    let group = |group: usize| {
+        let panels = group * count..((group + 1) * count).min(right.panels());
+        let to = Destination { offset: to.offset + panels.start * PANEL, ..to };
+        // SAFETY: as the caller promises; each group has its own columns.
+        unsafe { shallow_product(left, &right.narrow(&panels), to, (packing, Threads::One), None) };
+    };
+    match worthwhile(left, right.count, Threads::All) {
+        Threads::One => (0..groups).for_each(group),
+        Threads::All => region(even(groups), || {
+            (0..groups).into_par_iter().with_max_len(1).for_each(group);
+        }),
+    }
+}
+
 /// Computes a product, and packs the right operand as a whole. No sum is divided into stretches.
 ///
 /// # Safety

@@ -74,7 +74,9 @@ pub(crate) fn product_onto<T: Float>(
         Right::Held(held) => unsafe {
             held_product(shape, a, held, (Shared::new(out), out_at), write, products);
         },
-        Right::Packed(_) | Right::Int8(_) => unreachable!("a packed operand replaces its result"),
+        Right::Packed(_) | Right::Unpacked(_) | Right::Int8(_) => {
+            unreachable!("a packed operand replaces its result")
+        }
     }
 }
 

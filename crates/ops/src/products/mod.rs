@@ -192,6 +192,7 @@ pub(crate) unsafe fn product_into<T: Float>(
                 raw_product((m, k, n), a, (values, at), (room, to), Write::Replace, how, finish)
             }
             Right::Packed(packed) => packed_product((m, k, n), a, packed, room, finish),
+            Right::Unpacked(weight) => unpacked_product((m, k, n), a, weight, room),
             Right::Int8(weights) => int8_product((m, k, n), a, weights, room, finish),
             Right::Held(matrix) => {
                 let to = (room, to);
@@ -220,10 +221,47 @@ pub(crate) enum Right<'a, T> {
     Plain(&'a [T], Matrix),
     /// Packed for a kernel of this processor; only for f32.
     Packed(&'a Packed),
+    /// Packed for this product, some of it at a time; only for f32.
+    Unpacked(Unpacked<'a>),
     /// Rounded to int8 and packed for a kernel of this processor; only for f32.
     Int8(&'a int8::PackedInt8),
     /// Stored in bf16, and constant: no gradient is computed for it.
     Held(Held<'a>),
+}
+
+/// A weight `(O, I)`, row-major, whose transpose is packed for each product. Results have the same
+/// bits as products with the packed weight.
+#[derive(Clone, Copy)]
+pub(crate) struct Unpacked<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) packing: Packing,
+}
+
+/// Like [`raw_product`], but with an operand that is packed for this product; the product replaces
+/// all of `out`.
+///
+/// # Safety
+/// As for [`raw_product`].
+unsafe fn unpacked_product<T: Float>(
+    (m, k, n): (usize, usize, usize),
+    (a, a_at): (&[T], Matrix),
+    b: Unpacked<'_>,
+    out: Shared<T>,
+) -> bool {
+    let (Some(a), Some(values)) = (T::as_f32(a), T::shared_f32(out)) else {
+        unreachable!("only f32 is packed")
+    };
+    let left = Operand::left(a, a_at, m, k);
+    let right = Operand::right(b.values, Matrix::rows(k).transposed(), n, k);
+    assert!(a_at.end(m, k) <= a.len() && b.values.len() == k * n && m * n <= values.len());
+    assert!(left.is_packable() && right.is_packable());
+    if m > 0 && n > 0 {
+        crate::profile::count_product(m, k, n);
+        let to = blocked::Destination { values, offset: 0, stride: n, write: Write::Replace };
+        // SAFETY: as the caller promises; the extents were checked by the assertions.
+        unsafe { blocked::product_with_unpacked(&left, &right, to, b.packing) };
+    }
+    false
 }
 
 /// Like [`raw_product`], but with int8 weights; the product replaces all of `out`.

@@ -14,8 +14,17 @@ pub(crate) const DEPTH: usize = 32;
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u16; 32]);
 
+// SAFETY: zeros are numbers.
+unsafe impl bytemuck::Zeroable for Line {}
+
 impl Line {
     pub(super) const ZERO: Self = Self([0; 32]);
+
+    /// Returns `count` lines of zeros. New memory of the system is already zero, so it is not
+    /// written here, and its pages are mapped by the threads that write it.
+    pub(super) fn zeroed(count: usize) -> Vec<Self> {
+        bytemuck::zeroed_vec(count)
+    }
 }
 
 /// Destination of the product of two panels.

@@ -42,7 +42,7 @@ impl Packed {
 
     fn new(operand: &Operand<'_>, (packing, threads): (Packing, Threads)) -> Self {
         let (panels, steps) = (operand.panels(), operand.steps());
-        let mut lines = vec![Line::ZERO; panels * steps * packing.step_lines()];
+        let mut lines = Line::zeroed(panels * steps * packing.step_lines());
         pack(operand, 0..panels, 0..steps, packing, &mut lines, threads);
         Self { lines, count: operand.count, panels, steps, packing }
     }

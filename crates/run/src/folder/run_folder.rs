@@ -191,6 +191,11 @@ impl RunFolder {
         self.root.join("checkpoints")
     }
 
+    /// Path of the file that remembers which weights were verified last.
+    pub(crate) fn verified_weights(&self) -> PathBuf {
+        self.root.join("cache/verified-weights.json")
+    }
+
     /// Path of the scores of the test sets, written when training ends.
     pub fn scores(&self) -> PathBuf {
         self.root.join("scores.json")

@@ -1,12 +1,13 @@
 //! Files of a checkpoint: they are written together, and verified when they are read.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::Tensor;
 use taper_model::Model;
 use taper_ops::ParameterStore;
 
+use super::files::BeingVerified;
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
 use super::tensor_reader::Reader;
 use super::tensors::{self, Named, Written};
@@ -115,44 +116,85 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     Ok(state)
 }
 
-/// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. If both the
-/// checkpoint and `model` have adapters, the frozen weights that they change are loaded, too. If
-/// only the checkpoint has adapters, the weights of `model` are set to the frozen weights plus the
-/// changes of the adapters.
+/// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. See
+/// [`PendingWeights::load`].
 ///
 /// # Errors
-/// If a file is missing or truncated, a tensor does not fit the model, or the checkpoint was
-/// trained with a tokenizer with another hash than `tokenizer_hash`; in these cases the model is
-/// unchanged. Also if the content is corrupt, or a value is not finite; the values of the model are
-/// then undefined.
+/// The errors of [`PendingWeights::open`] and [`PendingWeights::load`].
 pub fn load_model(
     checkpoint: &Path,
     model: &dyn Model,
     tokenizer_hash: &str,
 ) -> Result<State, CheckpointError> {
-    let state = read_state(checkpoint)?;
-    check_tokenizer(checkpoint, &state, tokenizer_hash)?;
-    let path = checkpoint.join(MODEL_FILE);
-    let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-    let store = model.parameters();
-    if state.base.is_some() && store.adapter_scale().is_none() {
-        let weights = Weights::open(checkpoint, &state)?;
-        let wanted = tensors::assigned(&path, weights.shapes(), store.parameters(), &[""])?;
-        weights.each(&mut |Named { name, values, .. }| match wanted.get(&name) {
-            Some((_, parameter)) => {
-                parameter.set(values).and_then(|()| model.finish_loading(parameter)).map_err(failed)
-            }
-            None => Ok(()),
-        })?;
-        return Ok(state);
+    PendingWeights::open(checkpoint, None)?.load(model, tokenizer_hash)
+}
+
+/// Weights of a checkpoint that can be loaded while another thread still verifies their file. For a
+/// large file this takes longer than loading, so it starts before there is a model.
+#[derive(Debug)]
+pub struct PendingWeights {
+    checkpoint: PathBuf,
+    state: State,
+    /// Path of the file with weights.
+    path: PathBuf,
+    file: BeingVerified,
+}
+
+impl PendingWeights {
+    /// Opens the weights of the directory `checkpoint`, and starts to verify them. If there is a
+    /// file `memory`, it has the weights that were verified last, and the same file is not verified
+    /// again. The file is written when other weights have been loaded.
+    ///
+    /// # Errors
+    /// If a file is missing or truncated, or the state file is corrupt.
+    pub fn open(checkpoint: &Path, memory: Option<&Path>) -> Result<Self, CheckpointError> {
+        let state = read_state(checkpoint)?;
+        let path = checkpoint.join(MODEL_FILE);
+        let file = BeingVerified::open(&path, entry_of(&state, &path, MODEL_FILE)?, memory)?;
+        Ok(Self { checkpoint: checkpoint.to_owned(), state, path, file })
     }
-    files::read_verified(&path, entry_of(&state, &path, MODEL_FILE)?, |file| {
-        let reader = Reader::new(&path, file)?;
-        reader.require(store.parameters())?;
-        load_base(checkpoint, &state, store)?;
-        reader.load(store.parameters(), |parameter| model.finish_loading(parameter))
-    })?;
-    Ok(state)
+
+    /// State of the checkpoint.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Loads the weights into `model`, and returns the checkpoint's state. If both the checkpoint
+    /// and `model` have adapters, the frozen weights that they change are loaded, too. If only the
+    /// checkpoint has adapters, the weights of `model` are set to the frozen weights plus the
+    /// changes of the adapters.
+    ///
+    /// # Errors
+    /// If a file is missing, a tensor does not fit the model, or the checkpoint was trained with a
+    /// tokenizer with another hash than `tokenizer_hash`; in these cases the model is unchanged.
+    /// Also if the content is corrupt, or a value is not finite; the values of the model are then
+    /// undefined.
+    pub fn load(self, model: &dyn Model, tokenizer_hash: &str) -> Result<State, CheckpointError> {
+        let Self { checkpoint, state, path, file } = self;
+        check_tokenizer(&checkpoint, &state, tokenizer_hash)?;
+        let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
+        let store = model.parameters();
+        if state.base.is_some() && store.adapter_scale().is_none() {
+            let weights = Weights::open(&checkpoint, &state)?;
+            let wanted = tensors::assigned(&path, weights.shapes(), store.parameters(), &[""])?;
+            weights.each(&mut |Named { name, values, .. }| match wanted.get(&name) {
+                Some((_, parameter)) => parameter
+                    .set(values)
+                    .and_then(|()| model.finish_loading(parameter))
+                    .map_err(failed),
+                None => Ok(()),
+            })?;
+            return Ok(state);
+        }
+        file.read(|file, is_known| {
+            let reader = Reader::new(&path, file)?;
+            reader.require(store.parameters())?;
+            load_base(&checkpoint, &state, store)?;
+            reader.load(store.parameters(), Some(model), is_known)
+        })?;
+        Ok(state)
+    }
 }
 
 /// Returns an error if the checkpoint was trained with a tokenizer with another hash than

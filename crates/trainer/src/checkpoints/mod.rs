@@ -21,6 +21,7 @@ mod retention;
 mod state;
 mod tensor_reader;
 pub(crate) mod tensors;
+mod verified;
 mod warm_start;
 mod weights;
 mod winding_back;
@@ -38,8 +39,8 @@ use self::tensors::Live;
 use crate::{CheckpointError, Metric};
 
 pub use average::{AveragedWeights, average};
+pub use checkpoint::{PendingWeights, load_model, read_state, state_json};
 pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_weights, write};
-pub use checkpoint::{load_model, read_state, state_json};
 pub(crate) use int8::require_float;
 pub use int8::{QuantizedWeights, round_to_int8};
 pub use state::{

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
-use taper_ops::{Int8Matrix, Parameter, ParameterStore};
+use taper_model::Model;
+use taper_ops::{Int8Matrix, MappedFile, MappedValues, Parameter, ParameterStore};
 
 use super::files::failed;
 use super::tensors::{HEAD, Named, PIECE, assigned};
@@ -156,22 +158,35 @@ impl Reader {
 
     /// Sets `parameters` to the tensors of the file, which must have exactly the tensors of these
     /// parameters. If a parameter is in main memory, f32 values are read directly into its memory,
-    /// because an additional copy would take as long as the reading.
-    ///
-    /// Each parameter that has been set is passed to `finish`.
+    /// because an additional copy would take as long as the reading. If the parameters are those of
+    /// `model`, it can leave their values in the file instead, and completes the loading of each.
     ///
     /// If a tensor has values that are not finite, there is an error, but the tensors before it
-    /// have been set.
+    /// have been set. If `is_finite` is true, the values are known to be finite.
     pub(crate) fn load(
         self,
         parameters: &[Parameter],
-        finish: impl Fn(&Parameter) -> candle_core::Result<()>,
+        model: Option<&dyn Model>,
+        is_finite: bool,
     ) -> Result<(), CheckpointError> {
         let path = self.path.clone();
         let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
         let refused = |source| CheckpointError::Tensor { path: path.clone(), source };
+        let finish = |parameter| model.map_or(Ok(()), |model| model.finish_loading(parameter));
+        let mapped = model.and_then(|_| MappedFile::new(&self.file));
         let read = &mut |name: &str, file: &mut File| {
             let Some((_, parameter)) = wanted.get(name) else { return Ok(false) };
+            if let (Some(model), Some(mapped)) = (model, &mapped) {
+                let values = next_values(mapped, file, parameter).map_err(failed("read", &path))?;
+                if let Some(values) = values
+                    && model.leave_in_file(parameter, &values).map_err(refused)?
+                {
+                    let is_finite = is_finite || taper_ops::all_finite(&values);
+                    require_finite(&path, name, is_finite)?;
+                    skip(file, &values).map_err(failed("read", &path))?;
+                    return Ok(true);
+                }
+            }
             let filled = parameter.fill(|values| read_into(file, values)).map_err(refused)?;
             let Some(is_finite) = filled.transpose().map_err(failed("read", &path))? else {
                 return Ok(false);
@@ -259,6 +274,23 @@ fn require_finite(path: &Path, name: &str, is_finite: bool) -> Result<(), Checkp
         true => Ok(()),
         false => Err(CheckpointError::NotFinite { path: path.to_owned(), name: name.to_owned() }),
     }
+}
+
+/// Returns the values of `parameter` in the mapped file, which begin at the position of `file`;
+/// `None` if they cannot be used in place.
+fn next_values(
+    mapped: &Arc<MappedFile>,
+    file: &mut File,
+    parameter: &Parameter,
+) -> io::Result<Option<MappedValues>> {
+    let start = usize::try_from(file.stream_position()?).unwrap_or(usize::MAX);
+    let end = parameter.len().saturating_mul(size_of::<f32>()).saturating_add(start);
+    Ok(mapped.values(start..end))
+}
+
+/// Moves the position of `file` to the end of `values`.
+fn skip(file: &mut File, values: &MappedValues) -> io::Result<()> {
+    file.seek(SeekFrom::Current(size_of_val(&**values) as i64)).map(|_| ())
 }
 
 /// Reads little-endian values from `file` into `values`, and returns whether all are finite.

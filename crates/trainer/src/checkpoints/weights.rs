@@ -138,7 +138,7 @@ pub(crate) fn load_base(
     let Some(base) = state.base.as_ref().filter(|_| store.adapter_scale().is_some()) else {
         return Ok(());
     };
-    open_base(checkpoint, base)?.load(store.base(), |_| Ok(()))
+    open_base(checkpoint, base)?.load(store.base(), None, false)
 }
 
 /// Writes the frozen weights of `store` (its base) to a file next to the checkpoints. Returns a

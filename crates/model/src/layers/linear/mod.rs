@@ -7,7 +7,7 @@ use crate::layers::weight::Weight;
 use crate::{Builder, Pass};
 use adapter::{Adapter, Around};
 use candle_core::{Device, Result, Tensor};
-use taper_ops::{Activation, Dropout, Products};
+use taper_ops::{Activation, Dropout, PackedWeights, Products};
 
 /// A linear layer: `x Wᵀ + b`.
 #[derive(Debug, Clone)]
@@ -98,11 +98,9 @@ impl Linear {
     }
 
     /// Makes a layer that computes only the outputs with the indices `rows`, without adapters. It
-    /// computes without gradients.
-    pub(crate) fn rows(&self, rows: &Tensor) -> Result<Self> {
-        let pick = |weight: &Weight| -> Result<Weight> {
-            Ok(Weight::new(weight.value().index_select(rows, 0)?.contiguous()?))
-        };
+    /// computes without gradients. `packs`: cache that products with the layer's matrix use.
+    pub(crate) fn rows(&self, rows: &[u32], packs: &PackedWeights) -> Result<Self> {
+        let pick = |weight: &Weight| packs.rows(weight.value(), rows).map(Weight::new);
         let bias = self.bias.as_ref().map(pick).transpose()?;
         Ok(Self::from_parts(pick(&self.weight)?, bias, self.products))
     }

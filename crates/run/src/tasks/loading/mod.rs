@@ -10,7 +10,7 @@ use candle_core::Device;
 use serde_json::Value;
 use taper_data::Direction;
 use taper_model::ModelConfig;
-use taper_trainer::{State, load_model, read_state};
+use taper_trainer::{PendingWeights, State, load_model, read_state};
 
 use super::{TaskModel, entry, require_decoding, require_task};
 use crate::advice::{Action, Advice, Resume};
@@ -46,24 +46,29 @@ impl<M: TaskModel> LoadedRun<M> {
         if !config.task.has_tokenizers(root) {
             bail!("{}: the run has no tokenizer.json", root.display());
         }
-        let tokenizers = config.task.load_tokenizers(root)?;
-        let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
         let checkpoint = match &settings.checkpoint {
             Some(name) => {
                 folder.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?
             }
             None => folder.checkpoint(None)?,
         };
+        // The weights are verified while everything else is loaded.
+        let weights = PendingWeights::open(&checkpoint, Some(&folder.verified_weights()))?;
+        let tokenizers = config.task.load_tokenizers(root)?;
+        let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
+        // Parameters that stay zero until they are loaded then lie in new memory of the system,
+        // which is zero and need not be cleared.
+        taper_ops::allocator::collect();
         config.model = model_of(&folder, &config, &checkpoint)?;
         if let Some(device) = &settings.device {
             config.device.clone_from(device);
         }
         let device = device::open(&config.device)?;
         let mut config = without_adapters(&config);
-        let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
+        let is_int8 = choose_weights(&mut config, settings, weights.state(), &device)?;
         let mut model: M = build_model(&config, &tokenizers, &device, None)?;
         let only_decodes = settings.only_decodes && model.only_decode(is_int8);
-        let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
+        let state = weights.load(&model, &tokenizers.hash())?;
         let shortlist = RunShortlist::new(root, tokenizers.hash());
         if is_int8 && !only_decodes {
             model.round_to_int8().with_context(|| checkpoint.display().to_string())?;

@@ -1,0 +1,153 @@
+//! Memory of the file of weights that was verified last.
+//!
+//! **Decision.** The hash of a file of weights takes longer to compute than everything else that a
+//! command does before its first result. A command that only uses a model therefore remembers the
+//! file that it has verified, by what the system knows of the file: its number, its size, and when
+//! it was last changed. As long as these are the same, the file is not verified again. Damage on a
+//! disk that changes bytes without a write is then found only by training, which always verifies,
+//! and by the first use after any change.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::files;
+use crate::FileEntry;
+
+/// Only a file that was last changed longer ago than this is remembered. In a shorter time, it
+/// could be changed twice while the system's clock for files shows the same.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What the system knows of a verified file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    /// SHA-256 of the content.
+    sha256: String,
+    bytes: u64,
+    device: u64,
+    inode: u64,
+    /// When the content was last changed, in nanoseconds since 1970.
+    modified: i128,
+    /// When the content, the name or the permissions were last changed.
+    changed: i128,
+}
+
+impl Stamp {
+    /// Returns the stamp of a file with the content of `entry`; `None` if the system does not know
+    /// what a stamp needs.
+    #[cfg(unix)]
+    fn of(file: &File, entry: &FileEntry) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let known = file.metadata().ok()?;
+        let time = |seconds: i64, nanoseconds: i64| {
+            i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+        };
+        Some(Self {
+            sha256: entry.sha256.clone(),
+            bytes: known.size(),
+            device: known.dev(),
+            inode: known.ino(),
+            modified: time(known.mtime(), known.mtime_nsec()),
+            changed: time(known.ctime(), known.ctime_nsec()),
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &File, _: &FileEntry) -> Option<Self> {
+        None
+    }
+
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let latest = since_1970.as_nanos() as i128 - SETTLED.as_nanos() as i128;
+        self.modified < latest && self.changed < latest
+    }
+}
+
+/// Whether a file was verified before, and where this is remembered.
+#[derive(Debug)]
+pub(crate) struct Verified {
+    memory: PathBuf,
+    /// Stamp of the file when it was opened.
+    stamp: Stamp,
+    is_known: bool,
+}
+
+impl Verified {
+    /// Looks up an open file in the file `memory`. Returns `None` if the system does not know enough
+    /// of files.
+    pub(crate) fn look_up(memory: &Path, file: &File, entry: &FileEntry) -> Option<Self> {
+        let stamp = Stamp::of(file, entry)?;
+        let remembered = files::read(memory).ok();
+        let remembered: Option<Stamp> =
+            remembered.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let is_known = remembered.as_ref() == Some(&stamp) && stamp.bytes == entry.bytes;
+        Some(Self { memory: memory.to_owned(), stamp, is_known })
+    }
+
+    /// True if the file is as it was when it was verified.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Remembers that the content of `file` has been verified, and that it is that of `entry`. If
+    /// this cannot be written, for example because the folder is read-only, the file is verified
+    /// again the next time.
+    pub(crate) fn remember(&self, file: &File, entry: &FileEntry, now: SystemTime) {
+        let is_same = Stamp::of(file, entry).as_ref() == Some(&self.stamp);
+        if !self.is_known
+            && is_same
+            && self.stamp.is_settled(now)
+            && let Ok(bytes) = serde_json::to_vec(&self.stamp)
+        {
+            // A memory that another process reads while it is written, or that is incomplete, is
+            // none, so it need not be replaced in one step.
+            let _ = self.memory.parent().map(fs::create_dir);
+            let _ = fs::write(&self.memory, &bytes);
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unchanged_file_is_known_and_a_changed_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, memory] = ["weights", "memory"].map(|name| folder.path().join(name));
+        let entry = files::write_synced(&path, b"content").unwrap();
+        let look_up = || {
+            let file = File::open(&path).unwrap();
+            (Verified::look_up(&memory, &file, &entry).unwrap(), file)
+        };
+        let later = SystemTime::now() + Duration::from_secs(60);
+
+        let (verified, file) = look_up();
+        // A file that was changed just now could change again without a trace.
+        verified.remember(&file, &entry, SystemTime::now());
+        assert!(!verified.is_known() && !look_up().0.is_known());
+        verified.remember(&file, &entry, later);
+        assert!(look_up().0.is_known());
+
+        // The same content, written again, is verified again; so is a file that changed while it
+        // was verified.
+        fs::write(&path, b"content").unwrap();
+        let (changed, file) = look_up();
+        assert!(!changed.is_known());
+        fs::write(&path, b"Content").unwrap();
+        changed.remember(&file, &entry, later);
+        assert!(!look_up().0.is_known());
+
+        // A memory that is damaged, or of another content, is none.
+        let (verified, file) = look_up();
+        verified.remember(&file, &entry, later);
+        assert!(look_up().0.is_known());
+        let other = FileEntry { sha256: "00".to_owned(), ..entry.clone() };
+        assert!(!Verified::look_up(&memory, &file, &other).unwrap().is_known());
+        fs::write(&memory, b"{").unwrap();
+        assert!(!look_up().0.is_known());
+    }
+}
