@@ -224,7 +224,10 @@ impl LineDivider<'_> {
         let target = self.tokenizers.target();
         let encode = || -> Result<Vec<u32>> {
             let ids = target.encode(prefix)?;
-            check_prefix(target, &ids, place, self.longest_output)?;
+            // Tokens that the tokenizer puts before every target take positions, too.
+            let before = target.before_target().len();
+            let longest = self.longest_output.map(|longest| longest.saturating_sub(before));
+            check_prefix(target, &ids, place, longest)?;
             Ok(ids)
         };
         let of_line = |error| anyhow::Error::new(error).context(place);
@@ -237,7 +240,7 @@ impl LineDivider<'_> {
 }
 
 /// Returns an error if no translation can begin with the prefix whose tokens are `ids`. `longest`:
-/// largest number of tokens of a translation, if the models have a limit.
+/// largest number of tokens of a prefix, if the models have a limit.
 ///
 /// # Errors
 /// If no translation can have the prefix. The message has the place of the line.
@@ -294,4 +297,60 @@ pub(super) fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use taper_data::{DataConfig, Direction, Task};
+
+    use crate::translation::OverlongRule;
+
+    /// Tokenizers of a run of two directions that put the token of a language before each target.
+    fn marked() -> TokenizerPair {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        for language in ["en", "de"] {
+            let text = "one two three four five six\n".repeat(20);
+            std::fs::write(folder.path().join(format!("t.{language}")), text).expect("written");
+        }
+        let config: DataConfig = serde_json::from_value(json!({
+            "dir": folder.path(),
+            "train": [
+                { "stem": "t", "from": "en", "to": "de" },
+                { "stem": "t", "from": "de", "to": "en" },
+            ],
+            "validation": "",
+            "test": "",
+            "languages": { "tag": "target" },
+            "tokenizer": { "vocabulary_size": 300 },
+        }))
+        .expect("a configuration");
+        let tokenizers = Task::Translation.train_tokenizers(&config).expect("trained");
+        let direction = Direction { from: "en".to_owned(), to: "de".to_owned() };
+        tokenizers.toward(&config, &direction).expect("marked")
+    }
+
+    #[test]
+    fn the_token_of_a_language_leaves_a_prefix_one_position_less() {
+        let tokenizers = marked();
+        let target = tokenizers.target();
+        assert_eq!(target.before_target().len(), 1);
+        let prefixes = ["", "one two", "one two three"].map(str::to_owned);
+        let longest = target.encode("one two").expect("tokens").len() + 1;
+        assert_eq!(target.encode("one two three").expect("tokens").len(), longest);
+        let divider = LineDivider {
+            tokenizers: &tokenizers,
+            limit: LineLimit::new(OverlongRule::Error, 100),
+            terms: None,
+            longest_output: Some(longest),
+            control: &(),
+        };
+        let lines = vec!["one".to_owned(); 3];
+        let divided = divider.divide(&lines, &prefixes, LineNumbers::From(5)).expect("divided");
+        let longest_prefix = divided.texts.iter().map(|text| text.prefix.len()).max();
+        assert_eq!((divided.texts.len(), longest_prefix), (2, Some(longest)));
+        let error = divided.lines[2].overlong.as_ref().expect_err("too long");
+        assert!(error.is::<BadItem>() && error.to_string().starts_with("line 7: "), "{error}");
+    }
 }
