@@ -200,6 +200,12 @@ impl DecodingError {
         }
     }
 
+    /// Whether the search for a single sentence failed. The searches for other sentences are
+    /// independent of it.
+    pub(crate) fn is_of_search(&self) -> bool {
+        matches!(self, Self::NotADistribution { .. } | Self::DeadEnd { .. })
+    }
+
     /// Replaces the index of the sentence in its batch by its index in the whole call, which is
     /// `indices[i]` for sentence `i` of the batch.
     pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {

@@ -85,13 +85,33 @@ impl<'m, M: StepModel> Translator<'m, M> {
         sentences: &[Sentence<'_>],
         on_chunk: impl FnMut(FinishedChunk<'_, Vec<Hypothesis>>),
     ) -> Result<Vec<Vec<Hypothesis>>> {
-        let of_empty = vec![Hypothesis::empty()];
-        let settings = std::slice::from_ref(&self.config);
-        let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| {
-            let lists = self.translate_chunk(chunk, settings, control)?;
-            Ok(lists.into_iter().flatten().collect())
-        };
+        let of_empty = || vec![Hypothesis::empty()];
+        let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| self.lists_of(chunk, control);
         self.in_batches(sentences, of_empty, chunk, on_chunk)
+    }
+
+    /// Translates like [`translate_sentences`](Self::translate_sentences), but if the search for a
+    /// sentence fails, the error is the result of this sentence alone. `progress` is called with
+    /// the number of sentences that are done so far.
+    ///
+    /// # Errors
+    /// The errors of [`translate_sentences`](Self::translate_sentences) which do not concern the
+    /// search for a single sentence.
+    pub fn translate_each(
+        &self,
+        sentences: &[Sentence<'_>],
+        mut progress: impl FnMut(usize),
+    ) -> Result<Vec<Result<Vec<Hypothesis>>>> {
+        let of_empty = || Ok(vec![Hypothesis::empty()]);
+        let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| self.each_of(chunk, control);
+        let mut results =
+            self.in_batches(sentences, of_empty, chunk, |done| progress(done.sentences_done))?;
+        for (index, result) in results.iter_mut().enumerate() {
+            if let Some(sentence) = result.as_mut().err().and_then(DecodingError::sentence_mut) {
+                *sentence = index;
+            }
+        }
+        Ok(results)
     }
 
     /// Finds the best translation of each sentence for each of `lengths`, which replace the length
@@ -121,15 +141,15 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
                 .collect())
         };
-        self.in_batches(sentences, vec![Vec::new(); lengths.len()], chunk, on_chunk)
+        self.in_batches(sentences, || vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
     /// Divides `sentences` into batches, calls `chunk_results` for each batch, and returns all
-    /// results in the order of `sentences`. The result of an empty sentence is `of_empty`.
-    fn in_batches<T: Clone + Send>(
+    /// results in the order of `sentences`. `of_empty` makes the result of an empty sentence.
+    fn in_batches<T: Send>(
         &self,
         sentences: &[Sentence<'_>],
-        of_empty: T,
+        of_empty: impl Fn() -> T,
         chunk_results: impl Fn(&[Sentence<'_>], &dyn Control) -> Result<Vec<T>> + Sync,
         on_chunk: impl FnMut(FinishedChunk<'_, T>),
     ) -> Result<Vec<T>> {
@@ -156,8 +176,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
         let mut collector = Collector::new(sentences.len(), on_chunk);
         if !empty.is_empty() {
-            let results = vec![of_empty; empty.len()];
-            collector.finish(&empty, results);
+            collector.finish(&empty, empty.iter().map(|_| of_empty()).collect());
         }
         let one_batch = |batch: &Range<usize>| {
             let indices = &order[batch.clone()];
@@ -248,6 +267,43 @@ impl<'m, M: StepModel> Translator<'m, M> {
             taper_ops::allocator::collect_soon();
         }
         Ok(collector.into_results())
+    }
+
+    /// Translates one batch with the configuration of the translator.
+    fn lists_of(
+        &self,
+        sentences: &[Sentence<'_>],
+        control: &dyn Control,
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        let lists = self.translate_chunk(sentences, std::slice::from_ref(&self.config), control)?;
+        Ok(lists.into_iter().flatten().collect())
+    }
+
+    /// Translates one batch. If the search for a sentence fails, the halves of the batch are
+    /// translated separately, down to the failing sentences. Even if all of them fail, each
+    /// sentence is searched only as often as the batch can be halved.
+    fn each_of(
+        &self,
+        sentences: &[Sentence<'_>],
+        control: &dyn Control,
+    ) -> Result<Vec<Result<Vec<Hypothesis>>>> {
+        let error = match self.lists_of(sentences, control) {
+            Ok(lists) => return Ok(lists.into_iter().map(Ok).collect()),
+            Err(error) if !error.is_of_search() => return Err(error),
+            Err(error) => error,
+        };
+        if sentences.len() <= 1 {
+            return Ok(vec![Err(error)]);
+        }
+        let middle = sentences.len() / 2;
+        let mut results = Vec::with_capacity(sentences.len());
+        for half in [0..middle, middle..sentences.len()] {
+            let indices: Vec<usize> = half.clone().collect();
+            let control = Renumbered::new(control, &indices);
+            let of_half = self.each_of(&sentences[half], &control);
+            results.extend(of_half.map_err(|error| error.in_batch(&indices))?);
+        }
+        Ok(results)
     }
 
     /// Translates one batch with each of `settings`, which differ only in [`LengthSettings`]. The

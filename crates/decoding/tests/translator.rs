@@ -265,6 +265,52 @@ fn a_nan_is_reported_with_its_sentence() {
 }
 
 #[test]
+fn a_sentence_whose_search_fails_fails_alone() {
+    let inner = HashModel::new(26);
+    let mut sources = random_sources(200, 26);
+    sources[7] = vec![END];
+    let start = u64::from(taper_decoding::START);
+    let history = mix(inner.history_of_source(&sources[13]), start);
+    let mut model = Diverged { inner, history };
+    for (beam_size, apart) in [(1, false), (3, false), (1, true), (3, true)] {
+        model.inner.apart = apart;
+        let config = DecodingConfig { beam_size, batch_tokens: 30, ..DecodingConfig::default() };
+        let right = Translator::new(&model.inner, config.clone()).expect("valid");
+        let right = right.translate(&sources).expect("translated");
+        let translator = Translator::new(&model, config).expect("valid");
+        let sentences = Sentence::plain(&sources);
+        let mut done = Vec::new();
+        let found =
+            on_threads(4, || translator.translate_each(&sentences, |count| done.push(count)));
+        let found = found.expect("searched");
+        assert_eq!((found.len(), done.last()), (200, Some(&200)));
+        for (index, (found, right)) in found.into_iter().zip(right).enumerate() {
+            match found {
+                Ok(found) => assert!(index != 13 && found == right, "{index}"),
+                Err(DecodingError::NotADistribution { sentence: 13, position: 0 }) => {
+                    assert_eq!(index, 13);
+                }
+                Err(error) => panic!("{index}: {error}"),
+            }
+        }
+    }
+
+    // With a vocabulary of only special tokens, no search succeeds.
+    let mut tiny = HashModel::new(28);
+    tiny.vocabulary = 4;
+    for beam_size in [1, 2] {
+        let config = DecodingConfig { beam_size, min_length: 1, ..DecodingConfig::default() };
+        let translator = Translator::new(&tiny, config).expect("valid");
+        let sources = vec![vec![5, END]; 5];
+        let found = translator.translate_each(&Sentence::plain(&sources), |_| {}).expect("done");
+        for (index, found) in found.iter().enumerate() {
+            let Err(DecodingError::DeadEnd { sentence }) = found else { panic!("{found:?}") };
+            assert_eq!(*sentence, index);
+        }
+    }
+}
+
+#[test]
 fn unusable_input_is_refused_with_its_place() {
     let model = HashModel::new(27);
     let translator = Translator::new(&model, DecodingConfig::default()).expect("valid");

@@ -2,6 +2,9 @@
 
 use anyhow::{Context, Result};
 
+use taper_decoding::DecodingError;
+
+use crate::NotFinite;
 use crate::advice::{one_line_with, without_causes};
 
 /// Error that concerns one of several items. Its text names the item and the reason. The other
@@ -10,6 +13,8 @@ use crate::advice::{one_line_with, without_causes};
 #[error("{text}")]
 pub struct BadItem {
     text: String,
+    /// Whether the error is a value of the model that is not finite.
+    is_not_finite: bool,
     /// The same text with the advice about it.
     #[source]
     advised: anyhow::Error,
@@ -20,7 +25,21 @@ impl BadItem {
     #[must_use]
     pub fn from_error(error: &anyhow::Error) -> anyhow::Error {
         let text = one_line_with(error, |_| None);
-        Self { text, advised: without_causes(error) }.into()
+        let is_not_finite = error.chain().any(|cause| {
+            let of_search = matches!(
+                cause.downcast_ref(),
+                Some(DecodingError::NotADistribution { .. } | DecodingError::NotFinite { .. })
+            );
+            of_search || cause.is::<NotFinite>()
+        });
+        Self { text, is_not_finite, advised: without_causes(error) }.into()
+    }
+
+    /// Whether the item has no answer because the model gave a value that is not finite, which is
+    /// not the fault of the item.
+    #[must_use]
+    pub fn is_not_finite(&self) -> bool {
+        self.is_not_finite
     }
 }
 

@@ -103,6 +103,7 @@ pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
         );
         cause.is::<candle_core::Error>()
             || cause.is::<taper_run::NotFinite>()
+            || cause.downcast_ref().is_some_and(taper_run::BadItem::is_not_finite)
             || of_search
             || matches!(cause.downcast_ref(), Some(taper_model::ModelError::Tensor(_)))
     });
@@ -123,5 +124,11 @@ mod tests {
         let quantity = "the alignment";
         assert_eq!(status(DecodingError::NotFinite { quantity, sentence: 0 }), 500);
         assert_eq!(status(DecodingError::DeadEnd { sentence: 0 }), 422);
+        let of_line = |error: DecodingError| {
+            let error = anyhow::Error::new(error).context("decoding failed at line 1");
+            refusal(&taper_run::BadItem::from_error(&error)).status()
+        };
+        assert_eq!(of_line(DecodingError::NotADistribution { sentence: 1, position: 2 }), 500);
+        assert_eq!(of_line(DecodingError::DeadEnd { sentence: 1 }), 422);
     }
 }

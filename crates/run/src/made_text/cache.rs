@@ -107,7 +107,7 @@ impl TranslationCache {
                 let choice = |one: Translation| Choice { text: one.text, score: one.score };
                 let translations = translator.translate(window, &[], first, progress)?;
                 let choices = translations.map(|translated| match translated {
-                    Err(error) if error.is::<BadItem>() => Ok(Vec::new()),
+                    Err(error) if error.downcast_ref().is_some_and(is_skipped) => Ok(Vec::new()),
                     translated => Ok(translated?.translations.into_iter().map(choice).collect()),
                 });
                 choices.collect()
@@ -335,6 +335,12 @@ fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
         record.display()
     );
     Ok(())
+}
+
+/// Whether a line without an answer is left out. A model whose values are not finite is an error,
+/// because it may have no answer for any line.
+fn is_skipped(fault: &BadItem) -> bool {
+    !fault.is_not_finite()
 }
 
 fn damaged(path: &str) -> String {

@@ -1,6 +1,8 @@
 //! Translation of texts: tokenisation, search, and conversion of the result to text.
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+
+use anyhow::{Error, Result};
 use rayon::prelude::*;
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::{
@@ -11,6 +13,7 @@ use taper_model::{Inference, TranslationModel};
 
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
+use crate::items::BadItem;
 use crate::shortlist::LoadedShortlist;
 
 // The crates of the data and of decoding do not depend on each other, but must have the same ids of
@@ -82,31 +85,44 @@ impl<'a> SearchTexts<'a> {
     }
 }
 
-/// Translates each of `texts`; its translations come best first. An empty text has one empty
-/// translation, and a cancelled text has none. `progress` is called with the number of sentences
-/// that are done so far.
+/// Translations of texts.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Translations of each text, the best first. An empty text has one empty translation. A text
+    /// that is cancelled, or whose search fails, has none.
+    pub(crate) translations: Vec<Vec<Translation>>,
+    /// For the index of each text whose search fails, the error, which is a [`BadItem`].
+    pub(crate) faults: BTreeMap<usize, Error>,
+}
+
+/// Translates each of `texts`. `progress` is called with the number of sentences that are done so
+/// far.
 ///
 /// # Errors
-/// If the search or the tokenizer fails.
+/// If the tokenizer or the model fails.
 pub(crate) fn translate<M: StepModel>(
     model: &M,
     tokenizers: &TokenizerPair,
     config: &DecodingConfig,
     texts: SearchTexts<'_>,
     control: &dyn Control,
-    mut progress: impl FnMut(usize),
-) -> Result<Vec<Vec<Translation>>> {
+    progress: impl FnMut(usize),
+) -> Result<Found> {
     let candidates = texts.candidates(model.special());
     let translator = Translator::new(model, config.clone())?.controlled(control);
-    let found = translator
-        .translate_sentences(&texts.sentences(&candidates), |chunk| progress(chunk.sentences_done))
-        .map_err(|error| by_line(error, "decoding", |index| texts.line(index)))?;
-    found
-        .into_iter()
-        .map(|hypotheses| {
-            hypotheses.into_iter().map(|hypothesis| as_text(hypothesis, tokenizers)).collect()
-        })
-        .collect()
+    let at_line = |error| by_line(error, "decoding", |index| texts.line(index));
+    let results =
+        translator.translate_each(&texts.sentences(&candidates), progress).map_err(at_line)?;
+    let mut found = Found::default();
+    for (index, hypotheses) in results.into_iter().enumerate() {
+        let hypotheses = hypotheses.unwrap_or_else(|error| {
+            found.faults.insert(index, BadItem::from_error(&at_line(error)));
+            Vec::new()
+        });
+        let translations = hypotheses.into_iter().map(|one| as_text(one, tokenizers));
+        found.translations.push(translations.collect::<Result<_>>()?);
+    }
+    Ok(found)
 }
 
 /// Converts a result of the search to a translation with its text.

@@ -16,7 +16,7 @@ use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, merge};
 use super::places::{LineNumbers, Place};
 use super::reranking::Reranker;
-use super::search::speaking;
+use super::search::{Found, speaking};
 use super::{Terms, Translation, TranslationDetail, TranslationSettings, for_the_best};
 use crate::LoadedRun;
 use crate::shortlist::{LoadedShortlist, RunShortlist};
@@ -205,7 +205,8 @@ impl<'a> LineTranslator<'a> {
     ///
     /// The result for a line that cannot be translated is a [`BadItem`]. The settings can refuse
     /// overlong lines and lines with names of special tokens. A line with a prefix that no
-    /// translation can have is always refused. A cancelled line has no translations.
+    /// translation can have is always refused, and so is a line for which the search finds nothing.
+    /// A cancelled line has no translations.
     ///
     /// [`BadItem`]: crate::BadItem
     ///
@@ -278,7 +279,9 @@ impl<'a> LineTranslator<'a> {
         DividedLines { texts, lines }: DividedLines,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        let mut found_translations = self.search(&texts, progress)?.into_iter();
+        let Found { translations, mut faults } = self.search(&texts, progress)?;
+        let mut found_translations = translations.into_iter();
+        let mut searched = 0;
         let to_align = texts.into_iter().filter(|_| self.detail.alignments);
         let mut sources = to_align.map(|text| text.source);
         let most = self.wanted;
@@ -286,6 +289,13 @@ impl<'a> LineTranslator<'a> {
             lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
                 let mut translations: Vec<Vec<Translation>> =
                     found_translations.by_ref().take(parts).collect();
+                let fault = (searched..searched + parts).find_map(|index| faults.remove(&index));
+                searched += parts;
+                if fault.is_some() {
+                    // A part without a translation leaves the whole line without one.
+                    translations.iter_mut().for_each(Vec::clear);
+                }
+                let overlong = fault.map_or(overlong, Err);
                 // A translation of the line consists of one translation of each part, so all parts
                 // need the same number of translations.
                 let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
@@ -381,6 +391,30 @@ mod tests {
         assert!(translated[0].is_ok());
         let error = translated[1].as_ref().expect_err("too long").to_string();
         assert!(error.starts_with("sentence 1500 has "), "{error}");
+    }
+
+    #[test]
+    fn a_line_without_a_possible_translation_is_refused_alone() {
+        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
+        let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
+        let mut settings = TranslationSettings::from_config(&run.config);
+        // No translation has so many tokens without a repetition.
+        (settings.decoding.min_length, settings.decoding.max_length) = (200, 200);
+        (settings.decoding.max_length_offset, settings.decoding.no_repeat_ngram) = (200, 1);
+        for beam_size in [1, 3] {
+            settings.decoding.beam_size = beam_size;
+            let translator = LineTranslator::new(&run, &settings).expect("a translator");
+            let lines = ["", "run cat", "  "].map(str::to_owned);
+            let translated: Vec<_> =
+                translator.translate(&lines, &[], 5, |_| {}).expect("searched").collect();
+            let error = translated[1].as_ref().expect_err("no translation");
+            assert!(error.is::<crate::BadItem>(), "{error}");
+            assert!(error.to_string().contains("line 6: no translation"), "{error}");
+            for index in [0, 2] {
+                let line = translated[index].as_ref().expect("translated");
+                assert_eq!(line.translations[0].text, "");
+            }
+        }
     }
 
     #[test]

@@ -6,11 +6,10 @@ use anyhow::Result;
 use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered};
 
 use super::LineTranslator;
-use crate::translation::Translation;
 use crate::translation::parts::{DividedLine, DividedLines, TextPart};
 use crate::translation::places::LineNumbers;
 use crate::translation::punctuation::join;
-use crate::translation::search::{SearchTexts, translate, translate_under};
+use crate::translation::search::{Found, SearchTexts, translate, translate_under};
 
 impl LineTranslator<'_> {
     /// Best translation of each line for each of the settings `lengths`, with a beam of
@@ -70,7 +69,10 @@ impl LineTranslator<'_> {
     ) -> Result<Vec<Vec<(String, Criteria)>>> {
         let DividedLines { texts, lines: divided } =
             self.divider().divide(lines, &[], LineNumbers::From(1))?;
-        let candidates = self.search_unranked(&texts, progress)?;
+        let Found { translations: candidates, faults } = self.search_unranked(&texts, progress)?;
+        if let Some(error) = faults.into_values().next() {
+            return Err(error);
+        }
         let scores = self.reranker.all_scores(&texts, &candidates)?;
         let mut scored = candidates.into_iter().zip(scores);
         divided
@@ -92,15 +94,11 @@ impl LineTranslator<'_> {
     /// missing in the best translation, the text is searched again with its terms as constraints.
     /// The first search has no constraints, because most translations contain the terms anyway, and
     /// translations without constraints are better.
-    pub(super) fn search(
-        &self,
-        texts: &[TextPart],
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
-        let mut translations = self.search_and_rank(texts, progress)?;
-        let Some(terms) = &self.terms else { return Ok(translations) };
+    pub(super) fn search(&self, texts: &[TextPart], progress: impl FnMut(usize)) -> Result<Found> {
+        let mut found = self.search_and_rank(texts, progress)?;
+        let Some(terms) = &self.terms else { return Ok(found) };
         let lacks = |number: &usize| {
-            let (numbers, best) = (&texts[*number].terms, translations[*number].first());
+            let (numbers, best) = (&texts[*number].terms, found.translations[*number].first());
             best.is_some_and(|best| terms.missing(numbers, &best.text).next().is_some())
         };
         let again: Vec<usize> = (0..texts.len()).filter(lacks).collect();
@@ -110,30 +108,24 @@ impl LineTranslator<'_> {
         };
         let texts: Vec<TextPart> = again.iter().map(with_phrases).collect();
         let with_terms = self.search_and_rank(&texts, |_| {})?;
-        for (number, better) in again.into_iter().zip(with_terms) {
+        let faults = with_terms.faults.into_iter().map(|(index, error)| (again[index], error));
+        found.faults.extend(faults);
+        for (number, better) in again.into_iter().zip(with_terms.translations) {
             if !better.is_empty() {
-                translations[number] = better;
+                found.translations[number] = better;
             }
         }
-        Ok(translations)
+        Ok(found)
     }
 
-    fn search_and_rank(
-        &self,
-        texts: &[TextPart],
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
-        let mut translations = self.search_unranked(texts, progress)?;
-        self.reranker.rank(texts, &mut translations)?;
-        Ok(translations)
+    fn search_and_rank(&self, texts: &[TextPart], progress: impl FnMut(usize)) -> Result<Found> {
+        let mut found = self.search_unranked(texts, progress)?;
+        self.reranker.rank(texts, &mut found.translations)?;
+        Ok(found)
     }
 
     /// Translations of each text, in the order in which the search returns them.
-    fn search_unranked(
-        &self,
-        texts: &[TextPart],
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
+    fn search_unranked(&self, texts: &[TextPart], progress: impl FnMut(usize)) -> Result<Found> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
         let lines: Vec<usize> = texts.iter().map(|text| text.index).collect();
         let control = &Renumbered::new(self.control, &lines);
