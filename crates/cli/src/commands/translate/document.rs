@@ -11,6 +11,7 @@ use taper_run::translation::{DocumentFile, translate_document};
 use taper_run::truncated_translations;
 
 use super::load;
+use super::output::appeared;
 use crate::advice::one_line;
 use crate::arguments::Translate;
 use crate::bars::sentence_bar;
@@ -19,6 +20,9 @@ use crate::text::{is_standard_stream, name_of, say};
 
 /// Largest document, in bytes.
 const LARGEST: u64 = 1 << 28;
+
+/// Largest number of other names that are tried for a document whose name is taken.
+const MOST_NAMES: u32 = 99;
 
 /// Translates the document `file` to `--output`, which appears as a whole or not at all. Sentences
 /// without a translation stay in the source language. With `--strict`, a document with such
@@ -88,10 +92,10 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
 }
 
 /// Writes the new file `path`. If a file has appeared there in the meantime, it is left as it is,
-/// and the translation is written to the first free path with `.1`, `.2` and so on at its end.
+/// and the translation is written to the first free path with `.1` to `.99` at its end.
 ///
 /// # Errors
-/// When the file cannot be written, or is written to another path.
+/// When the file cannot be written, is written to another path, or all these paths are taken.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AlreadyExists;
     let shown = path.display();
@@ -99,18 +103,18 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         Err(error) if is_taken(&error) => {}
         written => return written.with_context(|| format!("cannot write {shown}")),
     }
-    for number in 1_u32.. {
+    for number in 1..=MOST_NAMES {
         let other = with_suffix(path, &format!(".{number}"));
         match write_new(&other, bytes) {
             Err(error) if is_taken(&error) => continue,
             written => written.with_context(|| format!("cannot write {}", other.display()))?,
         }
-        bail!(
-            "{shown} appeared in the meantime and is left as it is; the translation is in {}",
-            other.display()
-        );
+        return Err(appeared(path, &other));
     }
-    bail!("{shown} appeared in the meantime and is left as it is")
+    bail!(
+        "{shown} appeared in the meantime and is left as it is, and so are {shown}.1 to \
+         {shown}.{MOST_NAMES}, so the translation is written nowhere; move them away"
+    )
 }
 
 /// Refuses an output that exists, or that cannot be a document.
@@ -157,5 +161,17 @@ mod tests {
             assert_eq!(std::fs::read_to_string(other).expect("there"), text);
         }
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "first");
+    }
+
+    #[test]
+    fn not_every_name_of_a_document_is_tried() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("out.html");
+        for number in 0..=MOST_NAMES {
+            let _ = write(&path, number.to_string().as_bytes());
+        }
+        let error = write(&path, b"one more").expect_err("all are taken").to_string();
+        assert!(error.contains("out.html.99, so the translation is written nowhere"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 100);
     }
 }

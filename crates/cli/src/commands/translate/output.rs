@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::continuation::{self, Progress};
 use super::is_stream;
@@ -144,6 +144,17 @@ fn lock_file(file: &File, path: &Path) -> Result<()> {
         bail!("{}: another process is writing to it; wait for it", path.display());
     }
     Ok(())
+}
+
+/// Error for an output `path` at which another file has appeared during the translation. The whole
+/// translation is in `other`.
+pub(super) fn appeared(path: &Path, other: &Path) -> anyhow::Error {
+    anyhow!(
+        "{} appeared in the meantime and is left as it is; the whole translation is in {}: move one \
+         of the two to another name",
+        path.display(),
+        other.display()
+    )
 }
 
 /// A file that is not complete yet.
@@ -303,16 +314,11 @@ impl Partial {
     fn finish(&mut self) -> Result<()> {
         let Self { path, partial, file, .. } = self;
         if let Err(error) = put_in_new_place(file, partial, path) {
-            let shown = path.display();
             if error.kind() == ErrorKind::AlreadyExists {
                 self.is_refused = true;
-                bail!(
-                    "{shown} appeared in the meantime and is left as it is; the whole translation \
-                     is in {}: move one of the two to another name",
-                    partial.display()
-                );
+                return Err(appeared(path, partial));
             }
-            return Err(error).with_context(|| format!("cannot write {shown}"));
+            return Err(error).with_context(|| format!("cannot write {}", path.display()));
         }
         self.whole = true;
         // The translation is complete, so its record is no longer needed.
