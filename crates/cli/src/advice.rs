@@ -61,6 +61,9 @@ fn option(setting: Setting) -> &'static str {
         Setting::Checkpoint => "--checkpoint NAME",
         Setting::Split => "--split NAME",
         Setting::Prompts => "--prompt TEXT",
+        Setting::RescueFolder => "--rescue DIR",
+        Setting::Parts => "--only PARTS",
+        Setting::AcceptChanges => "--accept-changes",
     }
 }
 

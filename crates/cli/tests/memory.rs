@@ -30,7 +30,7 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         format!("{train} --set data.batching.max_tokens=100000"),
         &[
             "batches of 100000 tokens",
-            "but the limit is 160.0 MiB (--memory)",
+            "but the limit is 160.0 MiB (the given budget)",
             "set data.batching.max_tokens =",
         ],
     );

@@ -19,7 +19,13 @@ pyo3::create_exception!(
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     taper_run::one_line_with(error, |action| match action {
         // Python has no such arguments.
-        Action::Choose(Setting::MostTokens | Setting::Split) => None,
+        Action::Choose(
+            Setting::MostTokens
+            | Setting::Split
+            | Setting::RescueFolder
+            | Setting::Parts
+            | Setting::AcceptChanges,
+        ) => None,
         action => Some(format!("`{}`", call(action))),
     })
 }
@@ -32,7 +38,11 @@ fn call(action: &Action) -> String {
             Setting::MostSourceTokens => "max_source_tokens=…".to_owned(),
             Setting::Checkpoint => "checkpoint=…".to_owned(),
             Setting::Prompts => "prompts=…".to_owned(),
-            Setting::MostTokens | Setting::Split => taper::command(action),
+            Setting::MostTokens
+            | Setting::Split
+            | Setting::RescueFolder
+            | Setting::Parts
+            | Setting::AcceptChanges => taper::command(action),
         },
         Action::Use(verb) => match verb {
             Verb::Translate => "run.translate(texts)".to_owned(),

@@ -114,6 +114,12 @@ pub enum Setting {
     Split,
     /// Texts to compare with images.
     Prompts,
+    /// Folder in which the state is saved if training cannot write to the folder of the run.
+    RescueFolder,
+    /// Parts of the model that are taken from another run.
+    Parts,
+    /// Acceptance of changes of recipe keys that otherwise must stay the same.
+    AcceptChanges,
 }
 
 impl Setting {
@@ -124,6 +130,9 @@ impl Setting {
             Self::Checkpoint => "the name of a checkpoint",
             Self::Split => "the name of a split",
             Self::Prompts => "a list of prompts",
+            Self::RescueFolder => "another folder for the state",
+            Self::Parts => "a list of parts",
+            Self::AcceptChanges => "accepting the changes",
         }
     }
 }

@@ -193,9 +193,9 @@ impl Selection {
     /// If a word matches no parameter. The error has the word and the most similar names.
     pub(crate) fn require(&self, store: &ParameterStore) -> Result<()> {
         let names = names(store);
-        self.0
-            .iter()
-            .try_for_each(|word| require_match("--only", word, &names, |name| is_of(word, name)))
+        self.0.iter().try_for_each(|word| {
+            require_match("parts to take", word, &names, |name| is_of(word, name))
+        })
     }
 }
 
@@ -274,6 +274,9 @@ mod tests {
             ["source_embedding.weight", "target_embedding.weight", "encoder.positions.weight"]
         );
         let error = Selection::new(&["encodr".to_owned()]).require(&store()).unwrap_err();
-        assert!(error.to_string().contains("--only: \"encodr\" matches no parameter"), "{error}");
+        assert!(
+            error.to_string().contains("parts to take: \"encodr\" matches no parameter"),
+            "{error}"
+        );
     }
 }

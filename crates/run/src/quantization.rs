@@ -49,7 +49,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         Some(to) => to.to_owned(),
         None => beside(root)?,
     };
-    ensure!(!target.exists(), "{} exists: name another folder with --output", target.display());
+    ensure!(!target.exists(), "{} exists: name another folder", target.display());
     let checkpoint = match name {
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?,
         None => run.checkpoint(None)?,
@@ -75,6 +75,6 @@ fn beside(root: &Path) -> Result<PathBuf> {
             Ok(root.with_file_name(format!("{}-int8", name.display())))
         }
         Some(name) => Ok(whole.with_file_name(format!("{}-int8", name.display()))),
-        None => bail!("{}: name the new folder with --output", quoted(root)),
+        None => bail!("{}: name the new folder", quoted(root)),
     }
 }

@@ -99,9 +99,9 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
         .expect("weights");
     workspace.fail(
         "resume run --from other/checkpoints/step-00000006",
-        &["--from other", "not a checkpoint of run"],
+        &["checkpoint other", "not a checkpoint of run"],
     );
-    workspace.fail("resume run --from step-7", &["--from step-7", "step-00000006"]);
+    workspace.fail("resume run --from step-7", &["checkpoint step-7", "step-00000006"]);
     assert_eq!(
         fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors"))
             .expect("weights"),
@@ -113,10 +113,10 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
     // with those of the present course.
     workspace.fail(
         "resume run --from left-step-00000012",
-        &["--from left-step-00000012", "copy the run's folder"],
+        &["checkpoint left-step-00000012", "copy the run's folder"],
     );
     workspace.succeed("average run");
-    workspace.fail("resume run --from average", &["--from average", "called step-"]);
+    workspace.fail("resume run --from average", &["checkpoint average", "called step-"]);
 }
 
 #[test]

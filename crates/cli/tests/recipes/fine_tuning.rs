@@ -58,7 +58,7 @@ fn what_fits_another_model_is_taken_where_that_is_meant() {
     let workspace = Workspace::new();
     workspace.train("parent");
     let deeper = format!("{FROM} --set model.encoder_layers=2");
-    workspace.fail(&deeper, &["--from parent", "model.encoder_layers is 2 but was 1"]);
+    workspace.fail(&deeper, &["weights from parent", "model.encoder_layers is 2 but was 1"]);
     workspace.fail(
         format!("{FROM} --set model.heads=4"),
         &["model.heads is 4 but was 2", "--accept-changes"],
@@ -125,7 +125,7 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
         ("model.activation=relu", "model.activation is \"relu\" but was \"gelu\""),
         ("model.decoder_layers=2", "model.decoder_layers is 2 but was 1"),
     ] {
-        crate::common::refused(&train("other", set), &["--from parent", says]);
+        crate::common::refused(&train("other", set), &["weights from parent", says]);
         assert!(!workspace.path("other").exists());
     }
 }
@@ -133,7 +133,7 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
 #[test]
 fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     let workspace = Workspace::new();
-    workspace.fail(FROM, &["--from parent", "no such run"]);
+    workspace.fail(FROM, &["weights from parent", "no such run"]);
     workspace.train("parent");
     workspace
         .succeed("tokenizer train tiny.toml -o tokenizer --set data.tokenizer.vocabulary_size=280");
@@ -214,7 +214,7 @@ fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
     let near = ["training.freeze", "encodr.final_norm", "near it are encoder.final_norm"];
     refused("--freeze encodr.final_norm.*", &near);
     refused("--freeze *", &["no parameter to be trained"]);
-    refused(&format!("{from} --only encodes"), &["--only", "matches no parameter"]);
+    refused(&format!("{from} --only encodes"), &["parts to take", "matches no parameter"]);
     refused("--only encoder", &["required arguments were not provided"]);
 }
 

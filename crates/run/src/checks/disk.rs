@@ -55,8 +55,8 @@ pub(crate) fn check(
     if free < needed {
         bail!(
             "{}: the disk has {} free, but the checkpoints of this run need {} more; make room, \
-             lower training.keep_last ({}) or training.keep_best ({}), or use another disk with \
-             --run",
+             lower training.keep_last ({}) or training.keep_best ({}), or use a folder \
+             on another disk",
             folder.display(),
             bytes(free),
             bytes(needed),

@@ -450,7 +450,7 @@ fn at_fault(
 ) -> anyhow::Error {
     let of_file = parse(text, &path.display().to_string(), true).err();
     let of_override = |one: &Override| {
-        parse(&one.to_table().to_string(), &format!("--set {}", one.text), false).err()
+        parse(&one.to_table().to_string(), &format!("override {}", one.text), false).err()
     };
     of_file
         .or_else(|| overrides.iter().find_map(of_override))

@@ -24,11 +24,11 @@ impl Override {
     /// When there is no `=` or the key or a part of it is empty.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let Some((key, value)) = text.split_once('=') else {
-            bail!("--set {text}: expected key=value, for example --set model.d_model=256");
+            bail!("override {text}: expected key=value, for example model.d_model=256");
         };
         let path: Vec<String> = key.trim().split('.').map(str::to_owned).collect();
         if path.iter().any(String::is_empty) {
-            bail!("--set {text}: the key is empty or has an empty part");
+            bail!("override {text}: the key is empty or has an empty part");
         }
         Ok(Self { text: text.to_owned(), path, value: parse_value(value.trim()) })
     }
@@ -50,7 +50,7 @@ impl Override {
                 .entry(section.clone())
                 .or_insert_with(|| Value::Table(Table::new()))
                 .as_table_mut()
-                .with_context(|| format!("--set {}: `{section}` is not a section", self.text))?;
+                .with_context(|| format!("override {}: `{section}` is not a section", self.text))?;
         }
         current.insert(last.clone(), self.value.clone());
         Ok(())

@@ -36,10 +36,7 @@ pub fn evaluate_hostile(
     let folder = RunFolder::open(root)?;
     let task = folder.load_config(&load.overrides)?.task;
     if !entry(task).translates {
-        bail!(
-            "--hostile is only for translation, but the task of the run is {task}: leave --hostile \
-             out"
-        );
+        bail!("only translation is measured with hostile text, but the task of the run is {task}");
     }
     let run = open::<TranslationModel>(root, load, change)?;
     let evaluation = measure(run, splits, load, observer, |split, model, observer| {

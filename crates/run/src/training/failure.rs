@@ -5,7 +5,7 @@ use taper_trainer::{BEST, ExchangeError, ScheduleKind, TrainError, Trainer, chec
 
 use super::TrainSettings;
 use super::recorder::Recorder;
-use crate::advice::{Action, Advice, Resume, Start, Train, one_line};
+use crate::advice::{Action, Advice, Resume, Setting, Start, Train, one_line};
 use crate::config::RunConfig;
 use crate::folder::{RunFolder, rescue};
 use crate::tasks::TaskModel;
@@ -115,16 +115,19 @@ fn after_rescue(
             );
             Advice::new(Action::resume(run.root()), "continues").about(error)
         }
-        Err(cause) => anyhow!(
-            "{}; the state after step {step} could not be saved elsewhere either ({}), so \
-             training {}; --rescue DIR names another place for next time",
-            one_line(&error),
-            one_line(&cause),
-            match folder.has_checkpoint() {
-                Ok(true) => "can go on from the last checkpoint only",
-                _ => "has to begin again, because there is no checkpoint",
-            }
-        ),
+        Err(cause) => {
+            Advice::new(Action::Choose(Setting::RescueFolder), "names another place for next time")
+                .about(anyhow!(
+                    "{}; the state after step {step} could not be saved elsewhere either ({}), so \
+             training {}",
+                    one_line(&error),
+                    one_line(&cause),
+                    match folder.has_checkpoint() {
+                        Ok(true) => "can go on from the last checkpoint only",
+                        _ => "has to begin again, because there is no checkpoint",
+                    }
+                ))
+        }
     }
 }
 

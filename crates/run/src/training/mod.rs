@@ -27,7 +27,7 @@ use taper_trainer::{
     Validator, load_model, read_state,
 };
 
-use crate::advice::{Action, Advice};
+use crate::advice::{Action, Advice, Verb};
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, Split, TestSetResult};
@@ -155,11 +155,13 @@ fn checked(
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
     if config.model.lora.is_on() && parent.is_none() {
-        bail!(
-            "model.lora.rank = {} trains adapters of the weights of another run: name that run \
-             with --from, or set the rank to 0",
+        let error = anyhow!(
+            "model.lora.rank = {} trains adapters of the weights of another run: name that run, or \
+             set the rank to 0",
             config.model.lora.rank
         );
+        let begin = Action::Use(Verb::BeginWith);
+        return Err(Advice::new(begin, "begins with its weights").about(error));
     }
     let config = preflight(config, settings, observer)?;
     for note in without_effect(&config)? {

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_model::{ModelConfig, is_adapter, set_magnitudes};
 use taper_ops::ParameterStore;
@@ -19,6 +19,7 @@ use taper_trainer::{
 
 use super::TrainSettings;
 use super::origin::Origin;
+use crate::advice::{Action, Advice, Setting};
 use crate::checks::device;
 use crate::config::{
     Change, Difference, RunConfig, Weights, described, differences, key_around, recipe,
@@ -35,7 +36,7 @@ use crate::tasks::{TaskModel, build_model, entry};
 /// # Errors
 /// If the run or checkpoint cannot be read.
 pub fn model_of(path: &Path) -> Result<ModelConfig> {
-    let parent = Parent::read(path).with_context(|| format!("--from {}", path.display()))?;
+    let parent = Parent::read(path).with_context(|| format!("weights from {}", path.display()))?;
     Ok(parent.trained.model)
 }
 
@@ -87,7 +88,7 @@ impl ParentRun {
     pub(crate) fn find(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
         let Some(path) = &settings.from else { return Ok(None) };
         Self::read(path, config, settings)
-            .with_context(|| format!("--from {}", path.display()))
+            .with_context(|| format!("weights from {}", path.display()))
             .map(Some)
     }
 
@@ -98,12 +99,13 @@ impl ParentRun {
             && selection.is_all()
             && !entry(config.task).begins_with.contains(&trained.task)
         {
-            bail!(
-                "its task is {}, but this recipe's is {}: choose the parts to take from it with \
-                 --only, for example --only encoder,embeddings",
+            let error = anyhow!(
+                "its task is {}, but this recipe's is {}: choose the parts to take from it, for \
+                 example encoder,embeddings",
                 trained.task,
                 config.task
             );
+            return Err(Advice::new(Action::Choose(Setting::Parts), "chooses them").about(error));
         }
         let theirs = trained.task.load_tokenizers(run.root())?;
         let hash = theirs.hash();
@@ -187,11 +189,13 @@ impl ParentRun {
         let architecture: Vec<Difference> =
             differences(trained, config)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
-            bail!(
+            let error = anyhow!(
                 "the weights belong to another model: {}; leave these keys out, so that they keep \
-                 their values, or take the fitting parts with --accept-changes",
+                 their values, or take the fitting parts",
                 described(&architecture)
             );
+            let accept = Action::Choose(Setting::AcceptChanges);
+            return Err(Advice::new(accept, "takes the fitting parts").about(error));
         }
         Ok(())
     }
@@ -234,7 +238,7 @@ impl ParentRun {
         let mut started = warm_start(&self.checkpoint, &model, &taking)?;
         if started.taken.is_empty() && started.partly.is_empty() {
             bail!(
-                "--from {}: no tensor there has the name and shape of one of the model's",
+                "{}: no tensor there has the name and shape of one of the model's",
                 self.checkpoint.display()
             );
         }

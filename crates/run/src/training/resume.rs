@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use taper_data::{AUTO, hold_out};
 use taper_trainer::{
     Checkpoints, Exchange, LAST, SingleProcess, TrainingConfig, checkpoint_name, read_state,
@@ -13,6 +13,7 @@ use taper_trainer::{
 use super::origin::Origin;
 use super::preparation::{ReadyRun, preflight};
 use super::{Outcome, TrainSettings, together, train};
+use crate::advice::{Action, Advice, Resume, Train, advised};
 use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::config::{Change, Difference, RunConfig, described, differences};
 use crate::event::{FolderNotice, RunEvent, RunObserver};
@@ -137,22 +138,37 @@ fn accepted_changes(
     let is_fixed = |one: &&Difference| one.change() == Change::Never;
     let fixed: Vec<Difference> = changes.iter().filter(is_fixed).cloned().collect();
     if config.task.has_tokenizers(folder.root()) && !fixed.is_empty() {
-        bail!(
+        let error = anyhow!(
             "{}: the run's tokenizer and seed cannot be changed any more: {}; leave them as they \
-             were, or train a new run with --run",
+             were, or train a new run",
             folder.config().display(),
             described(&fixed)
         );
+        return Err(new_run(folder).about(error));
     }
     if !changes.is_empty() && !settings.accept_changes {
-        bail!(
-            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run \
-             with --run, or go on all the same with --accept-changes",
+        let error = anyhow!(
+            "{}: [data], [model] or dtype differ: {}; leave them as they were, train a new run, or \
+             go on all the same",
             folder.config().display(),
             described(&changes)
         );
+        return Err(advised(error, vec![new_run(folder), all_the_same(folder)]));
     }
     Ok(changes)
+}
+
+/// Advice to train a new run with the recipe of the run in `folder`.
+fn new_run(folder: &RunFolder) -> Advice {
+    let train = Train { recipe: Some(folder.config()), ..Train::default() };
+    Advice::new(Action::Train(train), "trains a new run")
+}
+
+/// Advice to continue the run in `folder` although its recipe or its text has changed.
+fn all_the_same(folder: &RunFolder) -> Advice {
+    let run = folder.root().to_owned();
+    let resume = Resume { run, accepts_changes: true, ..Resume::default() };
+    Advice::new(Action::Resume(resume), "continues all the same")
 }
 
 /// Returns an error if the tokenizer is not the one with which the checkpoint was trained, or if
@@ -176,13 +192,14 @@ fn require_text(
     if config.task.has_tokenizers(folder.root()) {
         let changes = config.task.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
-            bail!(
-                "{}: the text is not what the run {}: {}; put it back, train a new run with \
-                 --run, or continue with the new text with --accept-changes",
+            let error = anyhow!(
+                "{}: the text is not what the run {}: {}; put it back, train a new run, or continue \
+                 with the new text",
                 folder.root().display(),
                 if origin.is_some() { "was trained on so far" } else { "made its tokenizer from" },
                 changes.join("; ")
             );
+            return Err(advised(error, vec![new_run(folder), all_the_same(folder)]));
         }
     }
     Ok(())
@@ -191,19 +208,19 @@ fn require_text(
 /// Path of the run's checkpoint called `name`. Returns an error for a checkpoint of another run,
 /// because the run would then have checkpoints of two trainings.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
-    let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
+    let path = folder.checkpoint(Some(name)).with_context(|| format!("checkpoint {name}"))?;
     let parent =
         |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
     ensure!(
         parent(&path) == folder.checkpoints().canonicalize().ok(),
-        "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder \
+        "checkpoint {name}: not a checkpoint of {}; to go on from another run's, copy the folder \
              of that run",
         folder.root().display()
     );
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(
-            "--from {name}: name a checkpoint called step-…; to use a checkpoint left-step-…, copy \
+            "checkpoint {name}: name a checkpoint called step-…; to use a checkpoint left-step-…, copy \
              the run's folder and rename the checkpoint there to step-…"
         );
     }

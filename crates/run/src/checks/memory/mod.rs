@@ -263,7 +263,7 @@ fn in_use(device: &Device) -> Result<u64> {
 /// Words about where the limit `budget` comes from, for error messages; empty if no limit was
 /// given.
 fn origin(budget: Option<u64>) -> &'static str {
-    if budget.is_some() { " (--memory)" } else { "" }
+    if budget.is_some() { " (the given budget)" } else { "" }
 }
 
 /// Number of bytes that a text such as `4GiB`, `512 MB` or `1000` states.

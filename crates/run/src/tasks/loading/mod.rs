@@ -164,7 +164,8 @@ fn choose_weights(
     let is_set = overrides.iter().any(|one| one.key() == "dtype");
     let chosen = match (settings.weights, &state.int8_of) {
         (Some(weights), _) if is_set => bail!(
-            "--weights {} and --set dtype=… both set the type of matrix products: leave one out",
+            "the type of matrix products is set twice, as weights in {} and as an override of dtype: \
+             leave one out",
             weights.name()
         ),
         (Some(weights), _) => Some(weights),

@@ -219,6 +219,7 @@ impl Drop for TemporaryFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::{Action, Verb};
 
     #[test]
     fn adapters_need_the_weights_of_another_run() {
@@ -227,7 +228,12 @@ mod tests {
         let folder = RunFolder::new(Path::new("none"));
         let mut observer = |_: &RunEvent<'_>| Ok(());
         let error = dry_run(&folder, &config, &TrainSettings::default(), &mut observer);
-        let error = error.expect_err("refused").to_string();
-        assert!(error.contains("model.lora.rank = 4") && error.contains("--from"), "{error}");
+        let error = error.expect_err("refused");
+        let line = crate::one_line_with(&error, |action| {
+            assert_eq!(*action, Action::Use(Verb::BeginWith));
+            Some("`this`".to_owned())
+        });
+        assert!(line.contains("model.lora.rank = 4"), "{line}");
+        assert!(line.ends_with("; `this` begins with its weights"), "{line}");
     }
 }
