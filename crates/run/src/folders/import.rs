@@ -94,7 +94,7 @@ pub fn import_with(
     if !path.exists() && adapters::are_in(source) {
         bail!(
             "{}: this folder has only adapters. Import the model that they change first; then import \
-             this folder with --onto RUN, the run of that model",
+             this folder onto the run of that model",
             source.display()
         );
     }

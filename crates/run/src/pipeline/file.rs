@@ -108,7 +108,7 @@ impl Pipeline {
         ensure!(
             mark.identity == step.identity,
             "step {}: it was finished with another definition, recipe, run, text or step before \
-                 it: remove {} and {} to make it again, or name another folder with --folder",
+                 it: remove {} and {} to make it again, or name another folder",
             step.name,
             step.output.display(),
             path.display()

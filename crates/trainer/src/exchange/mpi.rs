@@ -95,7 +95,7 @@ impl Mpi {
             Some(expected) if expected != (rank, size) => Err(ExchangeError::Rendezvous(format!(
                 "this process was started as process {} of {}, but MPI says {rank} of {size}: \
                  start the program with the mpirun of the MPI library that the program is linked \
-                 to, or with --exchange sockets",
+                 to, or exchange by sockets",
                 expected.0, expected.1
             ))),
             _ => Ok(this),
