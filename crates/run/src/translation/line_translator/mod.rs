@@ -394,30 +394,6 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_possible_translation_is_refused_alone() {
-        let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
-        let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
-        let mut settings = TranslationSettings::from_config(&run.config);
-        // No translation has so many tokens without a repetition.
-        (settings.decoding.min_length, settings.decoding.max_length) = (200, 200);
-        (settings.decoding.max_length_offset, settings.decoding.no_repeat_ngram) = (200, 1);
-        for beam_size in [1, 3] {
-            settings.decoding.beam_size = beam_size;
-            let translator = LineTranslator::new(&run, &settings).expect("a translator");
-            let lines = ["", "run cat", "  "].map(str::to_owned);
-            let translated: Vec<_> =
-                translator.translate(&lines, &[], 5, |_| {}).expect("searched").collect();
-            let error = translated[1].as_ref().expect_err("no translation");
-            assert!(error.is::<crate::BadItem>(), "{error}");
-            assert!(error.to_string().contains("line 6: no translation"), "{error}");
-            for index in [0, 2] {
-                let line = translated[index].as_ref().expect("translated");
-                assert_eq!(line.translations[0].text, "");
-            }
-        }
-    }
-
-    #[test]
     fn a_term_in_several_parts_of_a_line_counts_once() {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
         let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
