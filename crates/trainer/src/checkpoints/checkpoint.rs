@@ -7,10 +7,10 @@ use candle_core::Tensor;
 use taper_model::Model;
 use taper_ops::ParameterStore;
 
-use super::files::BeingVerified;
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
 use super::tensor_reader::Reader;
 use super::tensors::{self, Named, Written};
+use super::verified::BeingVerified;
 use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;

@@ -7,11 +7,9 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
-use super::verified::Verified;
 use crate::{CheckpointError, FileEntry};
 
 /// Extension of a file or directory while it is being written.
@@ -303,66 +301,9 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
     Ok(file)
 }
 
-/// A file that another thread verifies, while it is read or something else is done: the content
-/// must not have changed since the file was written.
-#[derive(Debug)]
-pub(crate) struct BeingVerified {
-    file: File,
-    entry: FileEntry,
-    /// Memory of verified files, if it is used.
-    verified: Option<Verified>,
-    /// The other thread; `None` if the file is verified already.
-    verification: Option<JoinHandle<Result<(), CheckpointError>>>,
-}
-
-impl BeingVerified {
-    /// Opens a file, and starts to verify it, unless the file `memory` knows it.
-    pub(crate) fn open(
-        path: &Path,
-        entry: &FileEntry,
-        memory: Option<&Path>,
-    ) -> Result<Self, CheckpointError> {
-        let (file, again) = (open_whole(path, entry)?, open_whole(path, entry)?);
-        let entry = entry.clone();
-        let verified = memory.and_then(|memory| Verified::look_up(memory, &file, &entry));
-        if verified.as_ref().is_some_and(Verified::is_known) {
-            return Ok(Self { file, entry, verified, verification: None });
-        }
-        let verification = {
-            let (path, entry) = (path.to_owned(), entry.clone());
-            let thread = std::thread::Builder::new().name("verify".to_owned());
-            thread.spawn(move || verify(&again, &path, &entry)).ok()
-        };
-        if verification.is_none() {
-            // There can be no more threads.
-            verify(&open_whole(path, &entry)?, path, &entry)?;
-        }
-        Ok(Self { file, entry, verified, verification })
-    }
-
-    /// Reads the file, and waits for the verification. If the content has changed, `read` gets the
-    /// changed content, but an error is returned instead of its result. `read` is told whether the
-    /// same content has been read before, without an error.
-    pub(crate) fn read<R>(
-        self,
-        read: impl FnOnce(File, bool) -> Result<R, CheckpointError>,
-    ) -> Result<R, CheckpointError> {
-        let again = self.file.try_clone();
-        let is_known = self.verified.as_ref().is_some_and(Verified::is_known);
-        let result = read(self.file, is_known);
-        if let Some(verification) = self.verification {
-            verification.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        if let (Ok(_), Some(verified), Ok(file)) = (&result, &self.verified, again) {
-            verified.remember(&file, &self.entry, SystemTime::now());
-        }
-        result
-    }
-}
-
 /// Opens a file, and checks that it is not shorter than when it was written. This check is fast; a
 /// longer file has another hash.
-fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
+pub(super) fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
@@ -376,7 +317,7 @@ fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
 }
 
 /// Verifies that the content of a file has not changed since it was written.
-fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointError> {
+pub(super) fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointError> {
     let (mut hash, mut piece) = (Sha256::new(), Vec::new());
     while file.take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
         hash.update(&piece);

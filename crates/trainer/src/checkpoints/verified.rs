@@ -1,4 +1,4 @@
-//! Memory of the file of weights that was verified last.
+//! Verification of a file of weights beside other work, and memory of the file verified last.
 //!
 //! **Decision.** The hash of a file of weights takes longer to compute than everything else that a
 //! command does before its first result. A command that only uses a model therefore remembers the
@@ -9,12 +9,13 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use crate::FileEntry;
+use crate::{CheckpointError, FileEntry};
 
 /// Only a file that was last changed longer ago than this is remembered. In a shorter time, it
 /// could be changed twice while the system's clock for files shows the same.
@@ -68,7 +69,7 @@ impl Stamp {
 
 /// Whether a file was verified before, and where this is remembered.
 #[derive(Debug)]
-pub(crate) struct Verified {
+struct Verified {
     memory: PathBuf,
     /// Stamp of the file when it was opened.
     stamp: Stamp,
@@ -78,7 +79,7 @@ pub(crate) struct Verified {
 impl Verified {
     /// Looks up an open file in the file `memory`. Returns `None` if the system does not know enough
     /// of files.
-    pub(crate) fn look_up(memory: &Path, file: &File, entry: &FileEntry) -> Option<Self> {
+    fn look_up(memory: &Path, file: &File, entry: &FileEntry) -> Option<Self> {
         let stamp = Stamp::of(file, entry)?;
         let remembered = files::read(memory).ok();
         let remembered: Option<Stamp> =
@@ -88,25 +89,81 @@ impl Verified {
     }
 
     /// True if the file is as it was when it was verified.
-    pub(crate) fn is_known(&self) -> bool {
+    fn is_known(&self) -> bool {
         self.is_known
     }
 
     /// Remembers that the content of `file` has been verified, and that it is that of `entry`. If
     /// this cannot be written, for example because the folder is read-only, the file is verified
     /// again the next time.
-    pub(crate) fn remember(&self, file: &File, entry: &FileEntry, now: SystemTime) {
+    fn remember(&self, file: &File, entry: &FileEntry, now: SystemTime) {
         let is_same = Stamp::of(file, entry).as_ref() == Some(&self.stamp);
         if !self.is_known
             && is_same
             && self.stamp.is_settled(now)
             && let Ok(bytes) = serde_json::to_vec(&self.stamp)
         {
-            // A memory that another process reads while it is written, or that is incomplete, is
-            // none, so it need not be replaced in one step.
+            // A failure costs only another verification.
             let _ = self.memory.parent().map(fs::create_dir);
-            let _ = fs::write(&self.memory, &bytes);
+            let _ = files::replace(&self.memory, &bytes);
         }
+    }
+}
+
+/// A file that another thread verifies, while it is read or something else is done: the content
+/// must not have changed since the file was written.
+#[derive(Debug)]
+pub(crate) struct BeingVerified {
+    file: File,
+    entry: FileEntry,
+    /// Memory of verified files, if it is used.
+    verified: Option<Verified>,
+    /// The other thread; `None` if the file is verified already.
+    verification: Option<JoinHandle<Result<(), CheckpointError>>>,
+}
+
+impl BeingVerified {
+    /// Opens a file, and starts to verify it, unless the file `memory` knows it.
+    pub(crate) fn open(
+        path: &Path,
+        entry: &FileEntry,
+        memory: Option<&Path>,
+    ) -> Result<Self, CheckpointError> {
+        let (file, again) = (files::open_whole(path, entry)?, files::open_whole(path, entry)?);
+        let entry = entry.clone();
+        let verified = memory.and_then(|memory| Verified::look_up(memory, &file, &entry));
+        if verified.as_ref().is_some_and(Verified::is_known) {
+            return Ok(Self { file, entry, verified, verification: None });
+        }
+        let verification = {
+            let (path, entry) = (path.to_owned(), entry.clone());
+            let thread = std::thread::Builder::new().name("verify".to_owned());
+            thread.spawn(move || files::verify(&again, &path, &entry)).ok()
+        };
+        if verification.is_none() {
+            // There can be no more threads.
+            files::verify(&files::open_whole(path, &entry)?, path, &entry)?;
+        }
+        Ok(Self { file, entry, verified, verification })
+    }
+
+    /// Reads the file, and waits for the verification. If the content has changed, `read` gets the
+    /// changed content, but an error is returned instead of its result. `read` is told whether the
+    /// same content has been read before, without an error.
+    pub(crate) fn read<R>(
+        self,
+        read: impl FnOnce(File, bool) -> Result<R, CheckpointError>,
+    ) -> Result<R, CheckpointError> {
+        let again = self.file.try_clone();
+        let is_known = self.verified.as_ref().is_some_and(Verified::is_known);
+        let result = read(self.file, is_known);
+        if let Some(verification) = self.verification {
+            verification.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        if let (Ok(_), Some(verified), Ok(file)) = (&result, &self.verified, again) {
+            verified.remember(&file, &self.entry, SystemTime::now());
+        }
+        result
     }
 }
 
