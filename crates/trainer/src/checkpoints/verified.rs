@@ -77,8 +77,8 @@ struct Verified {
 }
 
 impl Verified {
-    /// Looks up an open file in the file `memory`. Returns `None` if the system does not know enough
-    /// of files.
+    /// Looks up an open file in the file `memory`. Returns `None` if the system does not know what
+    /// a stamp needs.
     fn look_up(memory: &Path, file: &File, entry: &FileEntry) -> Option<Self> {
         let stamp = Stamp::of(file, entry)?;
         let remembered = files::read(memory).ok();
