@@ -191,9 +191,21 @@ impl RunFolder {
         self.root.join("checkpoints")
     }
 
-    /// Path of the file that remembers which weights were verified last.
-    pub(crate) fn verified_weights(&self) -> PathBuf {
-        self.root.join("cache/verified-weights.json")
+    /// Makes the folder `cache`, in which commands that use the run remember the weights that they
+    /// have verified.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub(crate) fn make_cache(&self) -> Result<()> {
+        let cache = self.root.join("cache");
+        fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))
+    }
+
+    /// Path of the file that remembers which weights were verified last; `None` if the run has no
+    /// folder `cache`, because reading a run makes no folders.
+    pub(crate) fn verified_weights(&self) -> Option<PathBuf> {
+        let cache = self.root.join("cache");
+        cache.is_dir().then(|| cache.join("verified-weights.json"))
     }
 
     /// Path of the scores of the test sets, written when training ends.

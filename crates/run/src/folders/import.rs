@@ -327,6 +327,7 @@ fn save(
                 hash.map(state).map_err(failed)
             })
         })?;
+        folder.make_cache()?;
         // The recipe is saved last, because a folder that has it counts as a complete run.
         folder.save_config(config)
     })?;

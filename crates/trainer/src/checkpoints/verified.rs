@@ -7,7 +7,7 @@
 //! disk that changes bytes without a write is then found only by training, which always verifies,
 //! and by the first use after any change.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -104,7 +104,6 @@ impl Verified {
             && let Ok(bytes) = serde_json::to_vec(&self.stamp)
         {
             // A failure costs only another verification.
-            let _ = self.memory.parent().map(fs::create_dir);
             let _ = files::replace(&self.memory, &bytes);
         }
     }
@@ -191,10 +190,10 @@ mod tests {
 
         // The same content, written again, is verified again; so is a file that changed while it
         // was verified.
-        fs::write(&path, b"content").unwrap();
+        std::fs::write(&path, b"content").unwrap();
         let (changed, file) = look_up();
         assert!(!changed.is_known());
-        fs::write(&path, b"Content").unwrap();
+        std::fs::write(&path, b"Content").unwrap();
         changed.remember(&file, &entry, later);
         assert!(!look_up().0.is_known());
 
@@ -204,7 +203,7 @@ mod tests {
         assert!(look_up().0.is_known());
         let other = FileEntry { sha256: "00".to_owned(), ..entry.clone() };
         assert!(!Verified::look_up(&memory, &file, &other).unwrap().is_known());
-        fs::write(&memory, b"{").unwrap();
+        std::fs::write(&memory, b"{").unwrap();
         assert!(!look_up().0.is_known());
     }
 }

@@ -53,7 +53,7 @@ impl<M: TaskModel> LoadedRun<M> {
             None => folder.checkpoint(None)?,
         };
         // The weights are verified while everything else is loaded.
-        let weights = PendingWeights::open(&checkpoint, Some(&folder.verified_weights()))?;
+        let weights = PendingWeights::open(&checkpoint, folder.verified_weights().as_deref())?;
         let tokenizers = config.task.load_tokenizers(root)?;
         let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
         // Parameters that stay zero until they are loaded then lie in new memory of the system,
