@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(*mapped, values[1..4002]);
         mapped.release();
         assert_eq!(*mapped, values[1..4002]);
-        for unusable in [1..5, 4..7, 0..20_004, 20_000..19_996] {
+        for unusable in [1..5, 4..7, 0..20_004] {
             assert!(file.values(unusable.clone()).is_none(), "{unusable:?}");
         }
     }
