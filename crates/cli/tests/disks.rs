@@ -106,7 +106,7 @@ fn a_disk_that_is_too_small_is_refused_before_training() {
     let Some(workspace) = with_mount_point() else { return };
     let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     let output = workspace.script(&["unshare", "-rm", "sh"], text);
-    refused(&output, &["free", "training.keep_last", "--run"]);
+    refused(&output, &["free", "training.keep_last", "a folder on another disk"]);
     // Training into a folder on a read-only disk must be refused.
     let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     refused(

@@ -59,8 +59,10 @@ fn types_of_weights(workspace: &Workspace) {
     // Rounded weights, multiplied in f32.
     let exact = translated(workspace, "run-int8", "--weights f32");
     assert!(exact != plain && exact != translated(workspace, "run-int8", ""));
-    workspace
-        .fail("evaluate run --weights int8 --set dtype=f32", &["--weights int8", "--set dtype"]);
+    workspace.fail(
+        "evaluate run --weights int8 --set dtype=f32",
+        &["weights in int8", "override of dtype"],
+    );
     let evaluated = workspace.succeed("evaluate run --weights int8");
     assert_eq!(
         evaluated.lines().skip(1).collect::<Vec<_>>(),

@@ -14,7 +14,10 @@ fn an_unknown_key_names_file_line_and_nearest() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[model]\nd_model = 16\nhaeds = 2\n");
     workspace.fail("config check bad.toml", &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
-    set_fails("training.max_update=3", &["--set training.max_update=3", "`training.max_updates`"]);
+    set_fails(
+        "training.max_update=3",
+        &["override training.max_update=3", "`training.max_updates`"],
+    );
 }
 
 #[test]
@@ -87,7 +90,10 @@ fn a_mistyped_value_names_file_line_key_and_type() {
         "config check bad.toml",
         &["bad.toml:3", "`training.max_updates`", "text \"many\"", "an integer from 0"],
     );
-    set_fails("model.heads=two", &["--set model.heads=two", "`model.heads`", "an integer from 1"]);
+    set_fails(
+        "model.heads=two",
+        &["override model.heads=two", "`model.heads`", "an integer from 1"],
+    );
     set_fails("evaluation.tokenize=zj", &["`evaluation.tokenize`", "`zh`"]);
 }
 

@@ -228,5 +228,5 @@ fn other_adapters_are_refused_and_leave_nothing() {
     let observer = &mut |_: &RunEvent<'_>| Ok(());
     let run = RunFolder::new(&folder.path().join("run"));
     let error = import(&golden("peft-lora"), &run, observer).expect_err("refused");
-    assert!(error.to_string().contains("--onto"), "{error}");
+    assert!(error.to_string().contains("onto the run of that model"), "{error}");
 }
