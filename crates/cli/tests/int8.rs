@@ -77,7 +77,7 @@ fn what_an_int8_folder_is_not_for(workspace: &Workspace) {
     mentions(workspace.fail("resume run-int8", &["int8", "resume the run"]), &["run/checkpoints/"]);
     workspace.fail("average run-int8", &["is in int8"]);
     workspace.fail("quantize run-int8", &["is in int8"]);
-    workspace.fail("quantize run", &["run-int8 exists", "--output"]);
+    workspace.fail("quantize run", &["run-int8 exists", "name another folder"]);
     workspace.fail("quantize run -o no/such/place", &["no/such/place"]);
     assert!(!workspace.path("no").exists());
 }

@@ -70,5 +70,5 @@ fn variants_are_scored_beside_the_clean_set() {
     }
     let text = Workspace::of_text();
     text.train("run");
-    text.fail("evaluate run --hostile", &["--hostile", "language-model", "leave --hostile out"]);
+    text.fail("evaluate run --hostile", &["hostile text", "language-model"]);
 }
