@@ -200,7 +200,7 @@ impl DecodingError {
         }
     }
 
-    /// Whether the search for a single sentence failed. The searches for other sentences are
+    /// True if the search for a single sentence failed. The searches for other sentences are
     /// independent of it.
     pub(crate) fn is_of_search(&self) -> bool {
         matches!(self, Self::NotADistribution { .. } | Self::DeadEnd { .. })

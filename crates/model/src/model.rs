@@ -69,8 +69,8 @@ pub trait Model: Send + Sync {
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
 
     /// Leaves the values of a parameter in a file, in place of loading them. Returns `false`, and
-    /// does nothing, unless the model only decodes and the parameter is the weight of a linear layer
-    /// or a table of tokens. After `true`, the loading of the parameter is complete.
+    /// does nothing, unless the model only decodes and the parameter is the weight of a linear
+    /// layer or a table of tokens. After `true`, the loading of the parameter is complete.
     ///
     /// # Errors
     /// If the parameter has another number of values.

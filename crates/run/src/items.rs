@@ -13,7 +13,7 @@ use crate::advice::{one_line_with, without_causes};
 #[error("{text}")]
 pub struct BadItem {
     text: String,
-    /// Whether the error is a value of the model that is not finite.
+    /// True if the error is a value of the model that is not finite.
     is_not_finite: bool,
     /// The same text with the advice about it.
     #[source]
@@ -35,7 +35,7 @@ impl BadItem {
         Self { text, is_not_finite, advised: without_causes(error) }.into()
     }
 
-    /// Whether the item has no answer because the model gave a value that is not finite, which is
+    /// True if the item has no answer because the model gave a value that is not finite, which is
     /// not the fault of the item.
     #[must_use]
     pub fn is_not_finite(&self) -> bool {

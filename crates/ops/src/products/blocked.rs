@@ -116,9 +116,9 @@ unsafe fn product_in_pieces(
     }
 }
 
-/// Number of values of the right operand that [`product_with_unpacked`] packs at a time for few rows:
-/// 256 KiB of f32, which fit in the second-level cache.
-const PASSING: usize = 1 << 16;
+/// Number of values of the right operand that [`product_with_unpacked`] packs at a time for few
+/// rows: 256 KiB of f32, which fit in the second-level cache.
+const PACKED_AT_A_TIME: usize = 1 << 16;
 
 /// Computes a product with a right operand that is packed only for this product, to the same bits
 /// as [`product_with_packed`]. For few rows, some panels at a time are packed and multiplied while
@@ -137,7 +137,7 @@ pub(super) unsafe fn product_with_unpacked(
         unsafe { product_in_pieces(left, right, to, (packing, Threads::All), LARGEST_PACK) };
         return;
     }
-    let count = (PASSING / (PANEL * right.depth.max(1))).max(1);
+    let count = (PACKED_AT_A_TIME / (PANEL * right.depth.max(1))).max(1);
     let groups = right.panels().div_ceil(count);
     let group = |group: usize| {
         let panels = group * count..((group + 1) * count).min(right.panels());

@@ -93,8 +93,8 @@ pub fn import_with(
     let path = source.join(CONFIG);
     if !path.exists() && adapters::are_in(source) {
         bail!(
-            "{}: this folder has only adapters. Import the model that they change first; then import \
-             this folder onto the run of that model",
+            "{}: this folder has only adapters. Import the model that they change first; then \
+             import this folder onto the run of that model",
             source.display()
         );
     }

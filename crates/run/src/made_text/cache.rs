@@ -337,7 +337,7 @@ fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     Ok(())
 }
 
-/// Whether a line without an answer is left out. A model whose values are not finite is an error,
+/// True if a line without an answer is left out. A model whose values are not finite is an error,
 /// because it may have no answer for any line.
 fn is_skipped(fault: &BadItem) -> bool {
     !fault.is_not_finite()

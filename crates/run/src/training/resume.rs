@@ -193,8 +193,8 @@ fn require_text(
         let changes = config.task.corpus_changes(&config.data, folder.root())?;
         if !changes.is_empty() && !settings.accept_changes {
             let error = anyhow!(
-                "{}: the text is not what the run {}: {}; put it back, train a new run, or continue \
-                 with the new text",
+                "{}: the text is not what the run {}: {}; put it back, train a new run, or \
+                 continue with the new text",
                 folder.root().display(),
                 if origin.is_some() { "was trained on so far" } else { "made its tokenizer from" },
                 changes.join("; ")
@@ -220,8 +220,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(
-            "checkpoint {name}: name a checkpoint called step-…; to use a checkpoint left-step-…, copy \
-             the run's folder and rename the checkpoint there to step-…"
+            "checkpoint {name}: name a checkpoint called step-…; to use a checkpoint left-step-…, \
+             copy the run's folder and rename the checkpoint there to step-…"
         );
     }
     Ok(path)

@@ -21,7 +21,7 @@ use crate::{CheckpointError, FileEntry};
 /// could be changed twice while the system's clock for files shows the same.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// What the system knows of a verified file.
+/// A verified file as the system knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     /// SHA-256 of the content.
@@ -67,7 +67,7 @@ impl Stamp {
     }
 }
 
-/// Whether a file was verified before, and where this is remembered.
+/// A file as it was when it was opened, and the memory of verified files.
 #[derive(Debug)]
 struct Verified {
     memory: PathBuf,
@@ -128,13 +128,14 @@ impl BeingVerified {
         entry: &FileEntry,
         memory: Option<&Path>,
     ) -> Result<Self, CheckpointError> {
-        let (file, again) = (files::open_whole(path, entry)?, files::open_whole(path, entry)?);
+        let file = files::open_whole(path, entry)?;
         let entry = entry.clone();
         let verified = memory.and_then(|memory| Verified::look_up(memory, &file, &entry));
         if verified.as_ref().is_some_and(Verified::is_known) {
             return Ok(Self { file, entry, verified, verification: None });
         }
         let verification = {
+            let again = files::open_whole(path, &entry)?;
             let (path, entry) = (path.to_owned(), entry.clone());
             let thread = std::thread::Builder::new().name("verify".to_owned());
             thread.spawn(move || files::verify(&again, &path, &entry)).ok()

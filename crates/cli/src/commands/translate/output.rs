@@ -150,8 +150,8 @@ fn lock_file(file: &File, path: &Path) -> Result<()> {
 /// translation is in `other`.
 pub(super) fn appeared(path: &Path, other: &Path) -> anyhow::Error {
     anyhow!(
-        "{} appeared in the meantime and is left as it is; the whole translation is in {}: move one \
-         of the two to another name",
+        "{} appeared in the meantime and is left as it is; the whole translation is in {}: move \
+         one of the two to another name",
         path.display(),
         other.display()
     )

@@ -58,7 +58,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
         // Parameters that stay zero until they are loaded then lie in new memory of the system,
         // which is zero and need not be cleared.
-        taper_ops::allocator::collect();
+        taper_ops::allocator::collect_soon();
         config.model = model_of(&folder, &config, &checkpoint)?;
         if let Some(device) = &settings.device {
             config.device.clone_from(device);
@@ -164,8 +164,8 @@ fn choose_weights(
     let is_set = overrides.iter().any(|one| one.key() == "dtype");
     let chosen = match (settings.weights, &state.int8_of) {
         (Some(weights), _) if is_set => bail!(
-            "the type of matrix products is set twice, as weights in {} and as an override of dtype: \
-             leave one out",
+            "the type of matrix products is set twice, as weights in {} and as an override of \
+             dtype: leave one out",
             weights.name()
         ),
         (Some(weights), _) => Some(weights),
